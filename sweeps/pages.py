@@ -9,6 +9,7 @@ PAGES = {
     "android-runtime": "compile the runner for a phone's ABI",
     "boards": "measure on a Linux board over ssh",
     "dashboard": "the pages in the browser, and who may do what there",
+    "installation": "install it from a wheel, outside a checkout",
     "lab": "several computers with phones as one lab",
     "nnapi-and-metal": "builds for accelerators, checked without a phone",
     "phones": "connect a phone, prepare it, and what can go wrong",

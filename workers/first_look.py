@@ -3,6 +3,7 @@
 python -P -m workers.first_look      as `workers.forks.server` says
 """
 
+import ast
 import atexit
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from sweeps.workspace import Workspace
 from workers.forks.client import Forks
 from workers.forks.server import Program, serve
 from workers.models import apart
-from workers.models.code import check_not_hidden, own_code
+from workers.models.code import OwnCode, check_not_hidden, own_code
 from workers.models.images import InputShape
 
 LIMITS = replace(apart.LIMITS, silent_s=120.0)
@@ -52,6 +53,28 @@ def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape
         found = apart.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
     batch, channels, height, width = found.pop("input_shape")
     return Model(input_shape=(batch, channels, height, width), other_sizes=tuple(found.pop("other_sizes")), **found)
+
+
+def needed_arguments(source: str, code: OwnCode) -> tuple[str, ...]:
+    """The arguments without a default of the function or class, as its own module writes it. Runs nothing.
+
+    None where it is not written there as such, for instance where the module imports it.
+    """
+    module, _, function = source.partition(":")
+    base = module.replace(".", "/")
+    content = code.files.get(f"{base}/__init__.py", code.files.get(f"{base}.py", b""))
+    named: list[ast.stmt] = [one for one in ast.parse(content).body if getattr(one, "name", None) == function]
+    skipped = 0
+    if named and isinstance(named[-1], ast.ClassDef):
+        named = [one for one in named[-1].body if getattr(one, "name", None) == "__init__"]
+        skipped = 1  # self
+    if not named or not isinstance(named[-1], ast.FunctionDef):
+        return ()
+    found = named[-1].args
+    by_place = [*found.posonlyargs, *found.args]
+    needed = by_place[skipped : len(by_place) - len(found.defaults)]
+    by_name = [one for one, default in zip(found.kwonlyargs, found.kw_defaults, strict=True) if default is None]
+    return tuple(one.arg for one in (*needed, *by_name))
 
 
 def _programs() -> dict[str, Program]:

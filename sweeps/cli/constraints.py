@@ -9,6 +9,8 @@ from sweeps.pages import constraints as pinned
 def constraints() -> None:
     """Print the versions that EdgeSweep is tested with, for pip's --constraint.
 
+    Where nothing is installed yet: unzip -p THE.whl sweeps/carried/constraints.txt
+
     \b
     Example: edgesweep constraints > constraints.txt
              pip install -c constraints.txt "edgesweep[workers,dashboard] @ file:///path/to/the.whl"

@@ -10,6 +10,7 @@ import click
 from sweeps.cli.lab import LabOptions, chosen_lab, lab_options, needed_lab, open_lab
 from sweeps.cli.options import (
     EXIT_INTERRUPTED,
+    ListingGroup,
     executor_option,
     json_option,
     print_json,
@@ -42,7 +43,7 @@ from workers.models.prepared import PreparedModel
 from workers.plan import no_program
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ListingGroup, invoke_without_command=True)
 @workspace_option
 @lab_options
 @json_option

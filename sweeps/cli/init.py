@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,11 +12,12 @@ from sweeps.cli.first_file import Answers, Folder, sweep_text
 from sweeps.cli.options import models_option
 from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
 from sweeps.operations.sweep_file import roots_of
-from sweeps.spec.inputs import WEIGHTS, ModelSpec
+from sweeps.spec.inputs import WEIGHTS, ModelSpec, Scalar
 from sweeps.spec.sweep import json_schema, load
 from sweeps.spec.yaml_source import parsed
 from sweeps.text import plain
-from workers.first_look import FORKS, Model, look_at
+from workers.first_look import FORKS, Model, look_at, needed_arguments
+from workers.models.code import own_code
 from workers.models.data_sources import files_in
 from workers.models.images import InputShape
 from workers.models.trial import opened
@@ -62,16 +64,19 @@ def init(
     """Write a sweep file for a model of your own, after a look at the model and its images.
 
     \b
-    Asks for what is not given, where there is a terminal. The model is loaded in a process of its own.
+    Asks for what is not given, where there is a terminal. Paths start in the folder that it is started in. The model is
+    loaded in a process of its own.
     Example: edgesweep init --model my_net:make_net --argument classes=2 --weights my_net.pt --images photos
     """
     if file.exists() and not force:
         raise WorkspaceError(f"there is something at {file} already", "name another file, or add --force")
-    answers = _asked(model, weights, arguments, images, devices)
-    home = file.resolve().parent
+    home, roots = file.resolve().parent, roots_of(file, models)
+    answers = _asked(model, weights, arguments, images, devices, roots)
+    if answers.weights not in WEIGHTS:
+        answers = replace(answers, weights=_from(home, answers.weights))
     spec = _model_spec(answers, home, input_shape)
     folders, side = _folders(answers, home)
-    found = look_at(spec, roots_of(file, models), [input_shape] if input_shape else _shapes(side))
+    found = look_at(spec, roots, [input_shape] if input_shape else _shapes(side))
     _tell(answers, found, folders)
     text = sweep_text(answers, found, folders)
     part = file.with_name(f".{file.name}.part")
@@ -79,22 +84,41 @@ def init(
         part.write_text(text, encoding="utf-8")
         load(part)  # as any other command reads it
         part.replace(file)
-        file.with_name(SCHEMA).write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
+        is_new = _write_schema(file.with_name(SCHEMA), force=force)
     except OSError as error:
         raise WorkspaceError(f"{file} cannot be written: {error.strerror}", "name another file") from error
     finally:
         part.unlink(missing_ok=True)
     click.echo(f"{file} is written, with {SCHEMA} for editors. Read it, then: edgesweep plan --check {file}")
+    if not is_new:
+        click.echo(f"{SCHEMA} was there and is another one: it stays. New: edgesweep schema > {SCHEMA}", err=True)
+
+
+def _write_schema(file: Path, *, force: bool) -> bool:
+    """Whether the schema is there now: a file that is another one is replaced only by force. Raises `OSError`."""
+    text = json.dumps(json_schema(), indent=2) + "\n"
+    if file.exists() and not force:
+        return file.read_bytes() == text.encode()
+    file.write_text(text, encoding="utf-8")
+    return True
 
 
 def _asked(
-    model: str | None, weights: str | None, arguments: Sequence[str], images: str | None, devices: Sequence[str]
+    model: str | None,
+    weights: str | None,
+    arguments: Sequence[str],
+    images: str | None,
+    devices: Sequence[str],
+    roots: Sequence[Path],
 ) -> Answers:
     """Asks where there is a person. Raises `EdgeSweepError` without one, if the model is missing."""
     ask = sys.stdin.isatty() and sys.stdout.isatty()
     if not model and not ask:
         raise EdgeSweepError("no model is named, and there is no terminal to ask on", "give --model module:function")
     model = model or click.prompt("Model: module:function of your own, or torchvision's name")
+    given = dict(map(_argument, arguments))
+    if ask and ":" in model:
+        given |= _asked_arguments(model, given, roots)
     usual = "random" if ":" in model else "pretrained"
     if weights is None:
         weights = click.prompt("Weights: the file of a state_dict, or", default=usual) if ask else usual
@@ -107,13 +131,25 @@ def _asked(
     return Answers(
         model=model,
         weights=weights,
-        arguments=dict(map(_argument, arguments)),
+        arguments=given,
         images=images or "",
         devices=tuple(devices),
     )
 
 
-def _argument(text: str) -> tuple[str, str | int | float | bool]:
+def _asked_arguments(model: str, given: Mapping[str, Scalar], roots: Sequence[Path]) -> dict[str, Scalar]:
+    """What the function of the model needs beside `given`. Raises `ModelError`."""
+    needed = needed_arguments(model, own_code(model, roots))
+    function = model.rpartition(":")[2]
+    asked = {
+        name: click.prompt(f"Argument {name} of {function} (empty: none)", default="", show_default=False)
+        for name in needed
+        if name not in given
+    }
+    return dict(_argument(f"{name}={value}") for name, value in asked.items() if value)
+
+
+def _argument(text: str) -> tuple[str, Scalar]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise EdgeSweepError(f"{text!r} is not NAME=VALUE", "write for instance --argument classes=10")
@@ -123,7 +159,7 @@ def _argument(text: str) -> tuple[str, str | int | float | bool]:
 
 
 def _model_spec(answers: Answers, home: Path, input_shape: InputShape | None) -> ModelSpec:
-    weights = answers.weights if answers.weights in WEIGHTS else str((home / answers.weights).resolve())
+    weights = answers.weights if answers.weights in WEIGHTS else str(home / answers.weights)
     if answers.weights not in WEIGHTS and not Path(weights).is_file():
         raise EdgeSweepError(f"there is no file {weights}", "give --weights FILE, pretrained or random")
     try:
@@ -147,18 +183,23 @@ def _folders(answers: Answers, home: Path) -> tuple[tuple[Folder, ...], int]:
     """One folder, or those of calibration and evaluation; and how large the images are, 0 if there are none."""
     if not answers.images:
         return (), 0
-    root = (home / answers.images).resolve()
+    root = Path(answers.images).expanduser().resolve()
     splits = [next((name for name in names if (root / name).is_dir()), None) for names in _SPLITS]
     paths = [root / name for name in splits if name] if all(splits) else [root]
     found, sides = [], []
     for path in paths:
         files, classes = files_in(path)
         look = opened(path, files, _LOOK_S, FORKS)
-        written = path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)
         problems = tuple(one["message"] for one in look["problems"])
-        found.append(Folder(path=written, images=len(files), classes=classes, problems=problems))
+        found.append(Folder(path=_from(home, path), images=len(files), classes=classes, problems=problems))
         sides.append(int(look["side"]))
     return tuple(found), min(sides)
+
+
+def _from(home: Path, path: str | Path) -> str:
+    """A path of this folder, as a sweep file in `home` writes it."""
+    full = Path(path).expanduser().resolve()
+    return full.relative_to(home).as_posix() if full.is_relative_to(home) else str(full)
 
 
 def _shapes(side: int) -> list[InputShape]:

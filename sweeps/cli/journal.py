@@ -137,20 +137,25 @@ def rebuild_command(root: Path) -> None:
 
 @journal.command("salvage")
 @workspace_option
-def salvage_command(root: Path) -> None:
+@click.option("--dry-run", is_flag=True, help="Only say what would be saved.")
+def salvage_command(root: Path, dry_run: bool) -> None:
     """Save what can be read of a damaged journal to a new one. The damaged file stays beside it, under another name.
 
     \b
-    Example: edgesweep journal salvage
+    Example: edgesweep journal salvage --dry-run
     """
     workspace = Workspace(root)
     with workspace.lock(), RunProgress() as progress:
-        found = salvage(workspace.journal, lambda table: progress.note(f"reading {table}"))
+        found = salvage(workspace.journal, lambda table: progress.note(f"reading {table}"), dry_run=dry_run)
+    saved = "can be saved" if dry_run else "saved"
     for table, count in found.saved.items():
         lost = found.lost.get(table, 0)
         if count or lost:
-            click.echo(f"{table}: {count} saved" + (f", up to {lost} lost" if lost else ""))
-    click.echo(plain(f"the damaged journal is {found.damaged}; edgesweep run measures again what is lost"))
+            click.echo(f"{table}: {count} {saved}" + (f", up to {lost} lost" if lost else ""))
+    if found.damaged is None:
+        click.echo("nothing was changed: edgesweep journal salvage saves this, and keeps the damaged file")
+    else:
+        click.echo(plain(f"the damaged journal is {found.damaged}; edgesweep run measures again what is lost"))
 
 
 @journal.command()

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from sweeps.cli.options import EXIT_INTERRUPTED
+from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
+from sweeps.extras import as_installed_here, lacking
 from sweeps.text import plain
 
 COMMANDS = {
@@ -118,14 +120,14 @@ class LazyCommand(click.Command):
         self._path = path
 
     def load(self) -> click.Command:
-        """Raises `EdgeSweepError` if the command needs a package of the extra `workers` that is not installed."""
+        """Raises `EdgeSweepError` if the command needs a package of an extra that is not installed."""
         module, _, attribute = self._path.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] in ("sweeps", "workers", "dashboard"):
                 raise
-            raise EdgeSweepError(f"{error.name} is not installed", "pip install 'edgesweep[workers]'") from error
+            raise lacking(error) from error
         return command
 
     def make_context(
@@ -144,11 +146,12 @@ class Group(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            return super().invoke(ctx)
+            with closing_terminal_ends():
+                return super().invoke(ctx)
         except EdgeSweepError as error:
             click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
             if error.next_step:
-                click.echo(f"  next: {plain(error.next_step)}", err=True)
+                click.echo(f"  next: {plain(as_installed_here(error.next_step))}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 EXIT_INTERRUPTED = 130
 
@@ -42,6 +43,23 @@ models_option = click.option(
     metavar="DIR",
     help="Search this folder too for a model's own code, after that of the sweep file.",
 )
+
+
+class ListingGroup(click.Group):
+    """A group that lists by itself. An option given before a subcommand is the subcommand's, or refused by it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The options that the group was given are put in front of the subcommand's arguments: its own win."""
+        name, command, rest = super().resolve_command(ctx, args)
+        given: list[str] = []
+        for option in self.params:
+            if ctx.get_parameter_source(option.name or "") is not ParameterSource.COMMANDLINE:
+                continue
+            is_flag = isinstance(option, click.Option) and option.is_flag
+            given += option.opts[:1] if is_flag else [option.opts[0], str(ctx.params[option.name])]
+        return name, command, [*given, *rest]
 
 
 def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:

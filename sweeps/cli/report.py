@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from dashboard.report.html import page
 from dashboard.report.markdown import markdown
 from dashboard.report.sections import sections
 from dashboard.words import plain_words
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
+from sweeps.extras import lacking
 from sweeps.operations.stored_results import results_of
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
@@ -52,6 +52,7 @@ def report(
     asked = [path.absolute() for path in (html, as_markdown, as_csv, parquet) if path is not None]
     if len(set(asked)) < len(asked):
         raise click.UsageError("each of the files needs a name of its own")
+    page = _page_maker() if html else None
     results = results_of(Workspace(root), sweep)
     rows = read_rows(results.frame, results.name)
     rows = rows if device is None else of_device(rows, device)
@@ -59,15 +60,19 @@ def report(
     there = sections(results.name, rows, results.spec.objective) if html or as_markdown else []
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
-            html: lambda: page(
-                results.name,
-                there,
-                objective=objective,
-                updated=results.updated,
-                version=version("edgesweep"),
-                sweep_file=sweep_yaml(results.spec),
-                each=lambda _: bar.update(1),
-            ).encode(),
+            html: lambda: (
+                b""
+                if page is None
+                else page(
+                    results.name,
+                    there,
+                    objective=objective,
+                    updated=results.updated,
+                    version=version("edgesweep"),
+                    sweep_file=sweep_yaml(results.spec),
+                    each=lambda _: bar.update(1),
+                ).encode()
+            ),
             as_markdown: lambda: markdown(
                 results.name, there, objective=objective, version=version("edgesweep")
             ).encode(),
@@ -79,6 +84,15 @@ def report(
         print_json({"sweep": results.name, "files": written})
     for one in () if as_json else written:
         click.echo(f"{one['file']}  {one['bytes'] / 1e6:.2f} MB")
+
+
+def _page_maker() -> Callable[..., str]:
+    """Raises `EdgeSweepError` if what draws charts is not installed: tables and Markdown do without."""
+    try:
+        from dashboard.report.html import page
+    except ModuleNotFoundError as error:
+        raise lacking(error) from error
+    return page
 
 
 def _write(path: Path, make: Callable[[], bytes]) -> dict[str, Any]:

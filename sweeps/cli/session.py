@@ -1,4 +1,4 @@
-"""Shared by the commands that build or measure: Ctrl-C."""
+"""Shared by the commands: Ctrl-C, and a terminal that closes."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ class CtrlC:
     def __enter__(self) -> Callable[[], bool]:
         self._teller = threading.Thread(target=self._tell, daemon=True)
         self._teller.start()
-        self._terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+        self._terminals = _terminals()
         self._before = {number: signal.signal(number, self._handle) for number in _asking()}
         return lambda: self._asked
 
@@ -41,21 +41,13 @@ class CtrlC:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            self._leave_terminal()
+            _leave(self._terminals)
             if self._asked:
                 return  # kernel and shell each tell of the same terminal
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
         self._told.put("stopping after the running work; press Ctrl-C again to stop at once")
-
-    def _leave_terminal(self) -> None:
-        """Nothing can be written to a terminal that was closed, and the work is to end in order."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for descriptor in self._terminals:
-            os.dup2(nowhere, descriptor)
-        os.close(nowhere)
-        self._terminals = []
 
     def _tell(self) -> None:
         for message in iter(self._told.get, None):
@@ -67,6 +59,41 @@ def _asking() -> list[signal.Signals]:
     """The signals that ask for an end: Ctrl-C, `kill`, and a terminal that closes, unless `nohup` is in force."""
     hangup = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     return [signal.SIGINT, signal.SIGTERM, *hangup]
+
+
+def _terminals() -> list[int]:
+    """Of stdout and stderr. Asked for beforehand: one that was closed is no terminal any more."""
+    return [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+
+def _leave(terminals: list[int]) -> None:
+    """Nothing can be written to a terminal that was closed, and the work is to end in order."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in terminals:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    terminals.clear()
+
+
+@contextmanager
+def closing_terminal_ends() -> Iterator[None]:
+    """A block that a terminal that closes ends as Ctrl-C does, unless `nohup` is in force."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+        yield
+        return
+    terminals = _terminals()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell each tell of the same terminal
+        _leave(terminals)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGHUP, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @contextmanager

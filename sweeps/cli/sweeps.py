@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli.options import json_option, known_sweeps, print_json, workspace_option
+from sweeps.cli.options import ListingGroup, json_option, known_sweeps, print_json, workspace_option
 from sweeps.cli.session import uninterrupted
 from sweeps.errors import EdgeSweepError
 from sweeps.operations import kept_sweeps
@@ -19,7 +19,7 @@ _named = click.argument("sweep", shell_complete=known_sweeps)
 _without_asking = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@click.group("sweeps", invoke_without_command=True)
+@click.group("sweeps", cls=ListingGroup, invoke_without_command=True)
 @workspace_option
 @json_option
 @click.pass_context

@@ -1,6 +1,7 @@
 """Saves what can be read of a damaged journal, row by row, into a new file, which then takes its place."""
 
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -37,37 +38,43 @@ _SALVAGED = "journal.salvaged.sqlite"
 _PART = 1_000
 _BEYOND = 2_000
 """So many rows are tried behind the last known one, where the end of a table cannot be found."""
-_LARGEST_CHECKED_BYTES = 256 << 20
+_LOOK_S = 5.0
+"""Enough for a file of more than 1 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """How many rows were saved, and how many were not, by table. `damaged`: where the old file is."""
+    """How many rows were saved, and how many were not, by table. `damaged`: where the old file is;
+    `None`: where it was."""
 
     saved: Mapping[str, int]
     lost: Mapping[str, int]
     """At most: where a page cannot be read, every number that it may have had counts."""
-    damaged: Path
+    damaged: Path | None
 
 
 def check_whole(path: Path) -> None:
-    """A quick look before much is written. Raises `StoreError` if the file is damaged; a very large one is not read."""
+    """A look of a few seconds before much is written. Raises `StoreError` if what it saw of the file is damaged."""
     if not path.exists():
         _look_for_parts(path)
         return
-    if path.stat().st_size > _LARGEST_CHECKED_BYTES:
-        return
     with closing(_open(path)) as db:
+        # Of one large table sqlite's progress handler is not called, but an interruption is heard.
+        enough = threading.Timer(_LOOK_S, db.interrupt)
+        enough.start()
         try:
             [[said]] = db.execute("PRAGMA quick_check(1)").fetchall()
         except sqlite3.OperationalError:
-            return  # busy, or not readable: who opens it says so
+            return  # no time left; busy, or not readable: who opens it says so
         except sqlite3.DatabaseError as error:
             said = str(error)
+        finally:
+            enough.cancel()
+            enough.join()
     if said != "ok":
         raise StoreError(
             f"the journal {path} is damaged: {said.splitlines()[-1]}",
-            "edgesweep journal verify lists the damage; edgesweep journal salvage saves what can be read",
+            "edgesweep journal salvage saves what can be read (--dry-run says how much)",
         )
 
 
@@ -78,9 +85,9 @@ def _look_for_parts(path: Path) -> None:
         raise StoreError(f"there is no journal {path}: a salvage was cut off", f"rename {made.name} to {path.name}")
 
 
-def salvage(path: Path, each: Callable[[str], object] = lambda _: None) -> Salvaged:
+def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_run: bool = False) -> Salvaged:
     """Replace a damaged journal by what can be read of it. The old file stays beside it under another name. `each` is
-    called with each table.
+    called with each table. `dry_run`: only say what would be saved.
 
     Raises `StoreError` if it is whole, or if nothing can be read.
     """
@@ -108,6 +115,10 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None) -> Salva
     if not saved["plans"]:
         _remove(made)
         raise StoreError(f"no plan of the journal {path} can be read", "take a backup: edgesweep journal restore")
+    lost = +lost
+    if dry_run:
+        _remove(made)
+        return Salvaged(saved=saved, lost=lost, damaged=None)
     rebuild(made)
     with closing(sqlite3.connect(made)) as new:
         new.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -115,7 +126,7 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None) -> Salva
     for suffix in ("-wal", "-shm"):
         made.with_name(made.name + suffix).unlink(missing_ok=True)
     made.replace(path)
-    return Salvaged(saved=saved, lost={table: count for table, count in lost.items() if count}, damaged=damaged)
+    return Salvaged(saved=saved, lost=lost, damaged=damaged)
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:

@@ -271,5 +271,5 @@ _NEXT_STEPS = {
     sqlite3.SQLITE_IOERR: "check its disk (full, unplugged, read-only?), then run the same command again",
     **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN), _CHECK_FILE),
     sqlite3.SQLITE_NOTADB: "it is not a journal: move it away; a new one will be created",
-    sqlite3.SQLITE_CORRUPT: "it is damaged: edgesweep journal salvage saves what can be read",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: edgesweep journal salvage saves what can be read (--dry-run says how much)",
 }

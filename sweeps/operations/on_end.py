@@ -11,7 +11,7 @@ from http.client import HTTPException
 from importlib.metadata import version
 from typing import Any, Literal
 
-from sweeps.errors import EdgeSweepError, WorkspaceError
+from sweeps.errors import EdgeSweepError, WorkspaceError, in_one_line
 from sweeps.operations.telling import tell
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
@@ -59,6 +59,9 @@ def document(workspace: Workspace, sweep: str, state: State) -> dict[str, Any]:
         verdicts = [one._asdict() for one in overview(result_files(workspace, sweep), sweep)]
     except EdgeSweepError:  # nothing was planned
         verdicts = []
+    except Exception as error:  # noqa: BLE001  # a disk or a database: the end of the run is what counts
+        tell(f"on_end: the results cannot be read, and are left out: {in_one_line(error)}")
+        verdicts = []
     places = [{name: verdict[name] for name in _PLACE} for verdict in verdicts]
     told = {"sweep": sweep, "state": state, "workspace": str(workspace.root), "places": places}
     return {**told, "edgesweep": version("edgesweep")}
@@ -72,8 +75,8 @@ def _tell(asked: OnEndSpec, told: dict[str, Any]) -> None:
             ended = subprocess.run(asked.command, input=content, timeout=COMMAND_S, check=False, stdout=2)  # noqa: S603
             if ended.returncode:
                 _failed("command", f"exit code {ended.returncode}")
-        except OSError as error:
-            _failed("command", error.strerror or str(error))
+        except (OSError, ValueError) as error:
+            _failed("command", getattr(error, "strerror", None) or str(error))
         except subprocess.TimeoutExpired:
             _failed("command", f"it took longer than {COMMAND_S:.0f} s")
     if asked.webhook is not None:

@@ -45,7 +45,7 @@ from workers.measure.outlook import outlook_here
 from workers.models import apart
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
-from workers.models.trial import try_models
+from workers.models.trial import RUN_SILENT_S, try_models
 
 Stop = Callable[[], bool]
 """Whether an orderly end is asked for."""
@@ -238,7 +238,7 @@ class _Drive:
         ):
             # All are told of before the first one is prepared, which may take long.
             wanted = [one for one in spec.models if one.name in pending]
-            tried = try_models(wanted, self.roots, self.workspace, apart.LIMITS.silent_s)
+            tried = try_models(wanted, self.roots, self.workspace, RUN_SILENT_S)
             unusable = {model.name: error for model, error, _ in tried if isinstance(error, ModelError)}
             for name, error in unusable.items():
                 progress.note(f"{name} cannot be used: {error.one_line}")

@@ -13,9 +13,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect, sync_playwright
 
 from dashboard.launch import serving
+from sweeps.cli.main import main
 from tests.free_port import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.browser]
@@ -132,6 +134,30 @@ def test_nothing_of_the_store_comes_alive(opened: Opened, evil: str) -> None:
         assert page.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
         page.context.close()
     assert dialogs == []
+
+
+@pytest.mark.parametrize("sweep", ["phones", "hostile"])
+def test_a_report_opens_from_its_file_whole_and_asks_for_nothing_else(
+    opened: Opened, workspace: Path, tmp_path: Path, sweep: str
+) -> None:
+    file = tmp_path / "a report.html"
+    made = CliRunner().invoke(main, ["report", sweep, "--html", str(file), "--workspace", str(workspace)])
+    assert made.exit_code == 0, made.output
+    page = opened.browser.new_context(offline=True, viewport={"width": 420, "height": 900}).new_page()
+    asked, said = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    page.goto(file.as_uri())
+    expect(page.get_by_role("heading", name=sweep, exact=True)).to_be_visible()
+    expect(page.get_by_text("Ship this on").first).to_be_visible()
+    charts = page.locator(".charts img")
+    assert charts.count() == 2 * page.locator("section").count()
+    assert charts.evaluate_all("all => all.every(one => one.complete && one.naturalWidth > 300)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    assert said == []
+    page.context.close()
 
 
 @pytest.mark.long

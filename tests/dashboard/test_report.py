@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -101,6 +102,21 @@ def test_tables_have_every_result_of_the_device_that_is_asked_for(workspace: Pat
 def test_a_sweep_of_which_nothing_could_be_built_has_a_report_that_says_so(workspace: Path, tmp_path: Path):
     report(workspace, "broken", "--html", str(tmp_path / "out.html"))
     assert "No winner" in (tmp_path / "out.html").read_text("utf-8")
+
+
+def test_without_what_draws_charts_only_a_page_is_refused_and_the_extra_is_named(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.delitem(sys.modules, "dashboard.report.html", raising=False)
+    words = ["report", "phones", "--workspace", str(workspace), "--csv", str(tmp_path / "out.csv")]
+    refused = CliRunner().invoke(main, [*words, "--html", str(tmp_path / "out.html")])
+    assert refused.exit_code == 1
+    assert "vl_convert is not installed" in refused.stderr
+    assert "[dashboard]" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
 def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(workspace: Path, tmp_path: Path):

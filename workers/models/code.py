@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 _REGISTERED = re.compile(r"^@register_model\(\)\n(?:[@ )].*\n)*def (\w+)\(", re.MULTILINE)
+_MISSING = re.compile(r"missing \d+ required .*?'(\w+)'")
 _PACKAGES = TAKEN_MODULES - sys.stdlib_module_names
 
 _lock = threading.RLock()
@@ -161,11 +162,22 @@ def _own(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) 
             raise
         except (Exception, SystemExit) as error:
             raise ModelError(
-                f"{source} failed{_place(error, folder)} with {type(error).__name__}: {error}",
-                "install it beside EdgeSweep, or correct the import"
-                if isinstance(error, ModuleNotFoundError)
-                else f"make {function}() work in Python first",
+                f"{source} failed{_place(error, folder)} with {type(error).__name__}: {error}", _step(error, function)
             ) from error
+
+
+def _step(error: BaseException, function: str) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return "install it beside EdgeSweep, or correct the import"
+    trace = error.__traceback__
+    if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:  # the call itself
+        missing = _MISSING.search(str(error))
+        name = missing[1] if missing else "NAME"
+        return (
+            f"give {function}() the arguments that it takes: arguments: {{{name}: VALUE}} in the sweep file, "
+            f"--argument {name}=VALUE of edgesweep init"
+        )
+    return f"make {function}() work in Python first"
 
 
 def _folders_of(roots: Sequence[Path]) -> list[Path]:

@@ -19,6 +19,9 @@ InputShape = tuple[int, int, int, int]
 
 PREPARATION = "bilinear to 256/224 of (H, W) on the shorter side, centre crop, 0..1"
 _RESIZE_OVER_CROP = 256 / 224
+_ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
+"""The last marker of a JPEG and the last chunk of a PNG."""
+_TAIL_BYTES = 64
 
 
 def decoded(content: bytes, name: str) -> Image.Image:
@@ -29,10 +32,18 @@ def decoded(content: bytes, name: str) -> Image.Image:
     return image
 
 
-def check_header(path: Path) -> None:
-    """Raises `DataError` as `decoded` does, for what the beginning of a file shows."""
-    with _named(str(path)), Image.open(path):
-        pass
+def check_ends(path: Path) -> None:
+    """Raises `DataError` as `decoded` does, for what the beginning and the end of a file show; `OSError`.
+
+    One that does not end as its format does is decoded: it may be cut off, or have something behind its end.
+    """
+    with _named(str(path)), Image.open(path) as image:
+        end = _ENDS.get(image.format or "", b"")
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        tail = file.read()
+    if end not in tail:
+        decoded(path.read_bytes(), str(path))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from sweeps.errors import DataError
 from workers.models import making, weights
 from workers.models.apart import Request
-from workers.models.images import check_header, decoded
+from workers.models.images import check_ends, decoded
 
 MOST_PROBLEMS = 5
 _TOLD_EACH = 100
@@ -31,7 +31,7 @@ def try_model(request: Request) -> None:
 
 
 def try_images(request: Request) -> None:
-    """Open each of a list of files, and decode the first ones, for so many seconds."""
+    """Open each of a list of files, and decode the first ones, for so many seconds. Of the others: their two ends."""
     asked = request.asked()
     until_s = time.monotonic() + asked["seconds"]
     problems: list[dict[str, str]] = []
@@ -43,7 +43,7 @@ def try_images(request: Request) -> None:
                 sides.append(min(decoded(Path(name).read_bytes(), name).size))
                 whole += 1
             else:
-                check_header(Path(name))
+                check_ends(Path(name))
             opened += 1
         except OSError as error:
             problems.append(

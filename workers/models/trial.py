@@ -1,7 +1,7 @@
 """Tries the models and images of a sweep before anything is built: each in a process of its own, in seconds.
 
 A model is loaded with its checkpoint and answers a few images. Of a folder every file is opened, and as many as there
-is time for are decoded. Nothing is trained, settled or downloaded.
+is time for are decoded; the others are looked at from both ends. Nothing is trained, settled or downloaded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,9 @@ from workers.models.code import check_not_hidden, own_code
 from workers.models.data_sources import files_in
 
 SILENT_S = 60.0
-"""For a person who waits. A run waits longer."""
+"""For a person who waits: a model that tells nothing for so long is taken for an endless loop."""
+RUN_SILENT_S = 180.0
+"""In a run, which need not be watched, on a machine that may be busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

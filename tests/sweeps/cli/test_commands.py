@@ -374,6 +374,20 @@ def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -
     assert process.returncode == -signal.SIGINT, stderr
 
 
+@pytest.mark.parametrize("ignored", [False, True], ids=["closed", "nohup"])
+def test_a_terminal_that_closes_before_the_work_begins_ends_the_command_as_ctrl_c_does(ignored: bool) -> None:
+    program = (
+        "import signal, sys\nfrom sweeps.cli.main import Group\n"
+        f"signal.signal(signal.SIGHUP, signal.{'SIG_IGN' if ignored else 'SIG_DFL'})\n"
+        "command = Group('edgesweep', invoke_without_command=True)\n"
+        "command.callback = lambda: (signal.raise_signal(signal.SIGHUP), print('went on'))\n"
+        "command.main([])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, "went on" in ended.stdout) == ((0, True) if ignored else (130, False)), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
     # More than a pipe holds: it is in the write until the other end reads on.
     process = _under_ctrl_c("print('x' * 1_000_000, flush=True); print('stops:', stop())")

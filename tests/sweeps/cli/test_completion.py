@@ -30,3 +30,4 @@ def test_commands_options_and_sweeps_are_completed(records, tmp_path: Path) -> N
     assert "--device" in completions("rank", "--d")
     assert completions("rank", "--workspace", str(tmp_path), "ni") == ["night"]
     assert completions("rank", "--workspace", str(tmp_path / "none"), "") == []
+    assert completions("sweeps", "--workspace", str(tmp_path), "delete", "d") == ["day"]

@@ -1,5 +1,7 @@
 """`edgesweep init` writes a file that the other commands take."""
 
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,9 @@ def make(classes=4):
     return torch.nn.Sequential(
         torch.nn.Conv2d(1, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, classes)
     )
+
+def needs(classes, *, width=8):
+    return make(classes)
 
 class Branch(torch.nn.Module):
     def __init__(self):
@@ -88,6 +93,43 @@ def test_folders_of_two_splits_are_one_for_calibration_and_one_for_evaluation(ho
     assert (data.calibration.path, data.evaluation.path) == (home / "photos" / "train", home / "photos" / "val")
 
 
+def test_on_a_terminal_it_asks_for_what_is_missing_also_for_the_arguments_of_the_function(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures(home / "photos", 3)
+    terminal, ours = os.openpty()
+    answers = ["nets:needs", "4", "random", "photos", "fake:steady"]
+    os.write(terminal, "".join(f"{answer}\n" for answer in answers).encode())
+    with os.fdopen(ours, encoding="utf-8") as stdin, os.fdopen(os.dup(ours), "w", encoding="utf-8") as stdout:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        main(["init"], standalone_mode=False)
+        stdout.flush()
+        shown = os.read(terminal, 2**16).decode()
+    os.close(terminal)
+    assert "Argument classes of needs (empty: none): " in shown
+    assert "Argument width" not in shown
+    spec = load(home / "sweep.yaml")
+    [model] = spec.models
+    assert (model.source, dict(model.arguments), model.weights) == ("nets:needs", {"classes": 4}, "random")
+    assert (spec.data.evaluation.path, spec.devices) == (home / "photos", ("fake:steady",))
+
+
+def test_paths_start_in_the_folder_of_the_shell_and_another_schema_stays(home: Path) -> None:
+    pictures(home / "photos", 1)
+    (home / "none.pt").write_bytes(b"x")
+    (home / "sub").mkdir()
+    (home / "sub" / "sweep.schema.json").write_text("mine")
+    done = init("sub/sweep.yaml", "--model", "nets:make", "--images", "photos")
+    assert done.exit_code == 0, done.output
+    assert load(home / "sub" / "sweep.yaml").data.evaluation.path == home / "photos"
+    assert "sweep.schema.json was there and is another one: it stays" in done.output
+    assert (home / "sub" / "sweep.schema.json").read_text() == "mine"
+    refused = init("sub/sweep.yaml", "--model", "nets:make", "--weights", "none.pt", "--force")
+    assert "there is no file" not in refused.output
+    assert f"{home / 'none.pt'}" in refused.output
+
+
 def test_a_file_that_is_there_is_kept(home: Path) -> None:
     (home / "sweep.yaml").write_text("mine")
     refused = init("--model", "nets:make")
@@ -102,6 +144,7 @@ def test_a_file_that_is_there_is_kept(home: Path) -> None:
         ((), "give --model module:function"),
         (("--model", "nets:mak"), "did you mean make?"),
         (("--model", "absent:make"), "no module absent"),
+        (("--model", "nets:needs"), "--argument classes=VALUE of edgesweep init"),
         (("--model", "nets:make", "--weights", "none.pt"), "there is no file"),
         (("--model", "nets:make", "--argument", "classes"), "'classes' is not NAME=VALUE"),
         (("--model", "nets:make", "--device", "moon"), "there is no device 'moon'"),

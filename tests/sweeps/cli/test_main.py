@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps.cli.main import COMMANDS, LazyCommand, main
+from sweeps.extras import as_installed_here
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.workspace import Workspace
@@ -75,9 +76,8 @@ def test_a_command_that_lacks_a_package_says_which_and_what_installs_it(monkeypa
     monkeypatch.setitem(main.commands, "lacking", lacking)
     ended = CliRunner().invoke(main, ["lacking"])
     assert ended.exit_code == 1
-    assert ended.stderr == (
-        "edgesweep: there_is_no_such_package is not installed\n  next: pip install 'edgesweep[workers]'\n"
-    )
+    step = as_installed_here("pip install 'edgesweep[workers]'")
+    assert ended.stderr == f"edgesweep: there_is_no_such_package is not installed\n  next: {step}\n"
 
 
 def test_a_command_that_does_not_exist_is_a_usage_error() -> None:

@@ -1,4 +1,7 @@
-"""Realistic mistakes: each message names the thing, the place and the next step, and comes within seconds of CPU."""
+"""Realistic mistakes: each message names the thing, the place and the next step, and comes within seconds of CPU.
+
+Here all are made in one process. tests/benchmarks/bench_mistakes.py makes each in a process of its own, as people do.
+"""
 
 import os
 import time
@@ -13,6 +16,8 @@ from sweeps.cli.main import main
 
 CPU_S = 5.0
 """The longest that a person's computer works before it says so."""
+OURS = ("EDGESWEEP_", "MLFLOW_TRACKING")
+"""How the variables begin that a person who makes these mistakes has not set."""
 MODEL = "{source: mobilenet_v2, weights: random, input_shape: [1, 3, 32, 32]}"
 SYNTHETIC = "{calibration: {source: synthetic}, evaluation: {source: synthetic}}"
 
@@ -179,8 +184,14 @@ LOADED = (
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in [*os.environ]:
-        if name.startswith(("EDGESWEEP_", "MLFLOW_TRACKING")):
+        if name.startswith(OURS):
             monkeypatch.delenv(name)
+    lay_out()
+    return tmp_path
+
+
+def lay_out() -> None:
+    """Write what the mistakes are about into the current folder."""
     Path("net.py").write_text(
         "import torch\ndef make(): return torch.nn.Flatten()\ndef boom(): raise ValueError('no weights here')\n"
         "def none(): return None\n"
@@ -199,7 +210,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if file:
             for number in range(3):
                 Path(name, f"{number}{file}").write_bytes(b"not an image")
-    return tmp_path
 
 
 def tell(mistake: Mistake) -> tuple[str, float]:

@@ -84,6 +84,21 @@ def test_the_list_has_each_sweep_with_what_people_wrote(two: SimpleNamespace) ->
     assert first.tags["mlflow.note.content"] == "before the new camera"
 
 
+def test_the_workspace_may_be_named_before_the_subcommand_and_the_one_after_it_wins(
+    two: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGESWEEP_WORKSPACE", str(tmp_path / "another"))
+    named = ["sweeps", "--workspace", str(two.workspace.root), "--json"]
+    noted = CliRunner().invoke(main, [*named, "note", "first", "mine"])
+    assert json.loads(noted.stdout)["note"] == "mine"
+    elsewhere = CliRunner().invoke(main, [*named, "delete", "first", "--yes", "--workspace", str(tmp_path / "none")])
+    assert f"no sweep was run in {tmp_path / 'none'}" in elsewhere.stderr
+    refused = CliRunner().invoke(main, [*named, "rename", "first", "third"])
+    assert refused.exit_code == 2
+    assert "No such option '--json'" in refused.stderr
+    assert sorted(listed(two.workspace)) == ["first", "second"]
+
+
 @pytest.mark.parametrize(("gone", "stays", "alone"), [("first", "second", 0), ("second", "first", 2)])
 def test_a_deleted_sweep_leaves_nothing_and_takes_nothing_from_others(
     two: SimpleNamespace, gone: str, stays: str, alone: int

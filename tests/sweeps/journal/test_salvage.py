@@ -1,11 +1,14 @@
 """A journal that is damaged in the middle: what can be read of it is saved, and the rest is measured again."""
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sweeps.cli.main import main
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.salvage import check_whole, salvage
@@ -82,6 +85,26 @@ def test_a_damaged_page_of_attempts_costs_only_what_was_on_it(path: Path, which:
     check_whole(path)
     with Journal.open(path) as journal:
         assert journal.last_session() >= 0
+
+
+def test_a_person_is_told_what_can_be_saved_before_it_is(path: Path) -> None:
+    damage(path, pages_of(path, "attempts")[1])
+    before = path.read_bytes()
+    words = ["journal", "salvage", "--workspace", str(path.parent)]
+    told = CliRunner().invoke(main, [*words, "--dry-run"])
+    assert told.exit_code == 0, told.output
+    assert f"jobs: {JOBS} can be saved\n" in told.stdout
+    counts = r"attempts: (\d+) (?:can be )?saved, up to (\d+) lost"
+    assert (would := re.search(counts, told.stdout)) is not None
+    assert path.read_bytes() == before
+    assert [one.name for one in path.parent.glob("journal.*sqlite")] == [path.name]
+    done = CliRunner().invoke(main, words)
+    assert (did := re.search(counts, done.stdout)) is not None
+    assert did.groups() == would.groups()
+    assert f"the damaged journal is {path.parent / 'journal.damaged-1.sqlite'}" in done.stdout
+    assert CliRunner().invoke(main, ["journal", "verify", *words[2:]]).exit_code == 0
+    refused = CliRunner().invoke(main, words)
+    assert (refused.exit_code, "is not damaged" in refused.stderr) == (1, True)
 
 
 def test_a_damaged_index_costs_nothing(path: Path) -> None:

@@ -1,6 +1,7 @@
 """What others are told at the end of a sweep, by a real program and a real server."""
 
 import json
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
@@ -118,6 +119,7 @@ def test_what_fails_in_it_is_told_and_costs_nothing(
     for asked in (
         {"command": ("no-such-program",)},
         {"command": (sys.executable, "-c", "raise SystemExit(3)")},
+        {"command": ("true", "\0")},
         {"command": (sys.executable, "-c", "import time; time.sleep(60)")},
         {"webhook": "http://127.0.0.1:1/"},
         {"webhook": f"{address}/moved"},
@@ -126,6 +128,21 @@ def test_what_fails_in_it_is_told_and_costs_nothing(
             pass
         assert "on_end: the" in capsys.readouterr().err
     assert found == []
+
+
+@pytest.mark.parametrize("broken", [sqlite3.OperationalError("disk I/O error"), OSError("no such device")])
+def test_results_that_cannot_be_read_are_left_out_and_the_end_is_told_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, broken: Exception
+) -> None:
+    def refused(*_: object) -> None:
+        raise broken
+
+    monkeypatch.setattr(on_end, "result_files", refused)
+    with told_at_the_end(spec(command=writes_to(tmp_path / "told")), Workspace.open(tmp_path / "ws")):
+        pass
+    told = json.loads((tmp_path / "told").read_bytes())
+    assert (told["state"], told["places"]) == ("finished", [])
+    assert str(broken) in capsys.readouterr().err
 
 
 def test_a_sweep_that_is_started_in_the_browser_tells_nobody(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from workers.native.elf import problems, read_elf, too_small_pages
 from workers.runtimes.executorch import for_phones as executorch
 from workers.runtimes.interface import Program
 from workers.runtimes.onnxruntime import for_phones as onnxruntime
+from workers.runtimes.onnxruntime.native_runner import version as onnxruntime_version
 from workers.runtimes.torchscript import for_phones as torchscript
 from workers.runtimes.torchscript import programs
 from workers.runtimes.torchscript.programs import runners_folder
@@ -345,7 +346,9 @@ def test_executorch_registers_what_is_linked_in_once(tmp_path: Path) -> None:
 
 @pytest.mark.system
 @pytest.mark.cross_compiler
-def test_onnx_runtime_is_found_in_an_archive_and_in_a_build_tree(tmp_path: Path) -> None:
+def test_onnx_runtime_is_found_in_archives_and_build_trees_and_its_real_runner_is_compiled(
+    tmp_path: Path,
+) -> None:
     source = tmp_path / "onnxruntime.cpp"
     source.write_text('extern "C" void OrtGetApiBase() {}\n')
     library = tmp_path / "build" / "Release" / "libonnxruntime.so"
@@ -360,6 +363,18 @@ def test_onnx_runtime_is_found_in_an_archive_and_in_a_build_tree(tmp_path: Path)
     assert found(tmp_path / "build") == found(library.parent) == found(library) == library
     assert found(file).read_bytes() == library.read_bytes()
     assert not list(android.check(library, "arm64-v8a", toolchain("arm64-v8a"), own=False))
+    # Debian's C and C++ libraries take the place of Android's, with their symbols.
+    system = ("libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-aarch64.so.1")
+    debian = subprocess.run([CROSS, "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True)
+    made = replace(toolchain("arm64-v8a", "-pie", PAGES), system=system, libraries=Path(debian.stdout.strip()).parent)
+    recipe = onnxruntime.recipe(library, "arm64-v8a", android.Choice(), tmp_path / "out")
+    built = android.build(made, "arm64-v8a", recipe, tmp_path / "compiled", print)
+    (program,) = built.programs.values()
+    elf = read_elf(program)
+    assert (elf.machine, elf.page_bytes >= 16_384, elf.text_relocations) == ("arm64-v8a", True, False)
+    assert "dlopen" in elf.undefined, "it opens the library when it runs"
+    assert set(elf.needed) <= set(system)
+    assert onnxruntime_version().encode() in program.read_bytes()
     (tmp_path / "build" / "Debug").mkdir()
     shutil.copy(library, tmp_path / "build" / "Debug")
     with pytest.raises(BuildError, match=r"has 2 of libonnxruntime\.so"):

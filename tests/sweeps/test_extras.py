@@ -1,0 +1,51 @@
+"""The line that installs what is missing names the right extra, and works where EdgeSweep is in no index."""
+
+import json
+import shlex
+from importlib import metadata
+from types import SimpleNamespace
+
+import pytest
+
+from sweeps.extras import as_installed_here, extra_of
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("vl_convert", "dashboard"),
+        ("jinja2", "dashboard"),
+        ("authlib", "dashboard"),
+        ("torch", "workers"),
+        ("sklearn", "workers"),
+        ("onnx", "runtimes"),
+        ("onnxruntime", "runtimes"),
+    ],
+)
+def test_a_module_belongs_to_the_extra_that_installs_it(module: str, extra: str) -> None:
+    assert extra_of(module) == extra
+
+
+@pytest.mark.parametrize(
+    ("url", "taken"),
+    [
+        (None, ["edgesweep[workers,runtimes]"]),
+        (
+            {"url": "file:///it's/edgesweep-0.1.0.whl", "archive_info": {}},
+            ["edgesweep[workers,runtimes] @ file:///it's/edgesweep-0.1.0.whl"],
+        ),
+        ({"url": "file:///my%20code", "dir_info": {}}, ["/my code[workers,runtimes]"]),
+        (
+            {"url": "file:///my%20code", "dir_info": {"editable": True}},
+            ["--editable", "/my code[workers,runtimes]"],
+        ),
+    ],
+)
+def test_the_line_takes_edgesweep_from_where_it_came(
+    monkeypatch: pytest.MonkeyPatch, url: dict[str, object] | None, taken: list[str]
+) -> None:
+    text = None if url is None else json.dumps(url)
+    monkeypatch.setattr(metadata, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text))
+    line = as_installed_here("pip install 'edgesweep[workers,runtimes]' (390 MB)").removesuffix(" (390 MB)")
+    assert shlex.split(line) == ["pip", "install", *taken]
+    assert as_installed_here("pip install adbutils") == "pip install adbutils"
