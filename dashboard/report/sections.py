@@ -72,14 +72,17 @@ class Section:
     conditions: tuple[tuple[str, str], ...]
 
 
-def sections(sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec) -> list[Section]:
-    """One for each device, model and set of conditions of a sweep's rows, in order of their names."""
+def sections(
+    sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec, most_images: int | None = None
+) -> list[Section]:
+    """One for each device, model and set of conditions of a sweep's rows, in order of their names. `most_images`: as of
+    `rank_rows`."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in found:
         places.setdefault(row.place, []).append(row)
     there = []
     for (device_id, model), here in places.items():
-        ranking = rank_rows(here, objective, sweep)
+        ranking = rank_rows(here, objective, sweep, most_images=most_images)
         ranked = Ranked(Place(sweep, device_id, model), tuple(here), build_names(here), objective, ranking)
         there += [_section(ranked, device) for device in ranking.devices]
     return sorted(there, key=lambda one: (one.device, one.device_id, one.model))

@@ -17,6 +17,7 @@ from sweeps.operations.stored_results import results_of
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import of_device, read_rows
+from sweeps.spec.inputs import most_images
 from sweeps.spec.sweep import sweep_yaml
 from sweeps.workspace import Workspace
 
@@ -56,7 +57,8 @@ def report(
     rows = read_rows(results.frame, results.name)
     rows = rows if device is None else of_device(rows, device)
     objective = plain_words(objective_text(results.spec.objective))
-    there = sections(results.name, rows, results.spec.objective) if html or as_markdown else []
+    spec = results.spec
+    there = sections(results.name, rows, spec.objective, most_images(spec.data)) if html or as_markdown else []
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: page(

@@ -56,6 +56,8 @@ class PlaceVerdict(NamedTuple):
     """Where nothing won: the job to take until something does; empty if there is none."""
     settle: str = ""
     """What would settle it; empty with a winner."""
+    name_here: str = ""
+    """As `sweeps.results.ResultRow.name_here`: of the winner, or of the job to take until something wins."""
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -95,7 +97,8 @@ def overview_document(verdicts: Iterable[PlaceVerdict]) -> list[dict[str, object
 
 
 def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultRow]) -> PlaceVerdict:
-    winner = entry.winner
+    winner, found = entry.winner, entry.provisional
+    key = winner.job_key if winner else found.job_key if found else ""
     figures = winner.figures if winner else {}
     return PlaceVerdict(
         sweep=sweep,
@@ -124,8 +127,9 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultR
         failed=sum(row.outcome == "failed" for row in rows),
         untrusted=sum(row.outcome == "measured" and bool(disqualified(row.trust)) for row in rows),
         waiting=0,
-        provisional=entry.provisional.name if entry.provisional else "",
-        settle=entry.provisional.settle.timed_text if entry.provisional else "",
+        provisional=found.name if found else "",
+        settle=found.settle.timed_text if found else "",
+        name_here=next((one.name_here for one in entry.ranking if one.job_key == key), ""),
     )
 
 

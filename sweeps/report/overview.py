@@ -18,9 +18,8 @@ def print_overview(sweep: str, verdicts: Sequence[PlaceVerdict]) -> None:
     console.print(Text(plain(f"\n{sweep}: what to ship on which device"), style="bold"))
     table = new_table("", "device", "model", "ship", ">figure", "state")
     for one in verdicts:
-        name = one.winner.removeprefix(f"{one.model} · ") if one.winner else f"– {one.reason}"
-        if not one.winner and one.provisional:
-            name = f"provisionally {one.provisional.removeprefix(f'{one.model} · ')}"
+        short = one.name_here.removeprefix(f"{one.model} · ")
+        name = short if one.winner else f"provisionally {short}" if one.provisional else f"– {one.reason}"
         table.add_row(
             *cells(f"{one.device} {one.device_id}", one.model, name, _figure(one)),
             Text(plain(_state(one)), style=_STYLES[one.state]),

@@ -79,7 +79,7 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking, ver
         _print_provisional(console, device)
     else:
         console.print(
-            Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
+            Text(plain(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}"), style="bold green")
         )
         _print_ties(console, device)
     if device.alarm:
@@ -92,7 +92,7 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking, ver
         if console.width >= _RANKING_COLUMNS[">paired ratio"] and len(device.ranking) > 1 and device.winner:
             console.print(Text(_PAIRED, style="dim"))
         for reason, candidates in device.reasons.items():
-            names = ", ".join(_short(candidate.name, device) for candidate in candidates)
+            names = ", ".join(_short(candidate.name_here, device) for candidate in candidates)
             if len(candidates) > MOST_NAMES and not verbose:
                 names = f"{len(candidates)} variants (list with -v)"
             console.print(Text(plain(f"{names}: {reason}"), style="dim"))
@@ -109,7 +109,7 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking, ver
     if device.not_ranked:
         table = new_table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            table.add_row(*cells(_short(row.name, device), row.outcome, row.reason))
+            table.add_row(*cells(_short(row.name_here, device), row.outcome, row.reason))
         console.print(table)
     if device.imported:
         _print_imported(console, NOTE, device.imported)
@@ -122,7 +122,7 @@ def _print_provisional(console: Console, device: DeviceRanking) -> None:
     if found.name:
         chosen = next(one for one in device.ranking if one.job_key == found.job_key)
         figure = in_words(chosen.figures, device.metric)
-        console.print(Text(plain(f"Provisional: {_short(found.name, device)}  {figure}"), style="bold yellow"))
+        console.print(Text(plain(f"Provisional: {_short(chosen.name_here, device)}  {figure}"), style="bold yellow"))
         console.print(Text(plain(f"  It is not the winner: {found.why}")))
     console.print(Text(plain(f"  {'To settle it' if found.name else 'To go on'}: {found.settle.timed_text}")))
 
@@ -141,14 +141,14 @@ def _print_ties(console: Console, device: DeviceRanking) -> None:
     if device.equal:
         console.print(Text("Equal to it (shown at 95 % to be within 2 % of the best):"))
         for candidate in device.equal:
-            console.print(Text(plain(f"  {_short(candidate.name, device)}")))
+            console.print(Text(plain(f"  {_short(candidate.name_here, device)}")))
         preferred = "Among equals, higher accuracy comes first, then the smaller file (by 2 % or more)."
         console.print(Text(preferred, style="dim"))
     if device.unresolved:
         console.print(Text("Unresolved beside it (not told apart from the best, and not shown to be equal):"))
         for candidate in device.unresolved:
             settling = f": {candidate.settling.text}" if candidate.settling else ""
-            console.print(Text(plain(f"  {_short(candidate.name, device)}{settling}")))
+            console.print(Text(plain(f"  {_short(candidate.name_here, device)}{settling}")))
     if device.settle_command:
         console.print(Text(f"To measure just these: {device.settle_command}"))
 
@@ -184,9 +184,8 @@ def _print_left(console: Console, device: DeviceRanking, shown: Sequence[Candida
     for candidate in shown:
         share = candidate.figures.get("delegated_percent")
         if share is not None and share < WHOLE_PERCENT:
-            text = (
-                f"{_short(candidate.name, device)}: {share:.1f} % of its multiply-adds are delegated; the rest is slow"
-            )
+            name = _short(candidate.name_here, device)
+            text = f"{name}: {share:.1f} % of its multiply-adds are delegated; the rest is slow"
             console.print(Text(plain(text), style="yellow"))
 
 
@@ -201,7 +200,7 @@ def _print_trust(console: Console, shown: Sequence[Candidate]) -> None:
 
 
 def _short(name: str, device: DeviceRanking) -> str:
-    """A job's name without the model, which is in the heading."""
+    """A job's name here without the model, which is in the heading as the device is."""
     return name.removeprefix(f"{device.model} · ")
 
 
@@ -234,7 +233,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     ratio = candidate.ratio_to_winner
     return {
         ">#": place,
-        "variant": _short(candidate.name, device),
+        "variant": _short(candidate.name_here, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
         ">paired ratio": "–" if ratio is None else _paired(ratio),
@@ -256,7 +255,7 @@ def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, objec
     # The SQNR of bit-identical outputs is infinite.
     equal = candidate.figures["sqnr_db"] is None and candidate.figures["agreement_percent"] is not None
     return {
-        "variant": _short(candidate.name, device),
+        "variant": _short(candidate.name_here, device),
         ">top-1": METRICS["top1_percent"].format(candidate.figures["top1_percent"]),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">95 % interval": _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),

@@ -10,7 +10,10 @@ from sweeps.journal.status import read_status
 from sweeps.operations.shown import show
 from sweeps.planning.size import estimate
 from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.overview import verdicts_of
 from sweeps.ranking.rank import rank
+from sweeps.report.overview import print_overview
 from sweeps.report.plan import plan_document, print_plan
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
@@ -230,6 +233,26 @@ def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stand
     assert cells(lines, "gone 2")[1] == "12.000"
     assert cells(lines, "gone 2")[-1] == "eliminated"
     assert "gone 2, gone 4: eliminated: left after 4 rounds: at least 1.06 times as slow as quick" in lines
+
+
+def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.CaptureFixture[str]) -> None:
+    def on(unit: str, number: int, **changes: object) -> ResultRow:
+        row = records.row(records.job(number), ms=10.0 + number, device_id=unit, fingerprint=unit)
+        return replace(row, name=f"{row.name} · adb:{unit}", **changes)
+
+    rows = [
+        *(on("R1", 0), on("R1", 1, job_key="other", trust=("throttled",))),
+        *(on("R2", 0, job_key="third", trust=("throttled",)), on("R2", 1, job_key="f", outcome="failed")),
+    ]
+    ranked = rank(to_frame(rows), FREE, "s")
+    print_ranking(ranked)
+    lines = said(capsys)
+    assert any(line.startswith("Ship: cpu fp32 nchw script  ") for line in lines)
+    assert any(line.startswith("Provisional: cpu fp32 nchw script  ") for line in lines)
+    assert "adb:" not in "\n".join(lines)
+    print_overview("s", verdicts_of("s", ranked.devices, rows))
+    assert "adb:" not in capsys.readouterr().out
+    assert [entry["name"][-6:] for entry in ranking_document(ranked)["devices"][0]["ranking"]] == ["adb:R1", "adb:R1"]
 
 
 def test_what_is_not_resolved_is_explained_beneath_the_table(printed, records) -> None:

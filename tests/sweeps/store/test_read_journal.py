@@ -144,7 +144,9 @@ def test_only_places_with_news_are_ranked(workspace, records, monkeypatch):
     judged = []
     real = verdicts_module.rank_rows
     monkeypatch.setattr(
-        verdicts_module, "rank_rows", lambda rows, *rest: (judged.append(rows[0].device_id), real(rows, *rest))[1]
+        verdicts_module,
+        "rank_rows",
+        lambda rows, *rest, **more: (judged.append(rows[0].device_id), real(rows, *rest, **more))[1],
     )
     overview(workspace)
     assert sorted(judged) == ["phone-0", "phone-1"]
@@ -190,7 +192,9 @@ def test_a_new_plan_changes_what_waits_and_ranks_no_place_again(workspace, recor
 
     judged = []
     real = verdicts_module.rank_rows
-    monkeypatch.setattr(verdicts_module, "rank_rows", lambda *given: (judged.append(given), real(*given))[1])
+    monkeypatch.setattr(
+        verdicts_module, "rank_rows", lambda *given, **more: (judged.append(given), real(*given, **more))[1]
+    )
     more = replace(records.job(9), device_id="phone-0")
     plan(*jobs[:4], more)
     assert states() == [("phone-0", "provisional", 1), ("phone-1", "waiting", 2)]
