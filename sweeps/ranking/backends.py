@@ -51,7 +51,8 @@ class BackendPair:
     cpu: Best | None
     nnapi: Best | None
     ratio: Estimate | None
-    """NNAPI's p50 divided by the CPU's, paired by rounds: below 1, NNAPI is faster."""
+    """NNAPI's latency to the CPU's, paired by rounds, so not always the quotient of the p50s: below 1, NNAPI is
+    faster."""
     finding: str
     """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to compare."""
     note: str

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from sweeps.ranking.provisional import RUN
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow
 from sweeps.trust import disqualified
@@ -55,7 +56,7 @@ class PlaceVerdict(NamedTuple):
     provisional: str = ""
     """Where nothing won: the job to take until something does; empty if there is none."""
     settle: str = ""
-    """What would settle it; empty with a winner."""
+    """What would settle it, or a run for jobs that wait; empty with a winner."""
     name_here: str = ""
     """As `sweeps.results.ResultRow.name_here`: of the winner, or of the job to take until something wins."""
 
@@ -73,7 +74,8 @@ class PlaceVerdict(NamedTuple):
         """The verdict where the place has so many jobs in all."""
         waiting = max(0, jobs - self.finished)
         if waiting:
-            return self._replace(waiting=waiting, state="provisional" if self.winner else "waiting")
+            settle = "" if self.winner else RUN
+            return self._replace(waiting=waiting, state="provisional" if self.winner else "waiting", settle=settle)
         return self._replace(waiting=0, state=_settled(self.winner, self.unresolved))
 
 

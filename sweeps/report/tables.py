@@ -1,6 +1,7 @@
 """Tables and consoles for all terminal output of EdgeSweep."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TypeGuard
 
@@ -11,6 +12,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.ranking.provisional import RUN
 from sweeps.text import plain
 
 ONLY_CHECKED = "only checked"
@@ -18,6 +20,19 @@ ONLY_CHECKED = "only checked"
 
 _BETWEEN = "   "
 """Between two columns of a table; around it is one space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of text on a console."""
+
+    console: Console
+    run: str = RUN
+    """Stands in place of `RUN`: what measures this sweep."""
+
+    def line(self, text: str, style: str = "") -> None:
+        """Text from outside cannot move the cursor."""
+        self.console.print(Text(plain(text.replace(RUN, self.run)), style=style))
 
 
 def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:

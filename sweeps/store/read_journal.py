@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sweeps.errors import NoResultsError
 from sweeps.journal.journal import Journal
+from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import Place
 from sweeps.ranking.rank import rank_rows
@@ -36,7 +36,7 @@ def rank_sweep(path: Path, sweep: str, device: str | None = None) -> Ranking:
 def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
     places = journal.result_places(sweep)
     if not places:
-        raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+        raise no_results(journal, sweep)
     spec, imported = journal.spec(sweep), journal.imported(sweep)
     most = most_images(spec.data)
     if device is None:
@@ -60,7 +60,7 @@ def read_sweep(path: Path, sweep: str) -> SweepResults:
 def _read_sweep(journal: Journal, sweep: str) -> SweepResults:
     rows = journal.result_rows(sweep)
     if not rows:
-        raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+        raise no_results(journal, sweep)
     updated = next(info.updated for info in journal.sweeps() if info.name == sweep)
     return SweepResults(name=sweep, spec=journal.spec(sweep), frame=to_frame(rows), updated=updated)
 
