@@ -19,7 +19,8 @@ from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Candidate, DeviceRanking
-from sweeps.ranking.verdict import reference_text
+from sweeps.ranking.verdict import reference_name, reference_text
+from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.trust import TRUST
@@ -200,7 +201,7 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
             frozenset({"p50", "× best", metric.title, "Drop", "Size"}),
             (
                 *(
-                    f"{', '.join(rows.names_in(table, candidates))}: {plain_words(reason)}"
+                    f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
                     for reason, candidates in device.reasons.items()
                 ),
                 *filter(None, (device.cost_text,)),
@@ -215,7 +216,7 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
             ("Build", "Top-1", "Drop", "SQNR", "Constraints", "Checked by"),
             [[str(one[name]) for name in _CHECKED] for one in checked.to_dict("records")],
             frozenset({"Top-1", "Drop", "SQNR"}),
-            tuple(line(f"{executor}: {reference_text(executor)}") for executor in references),
+            tuple(line(f"{reference_name(executor)}: {reference_text(executor)}") for executor in references),
         )
     there = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
     if there:
@@ -224,6 +225,11 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
             ("Build", "Outcome", "Reason"),
             [(ranked.names[row.job_key], line(row.outcome), plain_words(row.reason) or NOTHING) for row in there],
         )
+
+
+def _named(names: Sequence[str]) -> str:
+    """Where many share a reason they are counted: the table has them."""
+    return f"{len(names)} builds" if len(names) > MOST_NAMES else ", ".join(names)
 
 
 _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "executor")

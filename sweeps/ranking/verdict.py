@@ -191,13 +191,22 @@ def in_words(figures: Mapping[str, float | None], metric: str) -> str:
     return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
 
 
+def reference_name(executor: str) -> str:
+    """What computed figures, for people: `NNAPI reference` of `reference:nnapi@<version>`, whose version is a hash."""
+    is_reference = executor.startswith("reference:")
+    return f"{_backend_of(executor)} reference" if is_reference else executor
+
+
 def reference_text(executor: str) -> str:
     """Explains in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
-    backend = executor.removeprefix("reference:").partition("@")[0]
     return (
-        f"{catalog.backend_title(backend)} model run on this host by EdgeSweep's reference implementation; "
+        f"{_backend_of(executor)} model run on this host by EdgeSweep's reference implementation; "
         "its time says nothing about a phone"
     )
+
+
+def _backend_of(executor: str) -> str:
+    return catalog.backend_title(executor.removeprefix("reference:").partition("@")[0])
 
 
 def _bound(constraint: ConstraintSpec) -> str:

@@ -9,7 +9,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.provisional import RUN
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import in_words, reference_text
+from sweeps.ranking.verdict import in_words, reference_name, reference_text
 from sweeps.report.backends import print_backends
 from sweeps.report.tables import ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
@@ -92,7 +92,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         for reason, candidates in device.reasons.items():
             names = ", ".join(_short(candidate.name_here, device) for candidate in candidates)
             if len(candidates) > MOST_NAMES and not verbose:
-                names = f"{len(candidates)} variants (list with -v)"
+                names = f"{len(candidates)} variants (edgesweep rank -v lists them)"
             out.line(f"{names}: {reason}", "dim")
         if device.cost_text:
             out.line(device.cost_text, "dim")
@@ -101,7 +101,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         print_fitting(out.console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
     shown = (*device.ranking, *device.checked)
     for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
-        out.line(f"{executor}: {reference_text(executor)}", "dim")
+        out.line(f"{reference_name(executor)}: {reference_text(executor)}", "dim")
     _print_left(out, device, shown)
     _print_trust(out, shown)
     if device.not_ranked:
@@ -261,6 +261,6 @@ def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, objec
         ">SQNR dB": "equal" if equal else _figure(candidate, "sqnr_db"),
         ">MB": _figure(candidate, "artifact_mb"),
         "constraints": Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
-        "checked by": candidate.executor or "–",
+        "checked by": reference_name(candidate.executor) or "–",
         "trust": ", ".join(candidate.trust),
     }

@@ -1,6 +1,7 @@
 """Realistic mistakes: each message names the thing, the place and the next step, and comes within seconds of CPU."""
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -219,6 +220,7 @@ def check(mistake: Mistake, said: str) -> None:
     assert mistake.step in said, said
     assert "next: " in said or "Try 'edgesweep" in said or mistake in LOADED
     assert " object at 0x" not in said
+    assert re.search(r"\b[0-9a-f]{12,}\b", said) is None, "a key"
     assert "Traceback" not in said
     assert "sqlite:///" not in said
 

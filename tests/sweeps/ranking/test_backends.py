@@ -123,7 +123,7 @@ def test_a_virtual_phone_has_an_accuracy_and_no_time_and_the_figure_says_so(row,
     assert found.headline == NOT_MEASURED
     (pair,) = found.pairs
     assert (pair.nnapi, pair.ratio, pair.finding) == (None, None, "")
-    assert pair.note == "NNAPI: only checked, not timed: Top-1 97.50 %, reference:nnapi@1"
+    assert pair.note == "NNAPI: only checked, not timed: Top-1 97.50 %, NNAPI reference"
     print_ranking(rank(to_frame(rows), FREE, "s"))
     said = " ".join(capsys.readouterr().out.split())
     assert NOT_MEASURED in said

@@ -28,7 +28,7 @@ from workers.driver import events
 FREE = ObjectiveSpec(constraints=())
 CHECKED = "Checked on this host, not timed"
 NNAPI = (
-    "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
+    "NNAPI reference: NNAPI model run on this host by EdgeSweep's reference implementation; "
     "its time says nothing about a phone"
 )
 METAL = NNAPI.replace("nnapi", "metal").replace("NNAPI", "Metal")
@@ -76,7 +76,7 @@ def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(prin
     assert lines.index(CHECKED) > next(n for n, line in enumerate(lines) if line.startswith("1   cpu fp32 nchw script"))
     assert not any(line.startswith("2   ") for line in lines)
     assert cells(lines[lines.index(CHECKED) :], "nnapi fp32 nchw") == [
-        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50", "pass", "reference:nnapi@1")
+        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50", "pass", "NNAPI reference")
     ]
     assert NNAPI in lines
 
@@ -116,7 +116,7 @@ def test_without_anything_checked_nothing_is_said_of_it(printed, records) -> Non
 
 
 def test_text_of_a_store_cannot_move_the_cursor(printed, records) -> None:
-    evil = "reference:nnapi\x1b[2J@\x07[red]"
+    evil = "reference:nnapi\x1b[2J\x07[red]@1"
     lines = printed([records.row(records.checked_job(1), ms=None, executor=evil, name="net · \x1b[1Aevil")])
     text = "\n".join(lines)
     assert "\x1b" not in text
