@@ -78,8 +78,7 @@ class ResultRow:
     stage: str = ""
     kind: str = ""
     reason: str = ""
-    """Why it was skipped, or what went wrong. Of a measured one: what its device lacked when waiting for it was in
-    vain."""
+    """Why it was skipped, or what went wrong; of a measured one, what its device lacked when waiting was in vain."""
     preset: str
     exec_context: str
     runtime_version: str
@@ -261,7 +260,8 @@ def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
 
 def devices_called(known: Collection[tuple[str, str]], device: str) -> set[tuple[str, str]]:
     """Those of the `known` devices (id, text for people) that `of_device` means. Raises `EdgeSweepError` for none."""
-    exact = {pair for pair in known if device in pair}
+    ids = {device, device.rpartition(":")[2], device.replace(":", "-")}  # as a sweep file names it: adb:SERIAL
+    exact = {pair for pair in known if device in pair or pair[0] in ids}
     part = device.casefold()
     found = exact or {pair for pair in known if any(part in name.casefold() for name in pair)}
     if not found:

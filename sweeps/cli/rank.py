@@ -10,7 +10,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results, waiting
 from sweeps.journal.rebuild import whole_results
 from sweeps.operations.evaluation import more_images
-from sweeps.operations.stored_results import files_and_name, of_latest
+from sweeps.operations.stored_results import files_and_name, names_of, of_latest
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
@@ -57,7 +57,7 @@ def rank(
             _show(ranked, verdicts, files, run, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
             notes = waiting(files.journal, name) if any(one.waiting for one in verdicts) else ()
-            print_overview(name, verdicts, notes, run=run)
+            print_overview(name, verdicts, notes, run=run, names=names_of(files.journal, name))
         else:
             with Journal.open(files.journal, read_only=True) as journal:
                 raise no_results(journal, name)
@@ -86,4 +86,4 @@ def _show(
         with Journal.open(files.journal, read_only=True) as journal:
             spec = journal.spec(ranked.sweep)
         notes = (*more_images(spec, ranked), *waiting(files.journal, ranked.sweep))
-        print_ranking(ranked, notes, verbose=verbose, run=run)
+        print_ranking(ranked, notes, verbose=verbose, run=run, names=names_of(files.journal, ranked.sweep))

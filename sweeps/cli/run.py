@@ -22,7 +22,7 @@ from sweeps.cli.session import CtrlC
 from sweeps.journal.left import waiting
 from sweeps.operations.evaluation import more_images
 from sweeps.operations.run import Watch, rank_and_attach, run_sweep
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.stored_results import names_of, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.operations.telling import tell
 from sweeps.ranking.document import ranking_document
@@ -78,7 +78,8 @@ def run(
         print_json(ranking_document(ranked))
     else:
         notes = (*more_images(spec, ranked), *waiting(workspace.journal, spec.name))
-        print_ranking(ranked, notes, run=run_command(root, sweep_file))
+        names = names_of(workspace.journal, spec.name)
+        print_ranking(ranked, notes, run=run_command(root, sweep_file), names=names)
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
         sys.exit(1)  # nothing was measured: a script must notice
 

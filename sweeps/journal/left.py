@@ -25,7 +25,8 @@ class Left:
         """For people; empty if nothing is left."""
         if not self.jobs:
             return ""
-        return f"{RUN} measures the {self.jobs} job{'s' * (self.jobs > 1)} that wait (about {duration(self.seconds)})"
+        which = "1 job that waits" if self.jobs == 1 else f"{self.jobs} jobs that wait"
+        return f"{RUN} measures the {which} (about {duration(self.seconds)})"
 
 
 def left_of(journal: Journal, sweep: str) -> Left:

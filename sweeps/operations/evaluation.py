@@ -18,12 +18,16 @@ def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
     if not any(check.images_needed for one in shown for check in one.constraints):
         return
     found = _images(spec.data)
-    if found is not None and found.used < found.there:
+    if found is None:
+        return
+    if found.there is None:
+        yield f"Evaluation images: {found.used} of {found.where} are used; data: evaluation: images: may be more"
+    elif found.used < found.there:
         yield (
             f"Evaluation images: {found.used} of {found.there} in {found.where} are used; "
             f"data: evaluation: images: {found.there} uses the others too"
         )
-    elif found is not None:
+    else:
         more = "; add more to it" if isinstance(spec.data.evaluation, FolderData) else ", and there are no others"
         yield f"Evaluation images: all {found.used} in {found.where} are used{more}"
 

@@ -27,11 +27,11 @@ def print_backends(out: Lines, figure: BackendFigure) -> None:
     rows, notes = [], dict[str, list[str]]()
     for pair in figure.pairs:
         if pair.note:
-            notes.setdefault(f"{pair.precision}, {pair.note}", []).append(pair.device_id)
+            notes.setdefault(f"{pair.precision}, {pair.note}", []).append(out.names.get(pair.device_id, pair.device_id))
         ratio = pair.ratio
         rows.append(
             {
-                "device": f"{pair.device} {pair.device_id}",
+                "device": out.device(pair.device_id, pair.device),
                 "model": pair.model,
                 "numbers": pair.precision,
                 ">CPU ms": _best_p50(pair.cpu),

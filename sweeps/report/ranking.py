@@ -1,6 +1,6 @@
 """Prints a ranking in a terminal. Decides nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
@@ -11,7 +11,7 @@ from sweeps.ranking.provisional import RUN
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import in_words, reference_name, reference_text
 from sweeps.report.backends import print_backends
-from sweeps.report.tables import ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
+from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
 from sweeps.stats import Estimate
 from sweeps.trust import TRUST
@@ -53,10 +53,17 @@ MOST_NAMES = 4
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
-def print_ranking(ranking: Ranking, notes: Iterable[str] = (), *, verbose: bool = False, run: str = RUN) -> None:
+def print_ranking(
+    ranking: Ranking,
+    notes: Iterable[str] = (),
+    *,
+    verbose: bool = False,
+    run: str = RUN,
+    names: Mapping[str, str] = NO_NAMES,
+) -> None:
     """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason. `run`: the command
-    that measures the sweep, where it is known."""
-    out = Lines(open_console(), run)
+    that measures the sweep, where it is known. `names`: as of `Lines`."""
+    out = Lines(open_console(), run, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
     for note in notes:
@@ -70,9 +77,7 @@ def print_ranking(ranking: Ranking, notes: Iterable[str] = (), *, verbose: bool 
 
 
 def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: bool) -> None:
-    several = sum((one.model, one.device) == (device.model, device.device) for one in ranking.devices) > 1
-    unit = f" ({device.device_id})" if several else ""
-    out.line(f"\n{ranking.sweep} · {device.model} on {device.device}{unit}", "bold")
+    out.line(f"\n{ranking.sweep} · {device.model} on {out.device(device.device_id, device.device)}", "bold")
     out.line(f"objective: {ranking.objective}", "dim")
     if device.winner is None:
         out.line(f"No winner: {device.no_winner_reason}", "yellow")

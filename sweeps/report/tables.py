@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import TypeGuard
 
 from rich import box
@@ -22,13 +23,22 @@ _BETWEEN = "   "
 """Between two columns of a table; around it is one space."""
 
 
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Lines:
     """Lines of text on a console."""
 
     console: Console
-    run: str = RUN
+    run: str
     """Stands in place of `RUN`: what measures this sweep."""
+    names: Mapping[str, str]
+    """What the sweep file calls each device, by its id: as `edgesweep plan` and the progress of a run call it."""
+
+    def device(self, device_id: str, text: str) -> str:
+        """A device by its one name, and `text`, which says what it is. Without a name: by its id."""
+        return f"{self.names.get(device_id, device_id)}, {text}"
 
     def line(self, text: str, style: str = "") -> None:
         """Text from outside cannot move the cursor."""

@@ -252,6 +252,14 @@ def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.C
     assert "adb:" not in "\n".join(lines)
     print_overview("s", verdicts_of("s", ranked.devices, rows))
     assert "adb:" not in capsys.readouterr().out
+    given = {"run": "edgesweep run my.yaml --workspace w", "names": {"R1": "adb:R1", "R2": "adb:R2"}}
+    print_ranking(ranked, **given)
+    print_overview("s", verdicts_of("s", ranked.devices, rows), ["SWEEP.yaml waits"], **given)
+    told = said(capsys)
+    assert f"s · net on adb:R2, {rows[2].device}" in told, "as a plan and the progress call it"
+    assert any(line.endswith("run my.yaml --workspace w --retry-failed") for line in told)
+    assert "SWEEP.yaml" not in "".join(line for line in told if line != "SWEEP.yaml waits")
+    assert sum(line.startswith(("adb:R1, ", "adb:R2, ")) for line in told) == 3, "two lines, and what settles R2"
     assert [entry["name"][-6:] for entry in ranking_document(ranked)["devices"][0]["ranking"]] == ["adb:R1", "adb:R1"]
 
 
