@@ -9,7 +9,7 @@ from sweeps.cli.options import json_option, print_json, run_command, sweep_argum
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results, waiting
 from sweeps.journal.rebuild import whole_results
-from sweeps.operations.evaluation import more_images
+from sweeps.operations.evaluation import more_images, more_images_of
 from sweeps.operations.stored_results import files_and_name, names_of, of_latest
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
@@ -56,7 +56,9 @@ def rank(
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
             _show(ranked, verdicts, files, run, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
-            notes = waiting(files.journal, name) if any(one.waiting for one in verdicts) else ()
+            notes = [*waiting(files.journal, name)] if any(one.waiting for one in verdicts) else []
+            with Journal.open(files.journal, read_only=True) as journal:
+                notes += more_images_of(journal.spec(name), verdicts)
             print_overview(name, verdicts, notes, run=run, names=names_of(files.journal, name))
         else:
             with Journal.open(files.journal, read_only=True) as journal:
