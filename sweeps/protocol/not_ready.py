@@ -36,9 +36,7 @@ _LIMITS = (
     _Limit("max_battery_temp_c", re.compile(rf"battery at {_FIGURE} °C"), _above, 60),
     _Limit("max_cpu_temp_c", re.compile(rf"CPU at {_FIGURE} °C"), _above, 110),
     _Limit("max_thermal_status", re.compile(rf"thermal status {_FIGURE}"), int, 6),
-    _Limit(
-        "min_battery_percent", re.compile(rf"battery at {_FIGURE} %"), lambda percent: max(0, int(percent) - 1), 100
-    ),
+    _Limit("min_battery_percent", re.compile(rf"battery at {_FIGURE} %"), _below, 100),
 )
 _KEPT_RESULTS = frozenset({"min_battery_percent"})
 """Limits that are in no job key: with another one, what was measured counts on."""
