@@ -124,7 +124,9 @@ def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
     for build_key, sha256 in db.execute("SELECT build_key, json_extract(manifest, '$.file_sha256') FROM artifacts"):
         built.setdefault(build_key, set()).add(sha256)
     builds = dict(db.execute("SELECT job_key, build_key FROM jobs"))
-    names = dict(db.execute("SELECT job_key, sweep || ': ' || json_extract(record, '$.name') FROM jobs"))
+    names: dict[str, str] = dict(
+        db.execute("SELECT job_key, sweep || ': ' || json_extract(record, '$.name') FROM jobs")
+    )
     rounds: Counter[tuple[str, int]] = Counter()
 
     def named(key: str) -> str:
