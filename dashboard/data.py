@@ -29,6 +29,7 @@ from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.results import ResultRow
+from sweeps.spec.inputs import most_images
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import ResultFiles, result_files
@@ -171,7 +172,8 @@ def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ra
         with Journal.open(now.path, read_only=True) as journal:
             others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
     beside = [one for one in by_hand if one.place not in others]
-    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside)
+    most = most_images(spec(now, place.sweep).data)
+    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, most_images=most)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)

@@ -78,7 +78,7 @@ class ResultRow:
     stage: str = ""
     kind: str = ""
     reason: str = ""
-    """Why it was skipped, or what went wrong."""
+    """Why it was skipped, or what went wrong; of a measured one, what its device lacked when waiting was in vain."""
     preset: str
     exec_context: str
     runtime_version: str
@@ -160,6 +160,19 @@ class ResultRow:
     def setup(self) -> tuple[str, ...]:
         """Variant, grid, threads, CPUs, reuse of the input: equal for one setup on other units or in other sweeps."""
         return self.variant, self.grid, str(self.threads), self.cpus, str(self.reuse_input)
+
+    @property
+    def name_here(self) -> str:
+        """Its name within one device's table: without the device, which a plan of several devices adds."""
+        rest = self.name.removeprefix(f"{self.model} · {self.variant}")
+        if rest == self.name:
+            return self.name  # not as a plan makes it
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        cpus = f"{self.cpus} cpus" if self.cpus.isalpha() else f"cpus {self.cpus}"
+        for word in (threads, cpus, "reused input" if self.reuse_input else "fresh input", self.grid):
+            if word and f"{rest} · ".startswith(f" · {word} · "):
+                rest = rest.removeprefix(f" · {word}")
+        return self.name.removesuffix(rest) if rest else self.name
 
     @property
     def medians_ms(self) -> dict[int, float]:
@@ -247,7 +260,8 @@ def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
 
 def devices_called(known: Collection[tuple[str, str]], device: str) -> set[tuple[str, str]]:
     """Those of the `known` devices (id, text for people) that `of_device` means. Raises `EdgeSweepError` for none."""
-    exact = {pair for pair in known if device in pair}
+    ids = {device, device.rpartition(":")[2], device.replace(":", "-")}  # as a sweep file names it: adb:SERIAL
+    exact = {pair for pair in known if device in pair or pair[0] in ids}
     part = device.casefold()
     found = exact or {pair for pair in known if any(part in name.casefold() for name in pair)}
     if not found:

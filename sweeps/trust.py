@@ -18,6 +18,11 @@ class TrustLabel:
     fields: str = ""
     """The fields of a sweep file that matter."""
 
+    @property
+    def text(self) -> str:
+        """Why, what to do, and the fields to change."""
+        return f"{self.advice} (fields: {self.fields})" if self.fields else self.advice
+
 
 TRUST: dict[str, TrustLabel] = {
     label.name: label

@@ -23,7 +23,7 @@ from sweeps.protocol.presets import Protocol
 from sweeps.ranking.comparable import Origin, Result, SessionConditions, differing
 from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED, judge, spread_of
 from sweeps.ranking.export import Shipped
-from sweeps.ranking.sessions import Spread, ratio
+from sweeps.ranking.sessions import Spread, mean_ms, ratio
 from sweeps.records import Block, Failed, Job
 from sweeps.spec import catalog
 from sweeps.stats import median
@@ -66,8 +66,12 @@ class ManifestCheck:
     block_medians_ms: tuple[float, ...]
     """Of the blocks that count: as in a sweep, those with a disqualifying label do not, where there are others
     enough."""
+    expected_mean_ms: float | None
+    """The geometric mean of the expected blocks, each session counting the same; `None` if there is only one."""
+    mean_ms: float | None
     ratio: float | None
-    """New latency divided by the expected one, with its 95 % interval; `None` if a side has only one block."""
+    """New latency as a multiple of the expected one: `mean_ms` divided by `expected_mean_ms`, with its 95 % interval;
+    `None` if a side has only one block."""
     ratio_low: float | None
     ratio_high: float | None
     session_spread_percent: float
@@ -176,6 +180,8 @@ def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) ->
         expected_p50_ms=median(then.medians_ms),
         p50_ms=median(now.medians_ms),
         block_medians_ms=now.medians_ms,
+        expected_mean_ms=mean_ms(then),
+        mean_ms=mean_ms(now),
         ratio=None if found is None else found.value,
         ratio_low=None if found is None else found.low,
         ratio_high=None if found is None else found.high,

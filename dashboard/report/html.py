@@ -26,9 +26,11 @@ def page(
     updated: datetime,
     version: str,
     sweep_file: str,
+    notes: Sequence[str] = (),
     each: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """The whole page as text. `sweep_file`: YAML to repeat it with. `each` is told the device of each section."""
+    """The whole page as text. `sweep_file`: YAML to repeat it with. `notes`: of the whole sweep. `each` is told the
+    device of each section."""
     drawn: list[dict[str, Any]] = []
     for section in there:
         each(section.device)
@@ -44,6 +46,7 @@ def page(
         sweep=sweep,
         drawn=drawn,
         objective=objective,
+        notes=notes,
         updated=f"{updated:%Y-%m-%d %H:%M} UTC",
         version=version,
         sweep_file=sweep_file,

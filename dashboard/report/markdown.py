@@ -11,8 +11,10 @@ _SPECIAL = re.compile(r"[\\`*_{}\[\]#|<>~$:@&/]|\.(?=[^\W\d])")
 _MARKS = {"winner": "", "tied": "tied", "provisional": "provisional", "none": "none may ship"}
 
 
-def markdown(sweep: str, there: Sequence[Section], *, objective: str, version: str) -> str:
-    """Text in GitHub's Markdown. What comes from devices and models is shown literally: no link, mention or HTML."""
+def markdown(sweep: str, there: Sequence[Section], *, objective: str, version: str, notes: Sequence[str] = ()) -> str:
+    """Text in GitHub's Markdown. What comes from devices and models is shown literally: no link, mention or HTML.
+
+    `notes`: of the whole sweep."""
     summary = TextTable(
         "",
         ("Device", "Model", "Ship", "p50", ""),
@@ -21,6 +23,7 @@ def markdown(sweep: str, there: Sequence[Section], *, objective: str, version: s
     )
     lines = [f"## EdgeSweep: {_literal(sweep)}", "", *_table(summary), ""]
     lines += [f"Asked for: {_literal(objective)}. EdgeSweep {_literal(version)}.", ""]
+    lines += [f"{_literal(note)}.\n" for note in notes]
     for one in there:
         lines += ["<details>", f"<summary>{_html(one.model)} on {_html(one.device)}</summary>", ""]
         lines += [f"{_sentence(said)}\n" for said in one.sentences]

@@ -19,7 +19,8 @@ from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Candidate, DeviceRanking
-from sweeps.ranking.verdict import reference_text
+from sweeps.ranking.verdict import reference_name, reference_text
+from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.trust import TRUST
@@ -72,14 +73,17 @@ class Section:
     conditions: tuple[tuple[str, str], ...]
 
 
-def sections(sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec) -> list[Section]:
-    """One for each device, model and set of conditions of a sweep's rows, in order of their names."""
+def sections(
+    sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec, most_images: int | None = None
+) -> list[Section]:
+    """One for each device, model and set of conditions of a sweep's rows, in order of their names. `most_images`: as of
+    `rank_rows`."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in found:
         places.setdefault(row.place, []).append(row)
     there = []
     for (device_id, model), here in places.items():
-        ranking = rank_rows(here, objective, sweep)
+        ranking = rank_rows(here, objective, sweep, most_images=most_images)
         ranked = Ranked(Place(sweep, device_id, model), tuple(here), build_names(here), objective, ranking)
         there += [_section(ranked, device) for device in ranking.devices]
     return sorted(there, key=lambda one: (one.device, one.device_id, one.model))
@@ -197,7 +201,7 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
             frozenset({"p50", "× best", metric.title, "Drop", "Size"}),
             (
                 *(
-                    f"{', '.join(rows.names_in(table, candidates))}: {plain_words(reason)}"
+                    f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
                     for reason, candidates in device.reasons.items()
                 ),
                 *filter(None, (device.cost_text,)),
@@ -212,7 +216,7 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
             ("Build", "Top-1", "Drop", "SQNR", "Constraints", "Checked by"),
             [[str(one[name]) for name in _CHECKED] for one in checked.to_dict("records")],
             frozenset({"Top-1", "Drop", "SQNR"}),
-            tuple(line(f"{executor}: {reference_text(executor)}") for executor in references),
+            tuple(line(f"{reference_name(executor)}: {reference_text(executor)}") for executor in references),
         )
     there = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
     if there:
@@ -221,6 +225,11 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
             ("Build", "Outcome", "Reason"),
             [(ranked.names[row.job_key], line(row.outcome), plain_words(row.reason) or NOTHING) for row in there],
         )
+
+
+def _named(names: Sequence[str]) -> str:
+    """Where many share a reason they are counted: the table has them."""
+    return f"{len(names)} builds" if len(names) > MOST_NAMES else ", ".join(names)
 
 
 _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "executor")

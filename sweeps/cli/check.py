@@ -54,8 +54,10 @@ def check(manifest: Path, device: str, rounds: int | None, margin_percent: float
         print_json(found.document())
     else:
         interval = "" if found.ratio_low is None else f" ({found.ratio_low:.3f} to {found.ratio_high:.3f} at 95 %)"
-        ratio = "" if found.ratio is None else f", {found.ratio:.3f} times as long{interval}"
-        click.echo(f"{found.finding}: p50 {found.p50_ms:.3f} ms now, {found.expected_p50_ms:.3f} ms then{ratio}")
+        click.echo(f"{found.finding}: p50 {found.p50_ms:.3f} ms now, {found.expected_p50_ms:.3f} ms then")
+        if found.ratio is not None:
+            means = f"{found.mean_ms:.3f} ms now, {found.expected_mean_ms:.3f} ms then"
+            click.echo(f"geometric means of blocks: {means}: {found.ratio:.3f} times as long{interval}")
         if found.why:
             click.echo(plain(found.why))
         click.echo(f"the interval contains a spread between sessions of {found.session_spread_percent:.1f} %")

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import sqlite3
 import sys
 from contextlib import closing
@@ -60,6 +61,15 @@ class ListingGroup(click.Group):
             is_flag = isinstance(option, click.Option) and option.is_flag
             given += option.opts[:1] if is_flag else [option.opts[0], str(ctx.params[option.name])]
         return name, command, [*given, *rest]
+
+
+def run_command(root: Path, sweep_file: Path | None = None) -> str:
+    """What measures a sweep in a workspace, for people to copy. `sweep_file`: if it is known."""
+    words = ["edgesweep", "run", "SWEEP.yaml" if sweep_file is None else str(sweep_file)]
+    usual = Path(os.environ.get("EDGESWEEP_WORKSPACE") or "edgesweep-data").expanduser().resolve()
+    here = Path.cwd()
+    words += ["--workspace", str(root.relative_to(here) if root.is_relative_to(here) else root)] * (root != usual)
+    return shlex.join(words)
 
 
 def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
-from sweeps.errors import NoResultsError
+from sweeps.cli.options import json_option, print_json, run_command, sweep_argument, workspace_option
 from sweeps.journal.journal import Journal
+from sweeps.journal.left import no_results, waiting
 from sweeps.journal.rebuild import whole_results
-from sweeps.operations.evaluation import more_images
-from sweeps.operations.stored_results import files_and_name, of_latest
+from sweeps.operations.evaluation import more_images, more_images_of
+from sweeps.operations.stored_results import files_and_name, names_of, of_latest
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
@@ -44,7 +44,7 @@ def rank(
     \b
     Example: edgesweep rank --device local --json
     """
-    workspace = Workspace(root)
+    workspace, run = Workspace(root), run_command(root)
     tables = everything or verbose or device is not None
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep, compare=compare_runs)
@@ -54,11 +54,15 @@ def rank(
         if ranked is not None:
             there = {(entry.device_id, entry.model) for entry in ranked.devices}
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, files, as_json=as_json, verbose=verbose)
+            _show(ranked, verdicts, files, run, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
-            print_overview(name, verdicts)
+            notes = [*waiting(files.journal, name)] if any(one.waiting for one in verdicts) else []
+            with Journal.open(files.journal, read_only=True) as journal:
+                notes += more_images_of(journal.spec(name), verdicts)
+            print_overview(name, verdicts, notes, run=run, names=names_of(files.journal, name))
         else:
-            raise NoResultsError(f"the sweep {name!r} has no results yet", "wait for its first job")
+            with Journal.open(files.journal, read_only=True) as journal:
+                raise no_results(journal, name)
 
 
 def _told_once() -> Callable[[int, int], None]:
@@ -74,11 +78,14 @@ def _told_once() -> Callable[[int, int], None]:
     return each
 
 
-def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, as_json: bool, verbose: bool) -> None:
+def _show(
+    ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, run: str, *, as_json: bool, verbose: bool
+) -> None:
     if as_json:
         copied = {"copied": files.document()} if files.is_copy else {}
         print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)} | copied)
     else:
         with Journal.open(files.journal, read_only=True) as journal:
             spec = journal.spec(ranked.sweep)
-        print_ranking(ranked, more_images(spec, ranked), verbose=verbose)
+        notes = (*more_images(spec, ranked), *waiting(files.journal, ranked.sweep))
+        print_ranking(ranked, notes, verbose=verbose, run=run, names=names_of(files.journal, ranked.sweep))

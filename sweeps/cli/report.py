@@ -7,16 +7,20 @@ from typing import Any
 
 import click
 
+from dashboard.inert import line
 from dashboard.report.markdown import markdown
 from dashboard.report.sections import sections
 from dashboard.words import plain_words
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
+from sweeps.operations.evaluation import more_images
 from sweeps.operations.stored_results import results_of
+from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import of_device, read_rows
+from sweeps.spec.inputs import most_images
 from sweeps.spec.sweep import sweep_yaml
 from sweeps.workspace import Workspace
 
@@ -57,7 +61,10 @@ def report(
     rows = read_rows(results.frame, results.name)
     rows = rows if device is None else of_device(rows, device)
     objective = plain_words(objective_text(results.spec.objective))
-    there = sections(results.name, rows, results.spec.objective) if html or as_markdown else []
+    spec = results.spec
+    there = sections(results.name, rows, spec.objective, most_images(spec.data)) if html or as_markdown else []
+    ranked = rank_rows(rows, spec.objective, results.name) if there else None
+    notes = [line(note) for note in more_images(spec, ranked)] if ranked else []
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (
@@ -69,12 +76,13 @@ def report(
                     objective=objective,
                     updated=results.updated,
                     version=version("edgesweep"),
-                    sweep_file=sweep_yaml(results.spec),
+                    sweep_file=sweep_yaml(spec),
+                    notes=notes,
                     each=lambda _: bar.update(1),
                 ).encode()
             ),
             as_markdown: lambda: markdown(
-                results.name, there, objective=objective, version=version("edgesweep")
+                results.name, there, objective=objective, version=version("edgesweep"), notes=notes
             ).encode(),
             as_csv: lambda: csv_text(results_table(rows)).encode("utf-8-sig"),
             parquet: lambda: parquet_bytes(results_table(rows)),

@@ -13,14 +13,16 @@ from sweeps.cli.options import (
     json_option,
     models_option,
     print_json,
+    run_command,
     sweep_file_argument,
     workspace_option,
     yes_option,
 )
 from sweeps.cli.session import CtrlC
+from sweeps.journal.left import waiting
 from sweeps.operations.evaluation import more_images
 from sweeps.operations.run import Watch, rank_and_attach, run_sweep
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.stored_results import names_of, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.operations.telling import tell
 from sweeps.ranking.document import ranking_document
@@ -75,7 +77,9 @@ def run(
     if as_json:
         print_json(ranking_document(ranked))
     else:
-        print_ranking(ranked, more_images(spec, ranked))
+        notes = (*more_images(spec, ranked), *waiting(workspace.journal, spec.name))
+        names = names_of(workspace.journal, spec.name)
+        print_ranking(ranked, notes, run=run_command(root, sweep_file), names=names)
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
         sys.exit(1)  # nothing was measured: a script must notice
 

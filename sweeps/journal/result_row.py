@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +12,7 @@ from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.not_ready import worst
 from sweeps.protocol.sentinel import in_race
 from sweeps.protocol.spent import spent
 from sweeps.protocol.stopping import full_seconds
@@ -89,6 +90,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "engine_ran": last.engine_ran,
             "backend_ran": last.backend_ran,
             "trust": timing.labels,
+            "reason": "; ".join(worst(_lacking(own))),
             "block_medians_ms": timing.block_medians_ms,
             "confirmed_medians_ms": timing.confirmed_medians_ms,
             "gate": gate_of(own),
@@ -106,6 +108,13 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "trust": tuple(dict.fromkeys((*about["trust"], *accuracy.labels))),
         }
     return about
+
+
+def _lacking(blocks: Iterable[Block]) -> Iterator[str]:
+    """The conditions for which a device was waited for in vain."""
+    for block in blocks:
+        if block.conditions.gate == "timed_out":
+            yield from block.conditions.lacking
 
 
 def _with_batches(about: Mapping[str, Any], share: BatchShare) -> dict[str, Any]:

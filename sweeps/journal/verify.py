@@ -124,7 +124,14 @@ def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
     for build_key, sha256 in db.execute("SELECT build_key, json_extract(manifest, '$.file_sha256') FROM artifacts"):
         built.setdefault(build_key, set()).add(sha256)
     builds = dict(db.execute("SELECT job_key, build_key FROM jobs"))
+    names: dict[str, str] = dict(
+        db.execute("SELECT job_key, sweep || ': ' || json_extract(record, '$.name') FROM jobs")
+    )
     rounds: Counter[tuple[str, int]] = Counter()
+
+    def named(key: str) -> str:
+        return names.get(key, "a job that is in no plan")
+
     for row, key, round_, text in db.execute("SELECT id, key, round, record FROM attempts WHERE kind = 'block'"):
         block = from_json(Block, text)
         rounds[key, round_] += 1
@@ -132,13 +139,13 @@ def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
         if missing := incomplete(block):
             yield Finding(where, f"a block was accepted with {missing}")
         if (block.job_key, block.round) != (key, round_):
-            yield Finding(where, f"a block of job {block.job_key:.12}, round {block.round}, is stored as another's")
+            yield Finding(where, f"a block of {named(block.job_key)}, round {block.round}, is stored as another's")
         # The keys of sentinels are in no plan, and their builds are known to no job.
         if key in builds and block.artifact_sha256 not in built.get(builds[key], set()):
-            yield Finding(where, f"it timed a file that is not known as a build of its job {key:.12}")
+            yield Finding(where, f"it timed a file that is not known as a build of {named(key)}")
     for (key, round_), number in rounds.items():
         if number > 1:
-            yield Finding(f"job {key:.12}", f"{number} blocks of round {round_} were accepted")
+            yield Finding(named(key), f"{number} blocks of round {round_} were accepted")
 
 
 def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import NoResultsError, StoreError, did_you_mean
@@ -49,6 +50,12 @@ def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep)
         return read_sweep(files.journal, name)
+
+
+def names_of(path: Path, sweep: str) -> dict[str, str]:
+    """What the sweep file calls each device of the current plan, by its id. `path`: of the journal."""
+    with Journal.open(path, read_only=True) as journal:
+        return {facts.device_id: facts.name for facts in journal.devices(sweep)}
 
 
 def _told_of_reading() -> Callable[[int], None]:

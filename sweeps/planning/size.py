@@ -11,7 +11,7 @@ from sweeps.protocol.presets import Protocol
 from sweeps.records import Job
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DigitsData
+from sweeps.spec.inputs import HELD_OUT_DIGITS, DigitsData
 from sweeps.spec.sweep import SweepSpec
 
 TOO_MANY = 10_000
@@ -26,7 +26,6 @@ BUILD_S = 6.0
 """Load, lower, save, and verify in a new process: about 6 s for MobileNetV2 on 2 cores, with the process start."""
 INFERENCE_224_S = 0.010
 """MobileNetV2 on 1x3x224x224 takes 3.5 to 25 ms by variant (facts of 2026-11); scaled by the size of the input."""
-DIGITS_IMAGES = 597
 UNKNOWN_IMAGES = 1_000
 """Assumed for a folder or data set without a limit in `images`: the plan does not list it."""
 
@@ -129,7 +128,7 @@ def _cells(grid: GridSpec) -> int:
 
 def _evaluation_images(spec: SweepSpec) -> int:
     source = spec.data.evaluation
-    most = DIGITS_IMAGES if isinstance(source, DigitsData) else UNKNOWN_IMAGES
+    most = HELD_OUT_DIGITS if isinstance(source, DigitsData) else UNKNOWN_IMAGES
     if source.images is None:
         return most
     return min(source.images, most) if isinstance(source, DigitsData) else source.images

@@ -21,6 +21,9 @@ ERROR = 0.05
 MOST_IMAGES = 1_000_000
 """The largest number of further images that is reported: nobody has more."""
 
+NEEDED = "more evaluation image"
+"""In each text that says how many."""
+
 _LEAST_SCORE = normal_quantile(1 - ERROR)
 _SCORE_975 = normal_quantile(0.975)
 
@@ -42,14 +45,14 @@ class ImagesNeeded:
     def text(self) -> str:
         """For people, after the figure and its bound."""
         if self.more is None:
-            return f"not settled with {MOST_IMAGES:,} more evaluation images"
+            return f"not settled with {MOST_IMAGES:,} {NEEDED}s"
         least, most = (None if count is None else _rounded(count) for count in (self.fewest, self.most))
         ends = f"{least:,} to {most:,}" if most is not None else f"{least:,} or more"
         if least == 1 and most is not None:
             ends = f"up to {most:,}"
         found = "it is" if self.keeps else "it is not"
         return (
-            f"about {_rounded(self.more):,} more evaluation image{'s' * (self.more > 1)} would show that {found} "
+            f"about {_rounded(self.more):,} {NEEDED}{'s' * (self.more > 1)} would show that {found} "
             f"({ends}, by how often answers differ)"
         )
 

@@ -14,7 +14,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.alike import alike
 from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.ties import LATENCY, latency_ratio, worse
-from sweeps.ranking.verdict import interval, judge, left_untimed, put_aside
+from sweeps.ranking.verdict import interval, judge, left_untimed, put_aside, reference_name
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
@@ -51,7 +51,8 @@ class BackendPair:
     cpu: Best | None
     nnapi: Best | None
     ratio: Estimate | None
-    """NNAPI's p50 divided by the CPU's, paired by rounds: below 1, NNAPI is faster."""
+    """NNAPI's latency to the CPU's, paired by rounds, so not always the quotient of the p50s: below 1, NNAPI is
+    faster."""
     finding: str
     """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to compare."""
     note: str
@@ -155,7 +156,7 @@ def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow
         most = min(checked, key=lambda row: (simplicity(row), row.name))
         metric = "agreement_percent" if most.figures["top1_percent"] is None else "top1_percent"
         accuracy = f"{METRICS[metric].title} {METRICS[metric].format(most.figures[metric])}"
-        why = f"only checked, not timed: {accuracy}, {most.executor}"
+        why = f"only checked, not timed: {accuracy}, {reference_name(most.executor)}"
     else:
         first = min(rows, key=lambda row: (row.outcome, row.name))
         why = f"{first.outcome}: {first.reason or first.kind or 'no reason recorded'}"

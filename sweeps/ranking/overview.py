@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from sweeps.ranking.provisional import RUN
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow
 from sweeps.trust import disqualified
@@ -55,7 +56,9 @@ class PlaceVerdict(NamedTuple):
     provisional: str = ""
     """Where nothing won: the job to take until something does; empty if there is none."""
     settle: str = ""
-    """What would settle it; empty with a winner."""
+    """What would settle it, or a run for jobs that wait; empty with a winner."""
+    name_here: str = ""
+    """As `sweeps.results.ResultRow.name_here`: of the winner, or of the job to take until something wins."""
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -71,7 +74,8 @@ class PlaceVerdict(NamedTuple):
         """The verdict where the place has so many jobs in all."""
         waiting = max(0, jobs - self.finished)
         if waiting:
-            return self._replace(waiting=waiting, state="provisional" if self.winner else "waiting")
+            settle = "" if self.winner else RUN
+            return self._replace(waiting=waiting, state="provisional" if self.winner else "waiting", settle=settle)
         return self._replace(waiting=0, state=_settled(self.winner, self.unresolved))
 
 
@@ -95,7 +99,8 @@ def overview_document(verdicts: Iterable[PlaceVerdict]) -> list[dict[str, object
 
 
 def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultRow]) -> PlaceVerdict:
-    winner = entry.winner
+    winner, found = entry.winner, entry.provisional
+    key = winner.job_key if winner else found.job_key if found else ""
     figures = winner.figures if winner else {}
     return PlaceVerdict(
         sweep=sweep,
@@ -124,8 +129,9 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultR
         failed=sum(row.outcome == "failed" for row in rows),
         untrusted=sum(row.outcome == "measured" and bool(disqualified(row.trust)) for row in rows),
         waiting=0,
-        provisional=entry.provisional.name if entry.provisional else "",
-        settle=entry.provisional.settle.timed_text if entry.provisional else "",
+        provisional=found.name if found else "",
+        settle=found.settle.timed_text if found else "",
+        name_here=next((one.name_here for one in entry.ranking if one.job_key == key), ""),
     )
 
 

@@ -23,7 +23,7 @@ from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
-from sweeps.ranking.provisional import provisional
+from sweeps.ranking.provisional import provisional, without_figures
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import (
@@ -54,9 +54,10 @@ def rank_place(
     objective: ObjectiveSpec,
     imported: tuple[Imported, ...],
     spent: Sequence[ResultRow],
+    most_images: int | None = None,
 ) -> DeviceRanking:
     """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty.
-    `spent`: those whose time is counted here."""
+    `spent`: those whose time is counted here. `most_images`: as of `provisional`."""
     speeds = speeds_of(group)
     group = with_intervals(group, speeds)
     metric, smaller = direction(objective)
@@ -102,6 +103,11 @@ def rank_place(
     candidates = tuple(map(candidate, sharing + [row for row in rows if row.job_key not in keys]))
     apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
     checked = tuple(candidate(row, ranked=False) for row in apart)
+    no_winner_reason = "" if first else _no_winner_reason(candidates, checked, others)
+    next_step = None if first else provisional(rows, judgements, eliminated, objective, most_images)
+    if first is None and next_step is None:
+        failed = sum(other.outcome == "failed" for other in others)
+        next_step = without_figures(failed, len(checked), no_winner_reason)
     return DeviceRanking(
         device=one.device,
         device_id=one.device_id,
@@ -111,8 +117,8 @@ def rank_place(
         metric=metric,
         front=objective.front,
         winner=candidates[0] if first else None,
-        no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
-        provisional=None if first else provisional(rows, judgements, eliminated, objective),
+        no_winner_reason=no_winner_reason,
+        provisional=next_step,
         tied=candidates[1 : len(sharing)],
         alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,
@@ -158,6 +164,7 @@ def _candidate(
 ) -> Candidate:
     return Candidate(
         name=row.name,
+        name_here=row.name_here,
         variant=row.variant,
         job_key=row.job_key,
         build_key=row.build_key,
@@ -190,6 +197,6 @@ def _no_winner_reason(
     counted = ", ".join(f"{states[state]} {words}" for state, words in _COUNTED.items() if state in states)
     nearest = candidates[0]
     return (
-        f"of {len(candidates)} measured none may win ({counted}); the nearest, {nearest.name}: "
+        f"of {len(candidates)} measured none may win ({counted}); the nearest, {nearest.name_here}: "
         f"{nearest.why or nearest.eliminated}"
     )

@@ -4,8 +4,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeps.protocol.blocks import P90_FROM_SAMPLES, P99_FROM_SAMPLES
+from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
-from sweeps.ranking.verdict import DROP, LABELLED, ConstraintResult, Judgement, counts_behind, interval, put_aside
+from sweeps.ranking.verdict import (
+    DROP,
+    LABELLED,
+    ConstraintResult,
+    Judgement,
+    counts_behind,
+    direction,
+    interval,
+    put_aside,
+)
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
@@ -13,6 +24,10 @@ from sweeps.text import duration
 from sweeps.trust import disqualified
 
 RUN = "edgesweep run SWEEP.yaml"
+_RETRY = f"{RUN} --retry-failed"
+_MOST_ROUNDS = 48
+"""More rounds than a race may have are not advised: then a block is to be longer."""
+_SAMPLES = {"latency_p90_ms": P90_FROM_SAMPLES, "latency_p99_ms": P99_FROM_SAMPLES}
 _PASSING = frozenset({"throttled", "gate_timeout", "device_changed"})
 """Disqualifying labels of a moment: measured again, a build may be without them."""
 
@@ -50,7 +65,7 @@ class Provisional:
     """What to take until something wins."""
 
     name: str
-    """Empty if every build is shown to break a constraint, or can never win."""
+    """Empty if every build is shown to break a constraint, or can never win, or none has a figure."""
     job_key: str
     why: str
     """Why it is not the winner."""
@@ -62,9 +77,10 @@ def provisional(
     judgements: Mapping[str, Judgement],
     eliminated: Mapping[str, str],
     objective: ObjectiveSpec,
+    most_images: int | None = None,
 ) -> Provisional | None:
     """`rows`: with the same conditions, none of which may win; best first. `eliminated`: by job key, why, or empty.
-    `None` without rows.
+    `most_images`: how many there are to evaluate with, where that is known. `None` without rows.
 
     First come builds that lost a race to one that may not win; then those of which a constraint is open; then those
     whose time was disqualified for the state that the device had. Among these, estimates that keep all bounds go first.
@@ -78,13 +94,24 @@ def provisional(
         if found := [row for row in rows if belongs(row)]:
             best = min(found, key=lambda row: not _keeps(row, objective))  # the first of the best
             judgement = judgements[best.job_key]
+            lacked = best.reason if "gate_timeout" in best.trust else ""
             return Provisional(
                 name=best.name,
                 job_key=best.job_key,
-                why=judgement.why or eliminated[best.job_key],
-                settle=_settle(best, judgement, rows),
+                why=(judgement.why or eliminated[best.job_key]) + (lacked and f"; it was not ready: {lacked}"),
+                settle=_settle(best, judgement, rows, objective, most_images),
             )
     return _none_possible(rows, judgements)
+
+
+def without_figures(failed: int, checked: int, why: str) -> Provisional:
+    """Where no build of a place may be ranked. `failed`, `checked`: how many failed, and were only checked."""
+    settle = Settle(command=RUN, note="vary more axes under grids: every combination was skipped")
+    if checked:
+        settle = Settle(command=RUN, note="name a device under devices that can time them")
+    if failed:
+        settle = Settle(command=_RETRY, note="see to why they failed (each reason is listed under Not ranked)")
+    return Provisional(name="", job_key="", why=why, settle=settle)
 
 
 def _may_be_sound(row: ResultRow) -> bool:
@@ -107,25 +134,55 @@ def _keeps(row: ResultRow, objective: ObjectiveSpec) -> bool:
     return True
 
 
-def _settle(row: ResultRow, judgement: Judgement, rows: Sequence[ResultRow]) -> Settle:
-    if judgement.verdict == "pass":
-        return Settle(command=RUN)
+def _settle(
+    row: ResultRow,
+    judgement: Judgement,
+    rows: Sequence[ResultRow],
+    objective: ObjectiveSpec,
+    most_images: int | None,
+) -> Settle:
+    if judgement.verdict == "pass":  # what had eliminated it may not win: it races again
+        return Settle(command=RUN, seconds=_device_seconds([row]))
     if judgement.verdict == "disqualified":
-        again = [one for one in rows if _may_be_sound(one)]
-        seconds = _sum(one.device_seconds + one.batch_seconds for one in again)
-        return Settle(command=f"{RUN} --retry-failed", seconds=seconds, note="remove the cause")
+        return _settle_state(row, rows)
     for check in judgement.constraints:
         if check.result == "unresolved":
-            return _settle_constraint(row, check, rows)
-    return Settle(command=f"{RUN} --retry-failed")
+            return _settle_constraint(row, check, rows, most_images)
+    metric, smaller = direction(objective)
+    if row.figure(metric) is None:
+        return _settle_unknown(row, metric, rows) or Settle(
+            command=RUN, field=f"objective.{'minimize' if smaller else 'maximize'}", value="latency_p50_ms", seconds=0.0
+        )
+    return Settle(command=_RETRY, seconds=_device_seconds(filter(_may_be_sound, rows)))  # its leader may not win
 
 
-def _settle_constraint(row: ResultRow, check: ConstraintResult, rows: Sequence[ResultRow]) -> Settle:
+def _settle_state(row: ResultRow, rows: Sequence[ResultRow]) -> Settle:
+    """Of a time that the state of its device disqualified."""
+    again = [one for one in rows if _may_be_sound(one)]
+    if "gate_timeout" not in row.trust:
+        note = "let the device cool" if "throttled" in row.trust else "find out what changed the device's speed"
+        note = note if set(row.trust) & _PASSING else "leave the device to the sweep alone"
+        return Settle(command=_RETRY, seconds=_device_seconds(again), note=note)
+    lacking = (one for other in again for one in other.reason.split("; ") if one and "gate_timeout" in other.trust)
+    limits = looser_gate(lacking)
+    if limits is None:
+        return Settle(command=RUN, field="protocol.gate", value="none", seconds=_device_seconds(rows))
+    [(name, limit), *others] = limits.items()
+    field, value = f"protocol.gate.{name}", str(limit)
+    if others:
+        field, value = "protocol.gate", f"{{{', '.join(f'{one}: {most}' for one, most in limits.items())}}}"
+    if keeps_results(limits):
+        return Settle(command=_RETRY, field=field, value=value, seconds=_device_seconds(again))
+    return Settle(command=RUN, field=field, value=value, seconds=_device_seconds(rows))
+
+
+def _settle_constraint(
+    row: ResultRow, check: ConstraintResult, rows: Sequence[ResultRow], most_images: int | None
+) -> Settle:
     needed = check.images_needed
-    if needed is not None and needed.more is not None:
+    if needed is not None and needed.more is not None and row.images + needed.more <= (most_images or math.inf):
         images = row.images + needed.more
-        passes = {one.build_key: one.accuracy_seconds for one in rows}
-        seconds = _sum(passes.values())
+        seconds = _accuracy_seconds(rows)
         return Settle(
             command=RUN,
             field="data.evaluation.images",
@@ -133,14 +190,38 @@ def _settle_constraint(row: ResultRow, check: ConstraintResult, rows: Sequence[R
             seconds=seconds and seconds * images / row.images,
             note=f"have {images:,} images to evaluate with",
         )
-    if check.metric in LABELLED and row.figure(check.metric) is None:
-        return Settle(command=RUN, field="data.evaluation", value="{source: folder, path: A_FOLDER_OF_CLASSES}")
-    if check.metric in ("latency_p50_ms", "latency_p90_ms", "latency_p99_ms"):
-        rounds = max(2 * row.rounds, 3)
-        seconds = _sum(one.device_seconds / one.rounds for one in rows if one.rounds)
-        more = seconds and seconds * (rounds - row.rounds)
-        return Settle(command=RUN, field="protocol.rounds", value=str(rounds), seconds=more)
+    if row.figure(check.metric) is None:
+        return _settle_unknown(row, check.metric, rows) or Settle(
+            command=RUN, note=f"take {check.metric} out of objective.constraints, as nothing can tell it", seconds=0.0
+        )
+    if check.metric == "latency_p50_ms":
+        return _more_rounds(row, max(2 * row.rounds, 3), rows)
     return _loosened(row, check)
+
+
+def _settle_unknown(row: ResultRow, metric: str, rows: Sequence[ResultRow]) -> Settle | None:
+    """What would tell a figure that is not known. `None` if nothing that a sweep file may say does."""
+    if metric in LABELLED:
+        value = "{source: folder, path: A_FOLDER_OF_CLASSES}"
+        return Settle(command=RUN, field="data.evaluation", value=value, seconds=_accuracy_seconds(rows))
+    if metric in _SAMPLES and row.timed and row.samples and row.rounds:
+        rounds = math.ceil(_SAMPLES[metric] * row.rounds / row.samples)
+        if rounds <= _MOST_ROUNDS:
+            return _more_rounds(row, max(rounds, row.rounds + 1), rows)
+        # So many iterations in each block that its rounds have enough.
+        iterations = math.ceil(_SAMPLES[metric] / row.rounds)
+        seconds = _device_seconds(rows)
+        more = seconds and seconds * _SAMPLES[metric] / row.samples
+        return Settle(command=RUN, field="protocol.iterations", value=str(iterations), seconds=more)
+    if catalog.is_timed(metric) and not row.timed:
+        return Settle(command=_RETRY, seconds=_device_seconds(filter(_may_be_sound, rows)))
+    return None
+
+
+def _more_rounds(row: ResultRow, rounds: int, rows: Sequence[ResultRow]) -> Settle:
+    seconds = _sum(one.device_seconds / one.rounds for one in rows if one.rounds)
+    more = seconds and seconds * (rounds - row.rounds)
+    return Settle(command=RUN, field="protocol.rounds", value=str(rounds), seconds=more)
 
 
 def _none_possible(rows: Sequence[ResultRow], judgements: Mapping[str, Judgement]) -> Provisional | None:
@@ -152,7 +233,7 @@ def _none_possible(rows: Sequence[ResultRow], judgements: Mapping[str, Judgement
             return Provisional(name="", job_key="", why=judgement.why, settle=_loosened(row, broken[0]))
     if not rows:
         return None
-    settle = Settle(command=RUN, note="vary more axes under grids")
+    settle = Settle(command=RUN, note="vary more axes under grids", seconds=_device_seconds(rows))
     return Provisional(name="", job_key="", why=judgements[rows[0].job_key].why, settle=settle)
 
 
@@ -164,8 +245,9 @@ def _loosened(row: ResultRow, check: ConstraintResult) -> Settle:
 
 
 def _kept_bound(row: ResultRow, metric: str, at: str) -> float:
-    """To three digits; of an accuracy drop in tenths of a point, as people write it."""
-    value = row.figure(metric) or 0.0
+    """To three digits; of an accuracy drop in tenths of a point, as people write it. The figure is known."""
+    value = row.figure(metric)
+    assert value is not None
     low, high = interval(row.figures, metric) or (value, value)
     counts = counts_behind(row) if metric == DROP and at == "at_most" else None
     if counts is not None:
@@ -174,6 +256,15 @@ def _kept_bound(row: ResultRow, metric: str, at: str) -> float:
     limit = high if at == "at_most" else low
     unit = 10.0 ** (math.floor(math.log10(abs(limit))) - 2) if limit and math.isfinite(limit) else 1.0
     return (math.ceil if at == "at_most" else math.floor)(limit / unit) * unit if math.isfinite(limit) else limit
+
+
+def _device_seconds(rows: Iterable[ResultRow]) -> float | None:
+    return _sum(one.device_seconds + one.batch_seconds for one in rows)
+
+
+def _accuracy_seconds(rows: Iterable[ResultRow]) -> float | None:
+    """Jobs of one build share its pass."""
+    return _sum({one.build_key: one.accuracy_seconds for one in rows}.values())
 
 
 def _sum(seconds: Iterable[float]) -> float | None:

@@ -32,9 +32,10 @@ def rank(
     sweep: str,
     device: str | None = None,
     imported: Sequence[Imported] = (),
+    most_images: int | None = None,
 ) -> Ranking:
     """As `rank_rows`, of a data frame with one row per job; rows that are `stale` do not count."""
-    return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported)
+    return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported, most_images)
 
 
 def rank_rows(
@@ -43,12 +44,14 @@ def rank_rows(
     sweep: str,
     device: str | None = None,
     imported: Sequence[Imported] = (),
+    most_images: int | None = None,
 ) -> Ranking:
     """Rank the jobs of `sweep`, or those of some of its places: an entry depends on the rows of its place alone.
 
     `rows` are not stale, in order of their names. `device` is a device's id or (part of) its text for people.
-    `imported` figures are attached to their device and model, and not ranked. Raises `EdgeSweepError` if no device
-    matches `device`.
+    `imported` figures are attached to their device and model, and not ranked. `most_images`: how many there are to
+    evaluate with, where that is known (`sweeps.spec.inputs.most_images`): no more are asked for. Raises
+    `EdgeSweepError` if no device matches `device`.
     """
     rows = as_of_one_unit(rows)
     places = {row.place for row in rows}
@@ -70,7 +73,7 @@ def rank_rows(
             spent = [row for row in group if row.job_key not in counted]
             counted |= {row.job_key for row in group}
             one = group[0] if group else here[0]
-            entries.append(rank_place(one, group, tuple(others), objective, beneath, spent))
+            entries.append(rank_place(one, group, tuple(others), objective, beneath, spent, most_images))
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
         candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
@@ -100,4 +103,4 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
 def _not_ranked(row: ResultRow) -> NotRanked:
     found = ", ".join(filter(None, (row.stage, row.kind)))
     reason = ": ".join(filter(None, (found, row.reason))) or "no reason recorded"
-    return NotRanked(name=row.name, variant=row.variant, outcome=row.outcome, reason=reason)
+    return NotRanked(name=row.name, name_here=row.name_here, variant=row.variant, outcome=row.outcome, reason=reason)

@@ -30,6 +30,8 @@ class Candidate:
     """A measured variant. It can win only if it is ranked and its state is `pass`."""
 
     name: str
+    name_here: str
+    """As `sweeps.results.ResultRow.name_here`."""
     variant: str
     job_key: str
     build_key: str
@@ -96,6 +98,7 @@ class NotRanked:
     """A variant without a measurement, and why."""
 
     name: str
+    name_here: str
     variant: str
     outcome: str
     """`failed` or `skipped`."""
@@ -119,7 +122,7 @@ class DeviceRanking:
     no_winner_reason: str
     """Empty if there is a winner."""
     provisional: Provisional | None
-    """What to take until something wins, and what would settle it; `None` if there is a winner, or no figure at all."""
+    """What to take until something wins, and what would settle it; `None` if there is a winner."""
     tied: tuple[Candidate, ...]
     """The candidates that share the first place with the winner, without the winner: the equal ones first."""
     ranking: tuple[Candidate, ...]

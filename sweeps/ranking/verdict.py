@@ -109,7 +109,7 @@ def judge_all(group: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[str,
         if ended is None or not in_batches_only(row) or not needs_time(objective) or ended.by_key in leaders:
             continue
         if judgement.verdict == "pass" and not ended.eliminated:
-            leader = next((one.name for one in group if one.job_key == ended.by_key), ended.by)
+            leader = next((one.name_here for one in group if one.job_key == ended.by_key), ended.by)
             why = f"only its ratio to {leader} is known, which has no time with which it may win"
             found[row.job_key] = replace(judgement, verdict="unresolved", why=why)
     return found
@@ -142,7 +142,7 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
         why = [f"none of its blocks counts, in {count} batches: edgesweep run SWEEP.yaml --retry-failed measures it"]
     elif distrusted:
         verdict = "disqualified"
-        why = [f"{name}: {TRUST[name].advice if name in TRUST else 'not a known label'}" for name in distrusted]
+        why = [f"{name}: {TRUST[name].text if name in TRUST else 'not a known label'}" for name in distrusted]
     elif failed:
         verdict, why = "fail", failed
     elif unresolved:
@@ -156,7 +156,7 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
     settled = row.settled
     if settled is None or not settled.eliminated:
         return ""
-    by = settled.by.removeprefix(f"{row.model} · ") or "another"
+    by = settled.by.removeprefix(f"{row.model} · ").removesuffix(row.name.removeprefix(row.name_here)) or "another"
     if settled.reason == "same_program":
         return f"the same program as {by}, which was measured for both" if not row.timed else ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
@@ -191,13 +191,22 @@ def in_words(figures: Mapping[str, float | None], metric: str) -> str:
     return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
 
 
+def reference_name(executor: str) -> str:
+    """What computed figures, for people: `NNAPI reference` of `reference:nnapi@<version>`, whose version is a hash."""
+    is_reference = executor.startswith("reference:")
+    return f"{_backend_of(executor)} reference" if is_reference else executor
+
+
 def reference_text(executor: str) -> str:
     """Explains in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
-    backend = executor.removeprefix("reference:").partition("@")[0]
     return (
-        f"{catalog.backend_title(backend)} model run on this host by EdgeSweep's reference implementation; "
+        f"{_backend_of(executor)} model run on this host by EdgeSweep's reference implementation; "
         "its time says nothing about a phone"
     )
+
+
+def _backend_of(executor: str) -> str:
+    return catalog.backend_title(executor.removeprefix("reference:").partition("@")[0])
 
 
 def _bound(constraint: ConstraintSpec) -> str:

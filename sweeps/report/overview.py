@@ -1,37 +1,47 @@
 """Prints who won where, a line for each device and model. Decides nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
 from sweeps.ranking.overview import PlaceVerdict
+from sweeps.ranking.provisional import RUN
 from sweeps.ranking.verdict import in_words
-from sweeps.report.tables import cells, new_table, open_console
+from sweeps.report.tables import NO_NAMES, Lines, cells, new_table, open_console
 from sweeps.text import plain
 
 _STYLES = {"winner": "green", "tied": "yellow", "provisional": "yellow", "waiting": "dim", "none": "red"}
 MORE = "one device's table: --device NAME; everything: --all"
 
 
-def print_overview(sweep: str, verdicts: Sequence[PlaceVerdict]) -> None:
-    console = open_console()
-    console.print(Text(plain(f"\n{sweep}: what to ship on which device"), style="bold"))
+def print_overview(
+    sweep: str,
+    verdicts: Sequence[PlaceVerdict],
+    notes: Iterable[str] = (),
+    *,
+    run: str = RUN,
+    names: Mapping[str, str] = NO_NAMES,
+) -> None:
+    """`notes`, `run` and `names`: as of `print_ranking`."""
+    out = Lines(open_console(), run, names)
+    out.line(f"\n{sweep}: what to ship on which device", "bold")
     table = new_table("", "device", "model", "ship", ">figure", "state")
     for one in verdicts:
-        name = one.winner.removeprefix(f"{one.model} · ") if one.winner else f"– {one.reason}"
-        if not one.winner and one.provisional:
-            name = f"provisionally {one.provisional.removeprefix(f'{one.model} · ')}"
+        short = one.name_here.removeprefix(f"{one.model} · ")
+        name = short if one.winner else f"provisionally {short}" if one.provisional else f"– {one.reason}"
         table.add_row(
-            *cells(f"{one.device} {one.device_id}", one.model, name, _figure(one)),
+            *cells(out.device(one.device_id, one.device), one.model, name, _figure(one)),
             Text(plain(_state(one)), style=_STYLES[one.state]),
         )
-    console.print(table)
+    out.console.print(table)
     for one in verdicts:
         if one.settle:
-            lead = f"{one.device} {one.device_id}, {one.model}: "
+            lead = f"{names.get(one.device_id, one.device_id)}, {one.model}: "
             lead += f"{one.reason}. To settle it: " if one.provisional else ""
-            console.print(Text(plain(f"{lead}{one.settle}")))
-    console.print(Text(MORE, style="dim"))
+            out.line(f"{lead}{one.settle}")
+    for note in notes:
+        out.line(note)
+    out.line(MORE, "dim")
 
 
 def _figure(one: PlaceVerdict) -> str:

@@ -106,7 +106,7 @@ def print_plan(
             table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
         console.print(table)
     for reference in sorted({job.reference for job in plan.jobs if job.emulated}):
-        console.print(Text(plain(f"{ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
+        console.print(Text(plain(f"{ONLY_CHECKED}: {reference_text(reference)}"), style="dim"))
     artifacts = {job.build_key for job in plan.jobs}
     emulated = sum(job.emulated for job in plan.jobs)
     checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""

@@ -1,20 +1,19 @@
 """Prints a ranking in a terminal. Decides nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.provisional import RUN
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import in_words, reference_text
+from sweeps.ranking.verdict import in_words, reference_name, reference_text
 from sweeps.report.backends import print_backends
-from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console, print_fitting
+from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
 from sweeps.stats import Estimate
-from sweeps.text import plain
 from sweeps.trust import TRUST
 
 # Columns of the ranking, with the smallest width of the terminal that shows them. The variant's name must be readable.
@@ -54,112 +53,116 @@ MOST_NAMES = 4
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
-def print_ranking(ranking: Ranking, notes: Iterable[str] = (), *, verbose: bool = False) -> None:
-    """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason."""
-    console = open_console()
+def print_ranking(
+    ranking: Ranking,
+    notes: Iterable[str] = (),
+    *,
+    verbose: bool = False,
+    run: str = RUN,
+    names: Mapping[str, str] = NO_NAMES,
+) -> None:
+    """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason. `run`: the command
+    that measures the sweep, where it is known. `names`: as of `Lines`."""
+    out = Lines(open_console(), run, names)
     for device in ranking.devices:
-        _print_device(console, ranking, device, verbose)
+        _print_device(out, ranking, device, verbose)
     for note in notes:
-        console.print(Text(plain(note)))
+        out.line(note)
     for pooled in ranking.classes:
-        _print_class(console, ranking, pooled)
+        _print_class(out, ranking, pooled)
     if ranking.backends is not None:
-        print_backends(console, ranking.backends)
+        print_backends(out, ranking.backends)
     if ranking.imported:
-        _print_imported(console, f"{NOTE}; there is no ranking of these devices", ranking.imported, apart=True)
+        _print_imported(out, f"{NOTE}; there is no ranking of these devices", ranking.imported, apart=True)
 
 
-def _print_device(console: Console, ranking: Ranking, device: DeviceRanking, verbose: bool) -> None:
-    several = sum((one.model, one.device) == (device.model, device.device) for one in ranking.devices) > 1
-    unit = f" ({device.device_id})" if several else ""
-    console.print(Text(plain(f"\n{ranking.sweep} · {device.model} on {device.device}{unit}"), style="bold"))
-    console.print(Text(plain(f"objective: {ranking.objective}"), style="dim"))
+def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: bool) -> None:
+    out.line(f"\n{ranking.sweep} · {device.model} on {out.device(device.device_id, device.device)}", "bold")
+    out.line(f"objective: {ranking.objective}", "dim")
     if device.winner is None:
-        console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
-        _print_provisional(console, device)
+        out.line(f"No winner: {device.no_winner_reason}", "yellow")
+        _print_provisional(out, device)
     else:
-        console.print(
-            Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
-        )
-        _print_ties(console, device)
+        out.line(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}", "bold green")
+        _print_ties(out, device)
     if device.alarm:
-        console.print(Text(plain(f"Batches are contradicted: {device.alarm}"), style="yellow"))
+        out.line(f"Batches are contradicted: {device.alarm}", "yellow")
     if device.ranking:
         left_out = () if device.front else ("front",)
         columns = {name: width for name, width in _RANKING_COLUMNS.items() if name not in left_out}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
-        print_fitting(console, "", columns, rows)
-        if console.width >= _RANKING_COLUMNS[">paired ratio"] and len(device.ranking) > 1 and device.winner:
-            console.print(Text(_PAIRED, style="dim"))
+        print_fitting(out.console, "", columns, rows)
+        if out.console.width >= _RANKING_COLUMNS[">paired ratio"] and len(device.ranking) > 1 and device.winner:
+            out.line(_PAIRED, "dim")
         for reason, candidates in device.reasons.items():
-            names = ", ".join(_short(candidate.name, device) for candidate in candidates)
+            names = ", ".join(_short(candidate.name_here, device) for candidate in candidates)
             if len(candidates) > MOST_NAMES and not verbose:
-                names = f"{len(candidates)} variants (list with -v)"
-            console.print(Text(plain(f"{names}: {reason}"), style="dim"))
+                names = f"{len(candidates)} variants (edgesweep rank -v lists them)"
+            out.line(f"{names}: {reason}", "dim")
         if device.cost_text:
-            console.print(Text(device.cost_text, style="dim"))
+            out.line(device.cost_text, "dim")
     if device.checked:
         rows = [_checked_row(candidate, device) for candidate in device.checked]
-        print_fitting(console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
+        print_fitting(out.console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
     shown = (*device.ranking, *device.checked)
     for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
-        console.print(Text(plain(f"{executor}: {reference_text(executor)}"), style="dim"))
-    _print_left(console, device, shown)
-    _print_trust(console, shown)
+        out.line(f"{reference_name(executor)}: {reference_text(executor)}", "dim")
+    _print_left(out, device, shown)
+    _print_trust(out, shown)
     if device.not_ranked:
         table = new_table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            table.add_row(*cells(_short(row.name, device), row.outcome, row.reason))
-        console.print(table)
+            table.add_row(*cells(_short(row.name_here, device), row.outcome, row.reason))
+        out.console.print(table)
     if device.imported:
-        _print_imported(console, NOTE, device.imported)
+        _print_imported(out, NOTE, device.imported)
 
 
-def _print_provisional(console: Console, device: DeviceRanking) -> None:
+def _print_provisional(out: Lines, device: DeviceRanking) -> None:
     found = device.provisional
     if found is None:
         return
     if found.name:
         chosen = next(one for one in device.ranking if one.job_key == found.job_key)
         figure = in_words(chosen.figures, device.metric)
-        console.print(Text(plain(f"Provisional: {_short(found.name, device)}  {figure}"), style="bold yellow"))
-        console.print(Text(plain(f"  It is not the winner: {found.why}")))
-    console.print(Text(plain(f"  {'To settle it' if found.name else 'To go on'}: {found.settle.timed_text}")))
+        out.line(f"Provisional: {_short(chosen.name_here, device)}  {figure}", "bold yellow")
+        out.line(f"  It is not the winner: {found.why}")
+    out.line(f"  {'To settle it' if found.name else 'To go on'}: {found.settle.timed_text}")
 
 
-def _print_imported(console: Console, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
+def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
     """`apart`: there is no heading with model and device, so each line names them."""
     table = new_table(title, *(("device", "model") if apart else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
     for one in figures:
         place = (one.device, one.model) if apart else ()
         median = "–" if one.p50_ms is None else f"{one.p50_ms:.3f}"
         table.add_row(*cells(*place, one.variant, f"{one.mean_ms:.3f}", one.iterations or "–", median, one.source))
-    console.print(table)
+    out.console.print(table)
 
 
-def _print_ties(console: Console, device: DeviceRanking) -> None:
+def _print_ties(out: Lines, device: DeviceRanking) -> None:
     if device.equal:
-        console.print(Text("Equal to it (shown at 95 % to be within 2 % of the best):"))
+        out.line("Equal to it (shown at 95 % to be within 2 % of the best):")
         for candidate in device.equal:
-            console.print(Text(plain(f"  {_short(candidate.name, device)}")))
+            out.line(f"  {_short(candidate.name_here, device)}")
         preferred = "Among equals, higher accuracy comes first, then the smaller file (by 2 % or more)."
-        console.print(Text(preferred, style="dim"))
+        out.line(preferred, "dim")
     if device.unresolved:
-        console.print(Text("Unresolved beside it (not told apart from the best, and not shown to be equal):"))
+        out.line("Unresolved beside it (not told apart from the best, and not shown to be equal):")
         for candidate in device.unresolved:
             settling = f": {candidate.settling.text}" if candidate.settling else ""
-            console.print(Text(plain(f"  {_short(candidate.name, device)}{settling}")))
+            out.line(f"  {_short(candidate.name_here, device)}{settling}")
     if device.settle_command:
-        console.print(Text(f"To measure just these: {device.settle_command}"))
+        out.line(f"To measure just these: {device.settle_command}")
 
 
-def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> None:
+def _print_class(out: Lines, ranking: Ranking, pooled: ClassRanking) -> None:
     title = f"{ranking.sweep} · {pooled.model} on {len(pooled.units)} units of {pooled.device}"
-    console.print(Text(plain(f"\n{title}"), style="bold"))
+    out.line(f"\n{title}", "bold")
     if not pooled.winner:
-        console.print(Text("No variant may win on every unit.", style="yellow"))
+        out.line("No variant may win on every unit.", "yellow")
         return
-    console.print(Text(plain(f"Ship on all of them: {pooled.winner}"), style="bold green"))
+    out.line(f"Ship on all of them: {pooled.winner}", "bold green")
     table = new_table("", "variant", ">units", ">may win on", ">ratio", ">between units", ">95 % interval", "")
     for entry in pooled.entries:
         low, high = entry.ratio_low, entry.ratio_high
@@ -174,34 +177,33 @@ def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> No
                 "tied" if entry.tied and entry.variant != pooled.winner else "",
             )
         )
-    console.print(table)
+    out.console.print(table)
     for text in pooled.in_batches:
-        console.print(Text(plain(text), style="dim"))
+        out.line(text, "dim")
 
 
-def _print_left(console: Console, device: DeviceRanking, shown: Sequence[Candidate]) -> None:
+def _print_left(out: Lines, device: DeviceRanking, shown: Sequence[Candidate]) -> None:
     """A model that was not delegated is the usual reason of a slow one."""
     for candidate in shown:
         share = candidate.figures.get("delegated_percent")
         if share is not None and share < WHOLE_PERCENT:
-            text = (
-                f"{_short(candidate.name, device)}: {share:.1f} % of its multiply-adds are delegated; the rest is slow"
-            )
-            console.print(Text(plain(text), style="yellow"))
+            name = _short(candidate.name_here, device)
+            text = f"{name}: {share:.1f} % of its multiply-adds are delegated; the rest is slow"
+            out.line(text, "yellow")
 
 
-def _print_trust(console: Console, shown: Sequence[Candidate]) -> None:
+def _print_trust(out: Lines, shown: Sequence[Candidate]) -> None:
     labels = sorted({label for candidate in shown for label in candidate.trust})
     if labels:
-        console.print(Text("Trust labels:", style="dim"))
+        out.line("Trust labels:", "dim")
     for name in labels:
         advice = TRUST[name].advice if name in TRUST else "not a label of this version"
         count = sum(name in candidate.trust for candidate in shown)
-        console.print(Text(plain(f"  {name} ({count} of {len(shown)}): {advice}"), style="dim"))
+        out.line(f"  {name} ({count} of {len(shown)}): {advice}", "dim")
 
 
 def _short(name: str, device: DeviceRanking) -> str:
-    """A job's name without the model, which is in the heading."""
+    """A job's name here without the model, which is in the heading as the device is."""
     return name.removeprefix(f"{device.model} · ")
 
 
@@ -234,7 +236,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     ratio = candidate.ratio_to_winner
     return {
         ">#": place,
-        "variant": _short(candidate.name, device),
+        "variant": _short(candidate.name_here, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
         ">paired ratio": "–" if ratio is None else _paired(ratio),
@@ -256,7 +258,7 @@ def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, objec
     # The SQNR of bit-identical outputs is infinite.
     equal = candidate.figures["sqnr_db"] is None and candidate.figures["agreement_percent"] is not None
     return {
-        "variant": _short(candidate.name, device),
+        "variant": _short(candidate.name_here, device),
         ">top-1": METRICS["top1_percent"].format(candidate.figures["top1_percent"]),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">95 % interval": _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),
@@ -264,6 +266,6 @@ def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, objec
         ">SQNR dB": "equal" if equal else _figure(candidate, "sqnr_db"),
         ">MB": _figure(candidate, "artifact_mb"),
         "constraints": Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
-        "checked by": candidate.executor or "–",
+        "checked by": reference_name(candidate.executor) or "–",
         "trust": ", ".join(candidate.trust),
     }

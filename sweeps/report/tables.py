@@ -1,7 +1,9 @@
 """Tables and consoles for all terminal output of EdgeSweep."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import TypeGuard
 
 from rich import box
@@ -11,6 +13,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.ranking.provisional import RUN
 from sweeps.text import plain
 
 ONLY_CHECKED = "only checked"
@@ -18,6 +21,28 @@ ONLY_CHECKED = "only checked"
 
 _BETWEEN = "   "
 """Between two columns of a table; around it is one space."""
+
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of text on a console."""
+
+    console: Console
+    run: str
+    """Stands in place of `RUN`: what measures this sweep."""
+    names: Mapping[str, str]
+    """What the sweep file calls each device, by its id: as `edgesweep plan` and the progress of a run call it."""
+
+    def device(self, device_id: str, text: str) -> str:
+        """A device by its one name, and `text`, which says what it is. Without a name: by its id."""
+        return f"{self.names.get(device_id, device_id)}, {text}"
+
+    def line(self, text: str, style: str = "") -> None:
+        """Text from outside cannot move the cursor."""
+        self.console.print(Text(plain(text.replace(RUN, self.run)), style=style))
 
 
 def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:

@@ -9,6 +9,7 @@ from sweeps.trust import TRUST
 
 _BAR = 44
 _HEADS = ("step", "p50 ms", "gain over the previous step", "MB", "size", "", "change (points)")
+_PAIRED = "gain in speed: paired by round (95 %); a p50 is over all rounds, so the gain need not be the quotient of two"
 _LEFT = {0, 2, 5}
 _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eager %"}
 
@@ -19,6 +20,8 @@ def render(sweep: str, waterfall: Waterfall) -> str:
     lines = [title, "", *_table(waterfall.steps), "", *_bars(waterfall.steps), ""]
     lines += [f"{step.name} {step.outcome}: {step.reason}" for step in waterfall.steps if step.outcome != "measured"]
     lines += _totals(waterfall)
+    if any(step.gain and step.gain.speedup and step.gain.speedup.low is not None for step in waterfall.steps):
+        lines.append(_PAIRED)
     lines += _notes(waterfall.steps)
     if waterfall.runtimes:
         lines += ["", "The best of each runtime, beside PyTorch Mobile's", ""]

@@ -66,6 +66,10 @@ class ModelSpec(Part):
         return self
 
 
+HELD_OUT_DIGITS = 597
+"""Images of the digits that accuracy is computed on."""
+
+
 class DigitsData(Part):
     """scikit-learn's handwritten digits: 1,200 images to train and calibrate with, 597 held out. No network."""
 
@@ -130,3 +134,8 @@ class DataSpec(Part):
 
     calibration: DataSource = DigitsData(source="digits", images=100)
     evaluation: DataSource = DigitsData(source="digits")
+
+
+def most_images(data: DataSpec) -> int | None:
+    """How many images there are to evaluate with, if the sweep file alone says so: folders grow."""
+    return HELD_OUT_DIGITS if isinstance(data.evaluation, DigitsData) else None

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from sweeps.errors import NoResultsError
 from sweeps.journal.journal import Journal
+from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import Place
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
 from sweeps.results import SweepResults, devices_called, to_frame
+from sweeps.spec.inputs import most_images
 from sweeps.store.lag import is_own
 from sweeps.workspace import Workspace
 
@@ -35,16 +36,19 @@ def rank_sweep(path: Path, sweep: str, device: str | None = None) -> Ranking:
 def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
     places = journal.result_places(sweep)
     if not places:
-        raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+        raise no_results(journal, sweep)
     spec, imported = journal.spec(sweep), journal.imported(sweep)
+    most = most_images(spec.data)
     if device is None:
-        return rank_rows(journal.result_rows(sweep), spec.objective, sweep, imported=imported)
+        rows = journal.result_rows(sweep)
+        return rank_rows(rows, spec.objective, sweep, imported=imported, most_images=most)
     called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
     mine = {place for place, name in places.items() if (place.place_id, name) in called}
     rows = [row for place in sorted(mine) for row in journal.result_rows(sweep, place)]
     others = {(place.place_id, place.model) for place in places.keys() - mine}
     beside = [one for one in imported if one.place not in others]
-    return rank_rows(sorted(rows, key=lambda row: (row.name, row.job_key)), spec.objective, sweep, device, beside)
+    rows.sort(key=lambda row: (row.name, row.job_key))
+    return rank_rows(rows, spec.objective, sweep, device, beside, most)
 
 
 def read_sweep(path: Path, sweep: str) -> SweepResults:
@@ -56,11 +60,12 @@ def read_sweep(path: Path, sweep: str) -> SweepResults:
 def _read_sweep(journal: Journal, sweep: str) -> SweepResults:
     rows = journal.result_rows(sweep)
     if not rows:
-        raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+        raise no_results(journal, sweep)
     updated = next(info.updated for info in journal.sweeps() if info.name == sweep)
     return SweepResults(name=sweep, spec=journal.spec(sweep), frame=to_frame(rows), updated=updated)
 
 
 def rank_place(journal: Journal, place: Place) -> Ranking:
     """The ranking of one device and model. Raises `DamagedResultsError`."""
-    return rank_rows(journal.result_rows(place.sweep, place), journal.spec(place.sweep).objective, place.sweep)
+    spec, rows = journal.spec(place.sweep), journal.result_rows(place.sweep, place)
+    return rank_rows(rows, spec.objective, place.sweep, most_images=most_images(spec.data))

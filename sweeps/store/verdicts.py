@@ -19,6 +19,7 @@ from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import Place, Watermark
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
+from sweeps.spec.inputs import most_images
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import fleet
 from sweeps.store.copied import ResultFiles
@@ -41,7 +42,7 @@ _TABLES = (
     )""",
     *fleet.TABLES,
 )
-_VERSION = 5
+_VERSION = 6
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -147,12 +148,14 @@ class Verdicts:
         everything = seen is None or (seen[0], seen[3]) != (mark.epoch, objective)
         replanned = everything or seen is None or seen[2] != plan_id
         verdicts: list[PlaceVerdict] = []
+        most = most_images(spec.data)
         places = set(journal.result_places(sweep)) if everything else changed
         for done, place in enumerate(places):
             if self._each is not None and done % 10 == 0:
                 self._each(done, len(places))
             rows = journal.result_rows(sweep, place)
-            verdicts += verdicts_of(sweep, rank_rows(rows, spec.objective, sweep).devices, rows)
+            ranked = rank_rows(rows, spec.objective, sweep, most_images=most)
+            verdicts += verdicts_of(sweep, ranked.devices, rows)
         if replanned and not everything:
             verdicts += [
                 one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing

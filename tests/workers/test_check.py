@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -337,6 +338,7 @@ def test_the_command_ends_with_five_where_the_rounds_leave_it_open(shipped, tmp_
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 5
     assert done.stdout.startswith("unresolved: p50 ")
+    assert re.search(r"geometric means of blocks: .+ ms now, .+ ms then: .+ times as long \(", done.stdout)
     assert "or allow more with --margin" in done.stdout
 
 
@@ -345,5 +347,6 @@ def test_it_holds_where_only_how_much_faster_it_is_stays_open(shipped) -> None:
     faster = replace(then, medians_ms=(0.85e8, 0.9e8, 0.99e8, 0.95e8))
     found = _judged(then, faster, 5.0, STEADY)
     assert found.ratio_low < 1 / 1.05 < 1 < found.ratio_high < 1.05
+    assert found.ratio == pytest.approx(found.mean_ms / found.expected_mean_ms, rel=1e-12)
     assert (found.finding, found.why) == ("holds", "")
     assert _judged(then, faster, 0.5, STEADY).finding == "unresolved"

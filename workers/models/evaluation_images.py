@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweeps.ranking.accuracy_bound import least_images
-from sweeps.spec.inputs import DataSpec, DigitsData, FolderData
+from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, TorchvisionData
 from sweeps.spec.objective import ObjectiveSpec
 from workers.models.data_sources import calibrating, digits, images_in, of_one_folder
 
@@ -14,16 +14,19 @@ class EvaluationImages:
     """The labelled images that accuracy is computed on."""
 
     used: int
-    there: int
-    """With those that `data.evaluation.images` leaves out."""
+    """At most, where it is not known how many there are."""
+    there: int | None
+    """With those that `data.evaluation.images` leaves out; `None` before a download."""
     where: str
     """For people."""
 
 
 def evaluation_images(data: DataSpec) -> EvaluationImages | None:
-    """`None` if there are no labels, or the number is not known before a download. Raises `DataError`."""
+    """`None` if there are no labels, or nothing is known of the number before a download. Raises `DataError`."""
     calibration, evaluation = data.calibration, data.evaluation
     match evaluation:
+        case TorchvisionData() if evaluation.images is not None:
+            return EvaluationImages(used=evaluation.images, there=None, where=evaluation.dataset)
         case DigitsData():
             there, where = len(digits(DigitsData(source="digits"), held_out=True).manifest.images), "the digits"
         case FolderData():
@@ -53,6 +56,8 @@ def too_few_images(data: DataSpec, objective: ObjectiveSpec) -> Iterator[str]:
 
 
 def _way_out(found: EvaluationImages, least: int) -> str:
+    if found.there is None:
+        return f": write data: evaluation: images: {least} or more"
     if found.there >= least:
         return f"; {found.where} has {found.there}: write data: evaluation: images: {least} or more"
     return f"; {found.where} has {found.there}: add {least - found.there} or more, or raise at_most"

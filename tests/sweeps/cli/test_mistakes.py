@@ -4,6 +4,7 @@ Here all are made in one process. tests/benchmarks/bench_mistakes.py makes each 
 """
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -229,6 +230,7 @@ def check(mistake: Mistake, said: str) -> None:
     assert mistake.step in said, said
     assert "next: " in said or "Try 'edgesweep" in said or mistake in LOADED
     assert " object at 0x" not in said
+    assert re.search(r"\b[0-9a-f]{12,}\b", said) is None, "a key"
     assert "Traceback" not in said
     assert "sqlite:///" not in said
 

@@ -65,7 +65,10 @@ A_BLOCK = "UPDATE attempts SET record = json_set(record, {}) WHERE id = 1"
         (A_BLOCK.format("'$.backend_ran', ''"), "a block was accepted with no backend_ran"),
         (A_BLOCK.format("'$.engine_ran', ''"), "a block was accepted with no engine_ran"),
         (A_BLOCK.format("'$.round', 7"), "round 7, is stored as another's"),
-        (A_BLOCK.format("'$.artifact_sha256', 'b'"), "it timed a file that is not known as a build of its job"),
+        (
+            A_BLOCK.format("'$.artifact_sha256', 'b'"),
+            "it timed a file that is not known as a build of phones: net job 0",
+        ),
         ("UPDATE attempts SET record = substr(record, 1, 40) WHERE id = 2", "attempts 2: a stored Block cannot be"),
         ("UPDATE artifacts SET manifest = '{}'", "artifacts 1: a manifest that cannot be read"),
         ("DELETE FROM devices", "sweep phones: net job 0: its plan lacks its device"),

@@ -27,7 +27,7 @@ from sweeps.protocol.presets import protocol_of, resolve
 from sweeps.records import SCHEMA_VERSION, Job
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData
+from sweeps.spec.inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData
 from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
@@ -865,9 +865,9 @@ def test_large_inputs_are_estimated_longer() -> None:
 @pytest.mark.parametrize(
     ("source", "images"),
     [
-        (DigitsData(source="digits"), size.DIGITS_IMAGES),
+        (DigitsData(source="digits"), HELD_OUT_DIGITS),
         (DigitsData(source="digits", images=50), 50),
-        (DigitsData(source="digits", images=5000), size.DIGITS_IMAGES),
+        (DigitsData(source="digits", images=5000), HELD_OUT_DIGITS),
         (FolderData(source="folder", path=Path("x"), images=5000), 5000),
         (FolderData(source="folder", path=Path("x")), size.UNKNOWN_IMAGES),
         (SyntheticData(source="synthetic"), 32),

@@ -75,8 +75,12 @@ def test_the_quickest_build_of_each_backend_is_compared(row) -> None:
     assert figure(rows).headline == ""
 
 
-def test_heat_that_both_share_in_a_round_does_not_widen_the_ratio(row) -> None:
-    pair = only([row(0, CPU, 8.0, 12.0, 16.0), row(1, NNAPI, 10.0, 15.0, 20.01)])
+def test_heat_that_both_share_in_a_round_does_not_widen_the_ratio_which_is_called_paired(row, capsys) -> None:
+    rows = [row(0, CPU, 8.0, 12.0, 16.0), row(1, NNAPI, 10.0, 15.0, 20.01)]
+    print_ranking(rank(to_frame(rows), FREE, "s"))
+    shown = capsys.readouterr().out
+    assert "paired ratio: NNAPI's latency to the CPU's in the same rounds" in shown
+    pair = only(rows)
     assert pair.finding == "the CPU is faster"
     assert pair.ratio is not None
     assert pair.ratio.low == pytest.approx(1.25, rel=0.01)
@@ -119,7 +123,7 @@ def test_a_virtual_phone_has_an_accuracy_and_no_time_and_the_figure_says_so(row,
     assert found.headline == NOT_MEASURED
     (pair,) = found.pairs
     assert (pair.nnapi, pair.ratio, pair.finding) == (None, None, "")
-    assert pair.note == "NNAPI: only checked, not timed: Top-1 97.50 %, reference:nnapi@1"
+    assert pair.note == "NNAPI: only checked, not timed: Top-1 97.50 %, NNAPI reference"
     print_ranking(rank(to_frame(rows), FREE, "s"))
     said = " ".join(capsys.readouterr().out.split())
     assert NOT_MEASURED in said

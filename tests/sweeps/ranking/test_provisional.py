@@ -76,6 +76,84 @@ def test_what_the_state_of_the_device_disqualified_is_measured_again(row):
     assert choice.settle.seconds >= 40.0
 
 
+def test_of_a_device_that_was_never_ready_the_limit_is_named_that_it_would_have_kept(row):
+    hot = {"trust": ("gate_timeout",), "device_seconds": 20.0}
+    rows = [
+        row("a", 7.0, reason="CPU at 81.0 °C, above 70 °C", **hot),
+        row("b", 8.0, reason="CPU at 88.4 °C, above 70 °C", **hot),
+    ]
+    choice = found(rows).provisional
+    assert choice.name == "a"
+    assert "(fields: protocol.gate: " in choice.why
+    assert choice.why.endswith("it was not ready: CPU at 81.0 °C, above 70 °C")
+    assert (choice.settle.field, choice.settle.value) == ("protocol.gate.max_cpu_temp_c", "89")
+    # Another limit makes other jobs: everything is measured again.
+    assert (choice.settle.command, choice.settle.seconds) == ("edgesweep run SWEEP.yaml", 40.0)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "field", "value", "command"),
+    [
+        ("battery at 12 %, below 30 %", "protocol.gate.min_battery_percent", "11", "--retry-failed"),
+        (
+            "battery at 40.0 °C, above 37 °C; thermal status 1, above 0",
+            "protocol.gate",
+            "{max_battery_temp_c: 41, max_thermal_status: 1}",
+            "SWEEP.yaml",
+        ),
+        ("another benchmark runs on the device: x", "protocol.gate", "none", "SWEEP.yaml"),
+    ],
+)
+def test_each_condition_of_the_gate_has_its_line(row, lacking, field, value, command):
+    settle = found([row("a", 8.0, trust=("gate_timeout",), reason=lacking)]).provisional.settle
+    assert (settle.field, settle.value) == (field, value)
+    assert settle.command.endswith(command)
+
+
+def test_no_more_images_are_asked_for_than_there_are(row):
+    rows = [row("a", 8.0, (5, 3, 480))]
+    (some,) = rank_rows(rows, DEFAULT, "s", most_images=597).devices
+    assert some.provisional.settle.field == "objective.constraints, accuracy_drop_points: at_most"
+    (enough,) = rank_rows(rows, DEFAULT, "s", most_images=1551).devices
+    assert enough.provisional.settle.field == "data.evaluation.images"
+
+
+@pytest.mark.parametrize(
+    ("samples", "field", "value"), [(100, "protocol.rounds", "20"), (10, "protocol.iterations", "221")]
+)
+def test_an_objective_that_has_too_few_samples_asks_for_so_many(row, samples, field, value):
+    objective = ObjectiveSpec(minimize="latency_p99_ms", constraints=())
+    settle = found([row("a", 8.0, rounds=3, samples=samples, device_seconds=6.0)], objective).provisional.settle
+    assert (settle.field, settle.value) == (field, value)
+    assert settle.seconds > 6.0
+
+
+def test_a_figure_that_nothing_can_tell_is_no_bound_of_0(row):
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="model_rss_mb", at_most=50.0),))
+    choice = found([row("a", 8.0)], bound).provisional
+    assert choice.name == "a"
+    assert choice.settle.timed_text == (
+        "take model_rss_mb out of objective.constraints, as nothing can tell it, then edgesweep run SWEEP.yaml "
+        "(it measures nothing again)"
+    )
+    settle = found([row("a", 8.0)], ObjectiveSpec(minimize="model_rss_mb", constraints=())).provisional.settle
+    assert (settle.field, settle.value) == ("objective.minimize", "latency_p50_ms")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        ("failed", "see to why they failed (each reason is listed under Not ranked), then "),
+        ("skipped", "vary more axes under grids: every combination was skipped, then "),
+    ],
+)
+def test_without_any_figure_there_is_something_to_do(row, outcome, text):
+    choice = found([row("a", 8.0, outcome=outcome, reason="why")]).provisional
+    assert (choice.name, choice.job_key) == ("", "")
+    assert choice.settle.text.startswith(f"{text}edgesweep run SWEEP.yaml")
+    assert ("--retry-failed" in choice.settle.text) == (outcome == "failed")
+
+
 def test_where_all_are_shown_to_break_a_bound_the_bound_that_the_nearest_keeps_is_named(row):
     choice = found([row("a", 8.0, (30, 0, 600)), row("b", 9.0, (40, 0, 600))]).provisional
     assert choice.name == ""

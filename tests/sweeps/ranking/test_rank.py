@@ -492,7 +492,7 @@ def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed_bet
 def test_one_device_of_two_by_id_or_by_part_of_its_text():
     rows = [measured("a"), measured("b", device_id="unit-2", device="Maker Tablet (SoC)"), failed("c")]
     assert len(entries(rows)) == 2
-    for wanted in ("unit-2", "Maker Tablet (SoC)", "tablet"):
+    for wanted in ("unit-2", "Maker Tablet (SoC)", "tablet", "adb:unit-2", "unit:2"):
         (only,) = entries(rows, device=wanted)
         assert (only.device_id, only.winner.name, only.not_ranked) == ("unit-2", "b", ())
 

@@ -281,6 +281,7 @@ def test_bars_are_as_long_as_latencies_and_show_what_was_saved() -> None:
 def test_a_bar_shows_nothing_saved_where_no_difference_is_shown() -> None:
     text = render("s", waterfall_of(row("1-eager", (10.0, 20.0)), row("2-script", (12.0, 8.0))))
     assert "no difference shown" in text
+    assert "gain in speed: paired by round (95 %)" in text
     assert "░" not in text
     assert "▓" not in text
 

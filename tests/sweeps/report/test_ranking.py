@@ -10,7 +10,10 @@ from sweeps.journal.status import read_status
 from sweeps.operations.shown import show
 from sweeps.planning.size import estimate
 from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.overview import verdicts_of
 from sweeps.ranking.rank import rank
+from sweeps.report.overview import print_overview
 from sweeps.report.plan import plan_document, print_plan
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
@@ -25,7 +28,7 @@ from workers.driver import events
 FREE = ObjectiveSpec(constraints=())
 CHECKED = "Checked on this host, not timed"
 NNAPI = (
-    "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
+    "NNAPI reference: NNAPI model run on this host by EdgeSweep's reference implementation; "
     "its time says nothing about a phone"
 )
 METAL = NNAPI.replace("nnapi", "metal").replace("NNAPI", "Metal")
@@ -73,7 +76,7 @@ def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(prin
     assert lines.index(CHECKED) > next(n for n, line in enumerate(lines) if line.startswith("1   cpu fp32 nchw script"))
     assert not any(line.startswith("2   ") for line in lines)
     assert cells(lines[lines.index(CHECKED) :], "nnapi fp32 nchw") == [
-        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50", "pass", "reference:nnapi@1")
+        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50", "pass", "NNAPI reference")
     ]
     assert NNAPI in lines
 
@@ -113,7 +116,7 @@ def test_without_anything_checked_nothing_is_said_of_it(printed, records) -> Non
 
 
 def test_text_of_a_store_cannot_move_the_cursor(printed, records) -> None:
-    evil = "reference:nnapi\x1b[2J@\x07[red]"
+    evil = "reference:nnapi\x1b[2J\x07[red]@1"
     lines = printed([records.row(records.checked_job(1), ms=None, executor=evil, name="net · \x1b[1Aevil")])
     text = "\n".join(lines)
     assert "\x1b" not in text
@@ -230,6 +233,34 @@ def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stand
     assert cells(lines, "gone 2")[1] == "12.000"
     assert cells(lines, "gone 2")[-1] == "eliminated"
     assert "gone 2, gone 4: eliminated: left after 4 rounds: at least 1.06 times as slow as quick" in lines
+
+
+def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.CaptureFixture[str]) -> None:
+    def on(unit: str, number: int, **changes: object) -> ResultRow:
+        row = records.row(records.job(number), ms=10.0 + number, device_id=unit, fingerprint=unit)
+        return replace(row, name=f"{row.name} · adb:{unit}", **changes)
+
+    rows = [
+        *(on("R1", 0), on("R1", 1, job_key="other", trust=("throttled",))),
+        *(on("R2", 0, job_key="third", trust=("throttled",)), on("R2", 1, job_key="f", outcome="failed")),
+    ]
+    ranked = rank(to_frame(rows), FREE, "s")
+    print_ranking(ranked)
+    lines = said(capsys)
+    assert any(line.startswith("Ship: cpu fp32 nchw script  ") for line in lines)
+    assert any(line.startswith("Provisional: cpu fp32 nchw script  ") for line in lines)
+    assert "adb:" not in "\n".join(lines)
+    print_overview("s", verdicts_of("s", ranked.devices, rows))
+    assert "adb:" not in capsys.readouterr().out
+    given = {"run": "edgesweep run my.yaml --workspace w", "names": {"R1": "adb:R1", "R2": "adb:R2"}}
+    print_ranking(ranked, **given)
+    print_overview("s", verdicts_of("s", ranked.devices, rows), ["SWEEP.yaml waits"], **given)
+    told = said(capsys)
+    assert f"s · net on adb:R2, {rows[2].device}" in told, "as a plan and the progress call it"
+    assert any(line.endswith("run my.yaml --workspace w --retry-failed") for line in told)
+    assert "SWEEP.yaml" not in "".join(line for line in told if line != "SWEEP.yaml waits")
+    assert sum(line.startswith(("adb:R1, ", "adb:R2, ")) for line in told) == 3, "two lines, and what settles R2"
+    assert [entry["name"][-6:] for entry in ranking_document(ranked)["devices"][0]["ranking"]] == ["adb:R1", "adb:R1"]
 
 
 def test_what_is_not_resolved_is_explained_beneath_the_table(printed, records) -> None:

@@ -179,6 +179,12 @@ def test_the_schema_is_valid_and_described() -> None:
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert json.loads(json.dumps(schema)) == schema
+    for name, part in schema["properties"].items():
+        kinds = [part, *part.get("anyOf", ()), *part.get("allOf", ())]
+        kinds += [schema["$defs"][one["$ref"].rpartition("/")[2]] for one in kinds if "$ref" in one]
+        assert any(one.get("description") for one in kinds), f"an editor says nothing of {name}"
+    for name in ("models", "grids", "devices"):
+        assert len(schema["properties"][name]["description"]) > 30, f"{name}: its own, and not that of its parts"
     grid = schema["$defs"]["GridSpec"]["properties"]
     assert all(grid[axis]["description"] and grid[axis]["uniqueItems"] for axis in grid if axis != "name")
     assert schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"] == list(catalog.metrics())

@@ -1,6 +1,7 @@
 """Rankings by the journal's table of results are those by MLflow, and overviews rank only what has changed."""
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
+from sweeps.journal.left import left_of, waiting
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
+from sweeps.records import Failed
 from sweeps.store import verdicts as verdicts_module
 from sweeps.store.mlflow import Store
 from sweeps.store.read_journal import rank_sweep, read_sweep
@@ -124,8 +127,9 @@ def test_a_sweep_without_results_is_told_of(workspace, records):
     fill(workspace, records, [])
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(records.job(0), name="empty"))
-    with pytest.raises(NoResultsError, match="no results yet"):
+    with pytest.raises(NoResultsError, match="no results yet") as caught:
         rank_sweep(workspace.journal, "empty")
+    assert re.match(r"edgesweep run SWEEP.yaml measures the 1 job that waits \(about \d+ s\); ", caught.value.next_step)
 
 
 def test_verdicts_are_those_of_the_ranking(workspace, records):
@@ -144,7 +148,9 @@ def test_only_places_with_news_are_ranked(workspace, records, monkeypatch):
     judged = []
     real = verdicts_module.rank_rows
     monkeypatch.setattr(
-        verdicts_module, "rank_rows", lambda rows, *rest: (judged.append(rows[0].device_id), real(rows, *rest))[1]
+        verdicts_module,
+        "rank_rows",
+        lambda rows, *rest, **more: (judged.append(rows[0].device_id), real(rows, *rest, **more))[1],
     )
     overview(workspace)
     assert sorted(judged) == ["phone-0", "phone-1"]
@@ -170,6 +176,26 @@ def test_jobs_that_wait_make_a_verdict_provisional(workspace, records):
         ("phone-0", "provisional", 1),
         ("phone-1", "waiting", 2),
     ]
+    [line] = waiting(workspace.journal, "phones")
+    assert line.startswith("edgesweep run SWEEP.yaml measures the 3 jobs that wait (about ")
+    with Journal.open(workspace.journal) as journal:
+        journal.add_failure(jobs[3].key, Failed(stage="load", kind="bad_model", message="no"))
+        before, jobs_left = left_of(journal, "phones").seconds, left_of(journal, "phones").jobs
+        journal.add_artifact(records.manifest(jobs[2]))
+        assert 0 < left_of(journal, "phones").seconds < before, "what is built is not built again"
+        for job in jobs[1:3]:
+            measure(journal, records, job, (5.0, 5.01))
+        assert (jobs_left, left_of(journal, "phones").text) == (2, "")
+
+
+def test_where_nothing_may_win_and_jobs_wait_they_are_the_next_step(workspace, records):
+    facts = devices(records, 1)
+    jobs = [replace(records.job(number), device_id=facts[0].device_id) for number in range(2)]
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(*jobs, facts=facts, rounds=2))
+        journal.add_failure(jobs[0].key, Failed(stage="load", kind="bad_model", message="no"))
+    [found] = overview(workspace)
+    assert (found.state, found.settle) == ("waiting", "edgesweep run SWEEP.yaml")
 
 
 def test_a_new_plan_changes_what_waits_and_ranks_no_place_again(workspace, records, monkeypatch):
@@ -190,7 +216,9 @@ def test_a_new_plan_changes_what_waits_and_ranks_no_place_again(workspace, recor
 
     judged = []
     real = verdicts_module.rank_rows
-    monkeypatch.setattr(verdicts_module, "rank_rows", lambda *given: (judged.append(given), real(*given))[1])
+    monkeypatch.setattr(
+        verdicts_module, "rank_rows", lambda *given, **more: (judged.append(given), real(*given, **more))[1]
+    )
     more = replace(records.job(9), device_id="phone-0")
     plan(*jobs[:4], more)
     assert states() == [("phone-0", "provisional", 1), ("phone-1", "waiting", 2)]

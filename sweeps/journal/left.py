@@ -1,0 +1,64 @@
+"""How much of a sweep's plan is still to do, from the journal alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.errors import NoResultsError
+from sweeps.journal.journal import Journal
+from sweeps.planning.keys import Identities
+from sweeps.planning.plan import Plan
+from sweeps.planning.size import estimate
+from sweeps.ranking.provisional import RUN
+from sweeps.text import duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a run would do. `seconds`: a rough estimate, as of a plan."""
+
+    jobs: int
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """For people; empty if nothing is left."""
+        if not self.jobs:
+            return ""
+        which = "1 job that waits" if self.jobs == 1 else f"{self.jobs} jobs that wait"
+        return f"{RUN} measures the {which} (about {duration(self.seconds)})"
+
+
+def left_of(journal: Journal, sweep: str) -> Left:
+    """Failed jobs are not done again without being asked."""
+    planned = sum(jobs for _, jobs in journal.planned_places(sweep).values())
+    if 0 < planned <= sum(sum(counts.values()) for counts in journal.ended_counts(sweep).values()):
+        return Left(jobs=0, seconds=0.0)  # without reading a hundred thousand jobs
+    jobs = [job for job, stale in journal.jobs(sweep) if not stale]
+    ended = journal.ended_jobs(sweep, -1)
+    waiting = [job for job in jobs if job.key not in ended]
+    if not waiting:
+        return Left(jobs=0, seconds=0.0)
+    plan = Plan(
+        sweep=journal.spec(sweep),
+        devices=journal.devices(sweep),
+        identities=Identities(models={}, calibration_id="", evaluation_id="", versions={}, runners={}),
+        jobs=tuple(jobs),
+        skipped=(),
+    )
+    built = {key for key in {job.build_key for job in waiting} if journal.artifact(key) is not None}
+    left = estimate(plan, journal.protocol(sweep), ended.keys(), built)
+    return Left(jobs=len(waiting), seconds=left.seconds)
+
+
+def waiting(path: Path, sweep: str) -> Iterator[str]:
+    """A line if jobs of a sweep wait. `path`: of the journal."""
+    with Journal.open(path, read_only=True) as journal:
+        if text := left_of(journal, sweep).text:
+            yield text
+
+
+def no_results(journal: Journal, sweep: str) -> NoResultsError:
+    """That a sweep has none yet, and what to do."""
+    left = left_of(journal, sweep).text or f"{RUN} measures it"
+    return NoResultsError(f"the sweep {sweep!r} has no results yet", f"{left}; if it runs now, wait for its first job")
