@@ -96,7 +96,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyLab]:
             other = network.computers[OTHER]
             clock = other.folder / "clock"
             clock.write_text("+0\n")
-            disk = other.run(["sh", "-c", "mkdir /tmp/state && mount -t tmpfs -o size=64m tmpfs /tmp/state"])
+            disk = other.run(["sh", "-c", "mkdir /tmp/state && mount -t tmpfs -o size=128m tmpfs /tmp/state"])
             assert disk.returncode == 0
             for one, more, environment in (
                 (HEAD, (), {}),
