@@ -87,7 +87,7 @@ def test_a_builder_that_is_killed_for_memory_costs_its_build_until_the_next_run(
 
     def kill() -> None:
         for one in set(psutil.Process().children(recursive=True)) - before:
-            if "multiprocessing" in " ".join(one.cmdline()):
+            if "workers.executors.builder" in one.cmdline():
                 one.kill()
 
     with Journal.open(sweep.workspace.journal) as journal:
