@@ -1,5 +1,6 @@
 """A ranking in short: one verdict for each device and model, with which an overview does without the ranking. Pure."""
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -56,6 +57,8 @@ class PlaceVerdict(NamedTuple):
     """Where nothing won: the job to take until something does; empty if there is none."""
     settle: str = ""
     """What would settle it; empty with a winner."""
+    setup: str = ""
+    """The winner's `ResultRow.setup` as JSON: which build it is, and how it is run; empty without one."""
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -97,6 +100,7 @@ def overview_document(verdicts: Iterable[PlaceVerdict]) -> list[dict[str, object
 def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultRow]) -> PlaceVerdict:
     winner = entry.winner
     figures = winner.figures if winner else {}
+    won = next((row for row in rows if winner is not None and row.job_key == winner.job_key), None)
     return PlaceVerdict(
         sweep=sweep,
         device_id=entry.device_id,
@@ -126,6 +130,7 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultR
         waiting=0,
         provisional=entry.provisional.name if entry.provisional else "",
         settle=entry.provisional.settle.timed_text if entry.provisional else "",
+        setup=json.dumps(won.setup) if won is not None else "",
     )
 
 
