@@ -11,7 +11,7 @@ from dashboard import rights, state
 from dashboard.inert import line
 from dashboard.options import given
 from dashboard.style import STYLE, WIDTH_PX
-from dashboard.views import registry
+from dashboard.views import empty, registry
 from dashboard.views.registry import PageEntry
 from sweeps.errors import EdgeSweepError
 
@@ -50,6 +50,8 @@ def _draw(entry: PageEntry, root: Path) -> None:
         st.container(width=WIDTH_PX, gap="medium"),
     ):
         try:
+            if entry.has_results:
+                empty.show_age(root)
             with state.boxes_tied():
                 registry.draw(entry, root)
         except EdgeSweepError as error:

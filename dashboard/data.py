@@ -4,13 +4,14 @@ What it returns is shared by all sessions: never change it.
 """
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import rows as tables
 from dashboard.ranked import Ranked
@@ -26,7 +27,6 @@ from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.shared import as_of_one_unit
-from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.results import ResultRow
 from sweeps.spec.inputs import most_images
@@ -55,6 +55,24 @@ class Source:
     seq: int
     plans: tuple[tuple[str, int], ...]
     """The current plan of each sweep."""
+    imported: int
+    """How many figures of tools that were run by hand."""
+    is_copy: bool = False
+    own: "Source | None" = None
+    """Of a copy, which has neither jobs nor attempts: the workspace's own journal, if it has one."""
+
+    @property
+    def measured(self) -> "Source":
+        """Where jobs, blocks and devices are, as far as this workspace has them."""
+        return self.own or self
+
+    def knows_jobs(self, sweep: str) -> bool:
+        """Whether it is known what a sweep still waits for."""
+        return not self.is_copy or (self.own is not None and any(name == sweep for name, _ in self.own.plans))
+
+    @property
+    def files(self) -> ResultFiles:
+        return ResultFiles(journal=self.path, verdicts=self.verdicts, plans=self.own.path if self.own else None)
 
 
 KEYS: dict[str | type, Callable[[object], object]] = {Source: repr, type(Path()): str}
@@ -79,7 +97,27 @@ def files(root: Path) -> ResultFiles | None:
     if is_own(workspace) and not (dialect(store) == "sqlite" and sqlite_path(store).exists()):
         own = ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
         return own if workspace.journal.exists() else None
-    return result_files(workspace, wait=False)
+    with _telling() as each:
+        return result_files(workspace, wait=False, each=each)
+
+
+@contextmanager
+def _telling() -> Iterator[Callable[[int], None]]:
+    """Says how far the first copy of a server is, while it is made; otherwise nothing is drawn."""
+    read = 0
+    shown: DeltaGenerator | None = None
+
+    def each(runs: int) -> None:
+        nonlocal read, shown
+        read += runs
+        shown = shown or st.empty()
+        shown.info(f"The results of MLflow are copied, once: {read:,} runs so far.", icon=":material/cloud_sync:")
+
+    try:
+        yield each
+    finally:
+        if shown is not None:
+            shown.empty()
 
 
 def source(root: Path) -> Source | None:
@@ -87,10 +125,22 @@ def source(root: Path) -> Source | None:
     there = files(root)
     if there is None:
         return None
-    mark = _whole(there.journal)
-    with Journal.open(there.journal, read_only=True) as journal:
-        plans = tuple(sorted(journal.plan_ids().items()))
-    return Source(there.journal, there.verdicts, mark.epoch, mark.seq, plans)
+    now = _source(there.journal, there.verdicts)
+    if not there.is_copy:
+        return now
+    own = None
+    if there.plans is not None:
+        with suppress(StoreError):  # another version has written it: the copy is shown without
+            own = _source(there.plans, Workspace(root).verdicts)
+    return replace(now, is_copy=True, own=own)
+
+
+def _source(path: Path, verdicts: Path) -> Source:
+    mark = _whole(path)
+    with Journal.open(path, read_only=True) as journal:
+        return Source(
+            path, verdicts, mark.epoch, mark.seq, tuple(sorted(journal.plan_ids().items())), journal.imported_count()
+        )
 
 
 ONE = threading.Lock()
@@ -119,7 +169,7 @@ def sweeps(now: Source) -> tuple[SweepRow, ...]:
 @st.cache_resource(max_entries=3, show_spinner=False, hash_funcs=KEYS)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
-    return tuple(overview(ResultFiles(journal=now.path, verdicts=now.verdicts)))
+    return tuple(overview(now.files))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -212,17 +262,22 @@ def chosen_results(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
-    """The names of the jobs of a place that have not ended."""
-    with Journal.open(now.path, read_only=True) as journal:
-        return tuple(journal.waiting_jobs(place))
+    """The names of the jobs of a place that have not ended; of a copy, those without a result there."""
+    if not now.knows_jobs(place.sweep):
+        return ()
+    ended = [row.job_key for row in place_rows(now, place)] if now.is_copy else None
+    with Journal.open(now.measured.path, read_only=True) as journal:
+        return tuple(journal.waiting_jobs(place, ended))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
-def device_class(now: Source, sweep: str, units: tuple[Place, ...]) -> tuple[ClassRanking, ...]:
-    """The rankings of several units of one class, as one."""
+def device_class(
+    now: Source, sweep: str, units: tuple[Place, ...]
+) -> tuple[tuple[ClassRanking, ...], dict[tuple[str, ...], str]]:
+    """The rankings of several units of one class, as one; and what their builds are called."""
     rows = [row for unit in units for row in place_rows(now, unit)]
     ordered = sorted(rows, key=lambda row: (row.name, row.job_key))
-    return rank_rows(ordered, spec(now, sweep).objective, sweep).classes
+    return rank_rows(ordered, spec(now, sweep).objective, sweep).classes, setup_names(rows)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -242,29 +297,3 @@ def lag(root: str, sweep: str) -> Lag | None:
             return read_lag(workspace, journal, sweep)
     except StoreError:  # the store may have sweeps of other workspaces; `edgesweep status` says what a journal lacks
         return None
-
-
-@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
-def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, str]:
-    """What builds are called that win on some devices, by job key."""
-    rows = some_rows(now, sweep, job_keys)
-    names = setup_names(rows.values())
-    return {key: names[row.setup] for key, row in rows.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """What each build of a model costs on some devices, and what the builds are called."""
-
-    cells: Cells
-    names: dict[Setup, str]
-    shipping: Shipping | None
-
-
-@st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone", hash_funcs=KEYS)
-def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
-    """Reads all rows of these devices: about 2 ms of CPU for each."""
-    rows = {device: place_rows(now, Place(sweep, device, model)) for device in devices}
-    cells = cells_of(rows, spec(now, sweep).objective)
-    names = setup_names(row for here in rows.values() for row in here)
-    return Costs(cells, names, shipping(cells))

@@ -11,17 +11,36 @@ from tempfile import TemporaryDirectory
 import streamlit as st
 
 from dashboard.ranked import Ranked
+from sweeps.errors import EdgeSweepError
 from sweeps.manifest import FILE_NAME
-from sweeps.ranking.export import export_candidate
+from sweeps.ranking.export import checked, export_candidate
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import Table, csv_text, parquet_bytes
 from sweeps.results import to_frame
 from sweeps.workspace import Workspace
 
 
-def has_build(root: Path, build_key: str) -> bool:
-    """Whether the workspace has the files of a build. Whether they are whole is seen when they are sent."""
-    return (Workspace(root).artifact(build_key) / FILE_NAME).is_file()
+def problem(root: Path, build_key: str) -> EdgeSweepError | None:
+    """Why a build cannot be downloaded; `None` if its file is whole. As long as it is the same, it is read once."""
+    folder = Workspace(root).artifact(build_key)
+    try:
+        states = tuple(
+            (file.name, (found := file.stat()).st_mtime_ns, found.st_size) for file in sorted(folder.iterdir())
+        )
+    except OSError:
+        states = ()
+    if not any(name == FILE_NAME for name, _, _ in states):
+        return EdgeSweepError("its file is not in this workspace", "run the sweep again to build it")
+    return _problem(str(folder), states)
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _problem(folder: str, states: tuple[tuple[str, int, int], ...]) -> EdgeSweepError | None:
+    try:
+        checked(Path(folder), "this build")
+    except EdgeSweepError as error:
+        return error
+    return None
 
 
 def build_zip(root: Path, ranked: Ranked, device: DeviceRanking, candidate: Candidate) -> bytes:

@@ -1,6 +1,7 @@
 """Cached reads of one job, of a pair of jobs, and of one device, from the journal.
 
-As in `dashboard.data`, a `Source` is the key: equal as long as nothing has changed.
+As in `dashboard.data`, a `Source` is the key: equal as long as nothing has changed. Where results are a copy of a
+tracking server, they are read from the workspace's own journal, as far as it has them.
 """
 
 from typing import NamedTuple
@@ -31,14 +32,14 @@ MARGIN_PERCENT = 5.0
 @st.cache_resource(max_entries=64, show_spinner=False)
 def job(now: Source, sweep: str, job_key: str) -> JobEvidence | None:
     """All of one job; `None` if the sweep never had it. Shared by all sessions: never change it."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.measured.path, read_only=True) as journal:
         return read_job(journal, sweep, job_key)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def devices(now: Source) -> tuple[KnownDevice, ...]:
     """The devices of the current plans of all sweeps."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.measured.path, read_only=True) as journal:
         return tuple(known_devices(journal))
 
 
@@ -46,7 +47,7 @@ def devices(now: Source) -> tuple[KnownDevice, ...]:
 def sentinels(now: Source, device_id: str) -> tuple[Sentinel, ...]:
     """The looks of all sentinels of a device of the current plans."""
     [device] = [one for one in devices(now) if one.facts.device_id == device_id]
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.measured.path, read_only=True) as journal:
         return read_sentinels(journal, device)
 
 
@@ -55,7 +56,7 @@ def comparison(now: Source, a: Side, b: Side) -> Comparison:
     """What `edgesweep compare` says of two timed results."""
     rows = [row(now, side) for side in (a, b)]
     left, right = (Result.of_row(one) for one in rows if one is not None)
-    series = sentinel_series(now.path, sorted({left.device_id, right.device_id}))
+    series = sentinel_series(now.measured.path, sorted({left.device_id, right.device_id}))
     names = [f"{one.sweep}:{one.name}" for one in rows if one is not None]
     return compare((names[0], [left]), (names[1], [right]), MARGIN_PERCENT, named=True, sentinels=series)
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from dashboard.charts.heat import HeatCell, HeatRow
+from dashboard.charts.heat import TINTS, HeatCell, HeatRow
 from dashboard.inert import line
 from dashboard.words import plain_words
 from sweeps.ranking.overview import PlaceVerdict
@@ -48,6 +48,14 @@ def winners(
         )
         for device, name in devices.items()
     ]
+
+
+def colours_in_words(builds: int) -> str:
+    """What the colours of `winners` say, where so many builds win."""
+    own = len(TINTS) - 1
+    if builds <= own + 1:
+        return "One colour for each build."
+    return f"One colour for each of the {own} builds that win most often; the other {builds - own} are grey."
 
 
 def figure(one: PlaceVerdict) -> str:

@@ -11,12 +11,13 @@ from typing import TypeVar
 
 import streamlit as st
 
-from dashboard.data import KEYS, ONE, Source, sweeps
-from dashboard.words import device_names
+from dashboard.data import KEYS, ONE, Source, place_rows, some_rows, spec, sweeps
+from dashboard.words import build_names, device_names, setup_names
 from sweeps.journal.journal import Journal
+from sweeps.journal.results_table import Place
 from sweeps.ranking.overview import PlaceVerdict
+from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.store import fleet
-from sweeps.store.copied import ResultFiles
 from sweeps.store.fleet import Names, SweepSum, Trouble
 from sweeps.store.verdicts import Each, Verdicts, read_verdicts
 
@@ -72,6 +73,40 @@ def drawn(
     return {(one.device_id, one.model): one for one in found}
 
 
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, str]:
+    """What builds are called that win on some devices, by job key."""
+    rows = some_rows(now, sweep, job_keys)
+    names = setup_names(rows.values())
+    return {key: names[row.setup] for key, row in rows.items()}
+
+
+@st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
+def build_names_of(now: Source, jobs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """What builds are called that win everywhere, by sweep. `jobs`: sweeps, each with the key of one of its jobs."""
+    with Journal.open(now.path, read_only=True) as journal:
+        found = {sweep: journal.stored_result(sweep, key) for sweep, key in jobs}
+    return {sweep: build_names([one[0]])[one[0].job_key] for sweep, one in found.items() if one is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What each build of a model costs on some devices, and what the builds are called."""
+
+    cells: Cells
+    names: dict[Setup, str]
+    shipping: Shipping | None
+
+
+@st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone", hash_funcs=KEYS)
+def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
+    """Reads all rows of these devices: about 2 ms of CPU for each."""
+    rows = {device: place_rows(now, Place(sweep, device, model)) for device in devices}
+    cells = cells_of(rows, spec(now, sweep).objective)
+    names = setup_names(row for here in rows.values() for row in here)
+    return Costs(cells, names, shipping(cells))
+
+
 @st.cache_resource(max_entries=16, show_spinner=False)
 def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ...]) -> dict[str, str]:
     """What the devices of some sweeps are called for people, by their names in sweep files. `plans`: as in `Source`."""
@@ -103,4 +138,4 @@ def _read(now: Source, read: Callable[[Verdicts], Found], each: Each | None = No
         verdicts.bring_up_to_date(journal)
         return read(verdicts)
 
-    return read_verdicts(ResultFiles(journal=now.path, verdicts=now.verdicts), up_to_date, each)
+    return read_verdicts(now.files, up_to_date, each)

@@ -131,13 +131,13 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
     return table
 
 
-def pooled(ranking: ClassRanking) -> pd.DataFrame:
+def pooled(ranking: ClassRanking, names: Mapping[tuple[str, ...], str]) -> pd.DataFrame:
     """One row per variant of a device class, in its order: place, variant, units, passes_on, ratio; and as text:
-    between_units, interval_text."""
+    between_units, interval_text. `names`: by setup."""
     return pd.DataFrame(
         {
             "place": _class_place(number, entry, ranking),
-            "variant": line(entry.variant),
+            "variant": names[entry.setup],
             "units": entry.units,
             "passes_on": entry.passes_on,
             "ratio": entry.ratio,

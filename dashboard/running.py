@@ -78,6 +78,17 @@ class Running:
         return "Ended without a word"
 
     @property
+    def trouble(self) -> str:
+        """In a line, that the last run failed, and why; empty if it did not, or nothing is known of one."""
+        driver, told = self.driver, self.driver.told
+        if driver.state != "idle" or (told is None and not driver.launched):
+            return ""
+        of = f" of {driver.sweep}" if driver.sweep else ""
+        if told is not None and told.ended == "failed":
+            return f"The last run{of} failed: {told.problem or 'it did not say why'}"
+        return "" if told is not None and told.ended else f"The last run{of} ended without saying why"
+
+    @property
     def can_resume(self) -> bool:
         """Whether the same start once more would go on."""
         told = self.driver.told

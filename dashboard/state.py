@@ -75,6 +75,16 @@ def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str]
     return value
 
 
+def switch(name: str, label: str) -> bool:
+    """A toggle that is on where the URL has the parameter `name`."""
+    wanted, key = asked(name), _key(name)
+    if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
+        st.session_state[key] = wanted is not None
+    is_on = st.toggle(label, key=key)
+    put(name, ON if is_on else None)
+    return is_on
+
+
 def asked(name: str) -> str | None:
     """What the URL has, unchecked."""
     return st.query_params.get(name)
@@ -150,6 +160,7 @@ _BOXES = "what the boxes of this page show"
 """Their rules of style, by label."""
 _SELECTED = "what this run has drawn of a selection"
 """Keys of containers."""
+ON = "1"
 MOST_NUMBER = 1e9
 NO_NUMBER = "none"
 

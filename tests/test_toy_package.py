@@ -62,8 +62,10 @@ page._page_hash = calc_hash("decide")
 page.run()
 assert not page.exception, page.exception
 figures = {metric.label: metric.value for metric in page.metric}
-offered = list(page.radio(key="view").options)
-page.radio(key="view").set_value("Toys").run()
+view = page.selectbox(key="chosen view")
+offered = list(view.options)
+view.set_value("Toys").run()
+assert page.query_params["view"] in ("Toys", ["Toys"]), page.query_params
 assert not page.exception, page.exception
 print(json.dumps({"offered": offered, "figures": figures, "headings": [part.value for part in page.main.subheader],
                   "texts": [part.value for part in page.text]}))

@@ -1,8 +1,10 @@
 """What runs now, and what needs attention: from the journal, the quarantine book and the workspace's lock."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import streamlit as st
 
@@ -10,8 +12,10 @@ from dashboard import data, fleet_data, links
 from dashboard.data import Source
 from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
+from dashboard.running import Running
 from sweeps.errors import EdgeSweepError
-from sweeps.launching.live import Live, read_live
+from sweeps.launching.driver import find
+from sweeps.launching.live import LiveDevice
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
@@ -19,74 +23,92 @@ MOST = fleet_data.MOST_TROUBLES
 """So many lines are shown."""
 
 
-def running(root: Path) -> str:
-    """The sweep that runs in this workspace now; empty if none does."""
-    live = _live(root)
-    return live.sweep if live is not None else ""
+class Need(NamedTuple):
+    """One line."""
+
+    text: str
+    """Markdown."""
+    icon: str
+    page: str = ""
+    """Where more is said of it; empty if nowhere."""
+    wanted: Mapping[str, str] = {}
 
 
-def show(now: Source, root: Path) -> None:
-    """Two boxes side by side, or one below the other."""
-    latest = tuple(one.name for one in data.sweeps(now)[: fleet_data.TROUBLED])
-    called = fleet_data.called(now.path, now.plans, latest)
+def show(now: Source, root: Path, run: Running) -> None:
+    """Two boxes side by side, or one below the other. `run`: without what the journal says of it."""
+    latest = [one.name for one in data.sweeps(now)[: fleet_data.TROUBLED]]
+    known = now.measured
+    mine = tuple(name for name in latest if any(name == planned for planned, _ in known.plans))
+    called = fleet_data.called(known.path, known.plans, mine)
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):
             st.caption("Runs now")
             _runs(root, called)
         with st.container(border=True, width="stretch", key="needs-attention"):
             st.caption("Needs attention")
-            found = list(_needs(now, root, called))
-            for text, icon, wanted in found[:MOST]:
-                if not wanted or not links.link("decide", text, icon=icon, **wanted):
-                    st.markdown(f"{icon} {text}")
-            known = fleet_data.standing(now)
-            more = len(found) - MOST + known.troubled - len(known.troubles)
+            found = list(_needs(now, root, run, called))
+            for one in found[:MOST]:
+                if not one.page or not links.link(one.page, one.text, icon=one.icon, **one.wanted):
+                    st.markdown(f"{one.icon} {one.text}")
+            standing = fleet_data.standing(now)
+            more = len(found) - MOST + standing.troubled - len(standing.troubles)
             if more > 0:
                 st.caption(f"and {more:,} more")
             if not found:
                 st.markdown(":material/check_circle: Nothing: no job failed, every phone is trusted and present.")
 
 
-def _live(root: Path) -> Live | None:
-    workspace = Workspace(root)
-    live = read_live(workspace.live) if workspace.holder() is not None else None
-    return live if live is not None and not live.ended else None
-
-
 def _runs(root: Path, called: Mapping[str, str]) -> None:
-    live = _live(root)
-    if live is None:
-        busy = Workspace(root).holder() is not None
-        st.markdown("A run is beginning." if busy else "Nothing.")
-        links.link("launch", "Launch a sweep", icon=":material/rocket_launch:")
+    run = Running(find(Workspace(root)))
+    driver, live = run.driver, run.driver.live
+    if driver.state == "idle":
+        sweep = f" **{words(driver.sweep)}** was {run.words.lower()}." if run.words in ("Paused", "Stopped") else ""
+        st.markdown(f"Nothing.{sweep}")
+        if not sweep or not links.link("live", "Go on with it", icon=":material/monitoring:", sweep=driver.sweep):
+            links.link("launch", "Launch a sweep", icon=":material/rocket_launch:")
+        return
+    if driver.state != "running" or live is None or live.ended:
+        st.markdown("A run is beginning." if driver.state != "ending" else "A run is ending.")
+        links.link("live", "Watch it", icon=":material/monitoring:")
         return
     st.markdown(f"**{words(live.sweep)}**")
+    now_s = time.time()
     for device in live.devices[:MOST]:
-        doing = device.running or "; ".join(device.waiting) or ("away" if device.away else "waits for its turn")
+        doing = doing_now(device, now_s)
         st.text(line(f"{called.get(device.name, device.name)}: {doing} ({device.done} of {device.total})"))
     if not live.devices and live.step:
         st.text(line(live.step))
     links.link("live", "Watch it", icon=":material/monitoring:", sweep=live.sweep)
 
 
-def _needs(now: Source, root: Path, called: Mapping[str, str]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Text (Markdown), an icon, and where it is in Decide."""
+def doing_now(device: LiveDevice, now_s: float) -> str:
+    """What one device does, in a few words."""
+    if device.away:
+        return "away"
+    if lacking := device.lacks(now_s):
+        return "; ".join(lacking)
+    return device.running or ("done" if 0 < device.total <= device.done else "nothing runs on it now")
 
+
+def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> Iterator[Need]:
     def name_of(name: str) -> str:
         return words(called.get(name, name))
 
+    if run.trouble:
+        yield Need(words(run.trouble), ":material/error:", "live", {"sweep": run.driver.sweep})
     with suppress(EdgeSweepError):
         for record in QuarantineBook().records():
             if record.quarantine is not None:
-                yield f"{name_of(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:", {}
+                yield Need(f"{name_of(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:")
     gone = gone_now(Workspace(root))
     for name in gone.devices:
-        yield f"{name_of(name)}: {words(gone.text(name))}", ":material/link_off:", {}
+        yield Need(f"{name_of(name)}: {words(gone.text(name))}", ":material/link_off:")
     for one in fleet_data.standing(now).troubles:
         wanted = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
         counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(one.untrusted)
-        yield f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}", ":material/warning:", wanted
+        text = f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}"
+        yield Need(text, ":material/warning:", "decide", wanted)
     for sweep in data.sweeps(now)[: fleet_data.TROUBLED]:
         lag = data.lag(str(root), sweep.name)
         if lag is not None and lag.jobs:
-            yield f"{words(lag.text)}", ":material/schedule:", {}
+            yield Need(words(lag.text), ":material/schedule:")

@@ -135,13 +135,12 @@ def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
 
 def _of_url(now: Source, root: Path, text: str) -> Side | None:
     sweep, job_key = compare_rows.side_of(text)
-    found = evidence.job(now, sweep, job_key)
+    found = data.some_rows(now, sweep, (job_key,)).get(job_key)
     if found is None:
         return None
-    job = found.planned.job
     for device, models in data.places(now, root, sweep).models.items():
-        place = Place(sweep, device, job.model)
-        if job.model in models and any(row.job_key == job_key for row in _timed(now, place)):
+        place = Place(sweep, device, found.model)
+        if found.model in models and any(row.job_key == job_key for row in _timed(now, place)):
             return Side(place, job_key)
     return None
 

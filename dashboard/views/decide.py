@@ -1,5 +1,6 @@
 """Decide: what to ship on one device, and how sure that is."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.values import DeviceRanking
-from sweeps.results import ComparisonConditions
 
 RANKING = "Ranking"
 
@@ -25,7 +25,6 @@ def show(root: Path) -> None:
     if now is None or not now.plans:
         empty.show(root)
         return
-    empty.show_age(root)
     choices = st.container(horizontal=True, gap="medium", key="choices")
     with choices:
         sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
@@ -43,12 +42,13 @@ def show(root: Path) -> None:
     entries = found.ranking.devices
     part = 0
     if len(entries) > 1:
+        sets = _sets(entries)
         part = int(
             state.chosen(
                 "part",
                 "Conditions (only comparable results are ranked together)",
                 [str(number) for number in range(len(entries))],
-                lambda number: _conditions(entries[int(number)]),
+                lambda number: sets[int(number)],
             )
         )
     # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another place.
@@ -89,23 +89,40 @@ def _choose_view() -> str:
     titles = [RANKING, *(view.title for view in registry.views())]
     if len(titles) == 1:
         return RANKING
-    chosen = st.radio("View", titles, format_func=line, key="view", horizontal=True)
-    return chosen if chosen in titles else RANKING
+    return state.chosen("view", "View", titles, usual=RANKING)
 
 
 def _measured(device: DeviceRanking) -> None:
     with st.expander("How it was measured"):
-        st.text(_conditions(device))
+        found = device.conditions
+        st.text(
+            line(
+                f"preset {found.preset}, runtime {found.runtime_version}, {found.exec_context}, "
+                f"{_readiness(found.gate)}{_fixed(found.fixed_performance)}, fingerprint {device.fingerprint}"
+            )
+        )
 
 
-def _conditions(ranking: DeviceRanking) -> str:
-    found = ranking.conditions
-    return line(
-        f"preset {found.preset}, runtime {found.runtime_version}, {found.exec_context}, {_readiness(found)}, "
-        f"fingerprint {ranking.fingerprint}"
-    )
+def _sets(entries: Sequence[DeviceRanking]) -> list[str]:
+    """What the sets of conditions are called: by what tells them apart, in words; what has none is numbered."""
+    found = [one.conditions for one in entries]
+    states = list(dict.fromkeys(one.fingerprint for one in entries))
+    told: list[Sequence[str]] = [
+        [f"protocol {one.preset}" for one in found],
+        [f"runtime {one.runtime_version}" for one in found],
+        [_readiness(one.gate) for one in found],
+        [_fixed(one.fixed_performance).removeprefix(", ") or "usual performance" for one in found],
+        [f"the device's state {states.index(one.fingerprint) + 1}" for one in entries],
+        [f"programs run as {one.exec_context}" for one in found],
+    ]
+    said = [words for words in told if len(set(words)) > 1]
+    names = [", ".join(words[number] for words in said) for number in range(len(entries))]
+    return [line(name if names.count(name) == 1 else f"{number}. {name}") for number, name in enumerate(names, 1)]
 
 
-def _readiness(found: ComparisonConditions) -> str:
-    mode = f", fixed performance {found.fixed_performance}" if found.fixed_performance else ""
-    return ("waited for a ready device" if found.gate == "gated" else "no gate") + mode
+def _readiness(gate: str) -> str:
+    return "waited for a ready device" if gate == "gated" else "did not wait for a ready device"
+
+
+def _fixed(mode: str) -> str:
+    return f", fixed performance {mode}" if mode else ""

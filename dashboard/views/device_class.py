@@ -1,13 +1,14 @@
 """One winner for all units of a device class."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, rows
+from dashboard import data, rows, state
 from dashboard.data import Source
-from dashboard.inert import NOTHING, inert
+from dashboard.inert import NOTHING, inert, words
 from dashboard.views.tables import table_height
 from sweeps.journal.results_table import Place
 from sweeps.ranking.device_classes import ClassRanking
@@ -24,16 +25,15 @@ def show_all(now: Source, root: Path, place: Place, device: DeviceRanking) -> No
     )
     if len(units) < 2 or place not in units:
         return
-    if len(units) > data.MOST_UNITS and not st.toggle(
-        f"Rank all {len(units)} units of this class", key="class-of-many"
-    ):
+    if len(units) > data.MOST_UNITS and not state.switch("class", f"Rank all {len(units)} units of this class"):
         return
-    for number, pooled in enumerate(data.device_class(now, place.sweep, units)):
-        show(pooled, number)
+    classes, names = data.device_class(now, place.sweep, units)
+    for number, pooled in enumerate(classes):
+        show(pooled, names, number)
 
 
-def show(pooled: ClassRanking, number: int) -> None:
-    """`number` distinguishes the classes on one page."""
+def show(pooled: ClassRanking, names: Mapping[tuple[str, ...], str], number: int) -> None:
+    """`names`: of builds, by setup. `number` distinguishes the classes on one page."""
     st.subheader("All units of this class", anchor=False)
     st.caption(
         f"{len(pooled.units)} units of {inert(pooled.device)}, each a replicate: p50 divided by the class "
@@ -42,8 +42,8 @@ def show(pooled: ClassRanking, number: int) -> None:
     if not pooled.winner:
         st.text("No variant may win on every unit.")
         return
-    st.markdown(f"**Ship on all of them:** {inert(pooled.winner)}")
-    table = rows.pooled(pooled)
+    st.markdown(f"**Ship on all of them:** {words(names[pooled.entries[0].setup])}")
+    table = rows.pooled(pooled, names)
     st.dataframe(
         pd.DataFrame(
             {

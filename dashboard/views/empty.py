@@ -7,11 +7,23 @@ import streamlit as st
 
 from dashboard import data, links
 from dashboard.inert import line, words
+from dashboard.running import Running
+from sweeps.launching.driver import find
+from sweeps.workspace import Workspace
 
 
 def show(root: Path) -> None:
     """Draw it."""
+    run = Running(find(Workspace(root)))
+    if run.trouble:
+        st.error(words(run.trouble), icon=":material/error:")
+        links.link("live", "What happened", icon=":material/monitoring:", sweep=run.driver.sweep or None)
+    files = data.files(root)
     with st.container(border=True, key="empty"):
+        if files is not None and files.is_copy and not files.complete:
+            st.header("The results of MLflow are not here yet", anchor=False)
+            st.text(line(files.error or "They are being copied: look again in a while."))
+            return
         st.caption(line("Which build of my model do I ship on which phone, and how sure are we?"))
         st.header("No sweep has been recorded in this workspace yet", anchor=False)
         st.text("EdgeSweep builds every variant of a model, measures each on every phone, and says what to ship.")

@@ -26,9 +26,7 @@ _FIGURES = {"latency_p50_ms": "p50", "accuracy_drop_points": "Accuracy drop", "a
 def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str]) -> None:
     """`devices`: names for people, by id."""
     with st.container(border=True, key="every-result"):
-        is_open = st.toggle("Look through all results", value=state.asked(OPEN) is not None, key="every result")
-        state.put(OPEN, "1" if is_open else None)
-        if not is_open:
+        if not state.switch(OPEN, "Look through all results"):
             return
         with st.container(horizontal=True, gap="medium", key="filters"):
             wanted = {

@@ -1,26 +1,34 @@
 """Fleet, the home page: sweeps, what runs and what needs attention, and which build wins on which phone."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import data, downloads, fleet_cells, fleet_data, links, state
+from dashboard.charts.drawing import Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
-from dashboard.data import Source
+from dashboard.data import KEYS, Source
 from dashboard.inert import line, words
-from dashboard.style import palette
+from dashboard.running import Running
+from dashboard.style import Palette, palette
 from dashboard.views import attention, empty, every_result, places, shipping
 from dashboard.views.tables import table_height
 from dashboard.words import device_names
+from sweeps.launching.driver import find
 from sweeps.report.table_files import overview_table
 from sweeps.store.fleet import SweepSum
+from sweeps.workspace import Workspace
 
 ALL = "*"
 """Of the parameter `model`: an overview of all models."""
 PHONES, MODELS, BUILDS, SWEEPS = 20, 6, 8, 12
 """So many of each are drawn at a time: a page is as quick with thousands."""
+UNKNOWN = "not known here"
+"""The state of a sweep of another workspace."""
 CHARACTERS = 86
 """What a line of cells holds where it is narrowest."""
 
@@ -32,10 +40,10 @@ def show(root: Path) -> None:
         empty.show(root)
         return
     fleet_data.judge_first(now)
-    empty.show_age(root)
     places.head("Fleet", "Which build of my model do I ship on which phone, and how sure are we?")
-    _sweeps(now, attention.running(root))
-    attention.show(now, root)
+    run = Running(find(Workspace(root)))
+    _sweeps(now, run)
+    attention.show(now, root, run)
     with st.container(horizontal=True, gap="medium", key="choices"):
         sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
         there = fleet_data.names(now, sweep)
@@ -56,7 +64,8 @@ def show(root: Path) -> None:
         if model == ALL:
             _winners(now, sweep, shown, models)
         else:
-            _builds(now, sweep, shown, model, fleet_data.having(now, sweep, model))
+            having = fleet_data.having(now, sweep, model)
+            _builds(now, sweep, shown, model, {device: names[device] for device in having})
         with st.container(horizontal=True, gap="small", key="take-along"):
             downloads.offer_tables(
                 lambda: overview_table(one for one in data.verdicts(now, root) if one.sweep == sweep),
@@ -66,22 +75,18 @@ def show(root: Path) -> None:
         every_result.show(now, sweep, names, models)
 
 
-def _sweeps(now: Source, running: str) -> None:
+def _sweeps(now: Source, run: Running) -> None:
     """A line for each sweep: how far it is, and who wins."""
     sums = fleet_data.standing(now).sums
     found = data.sweeps(now)
+    shown = [(sweep.name, sums.get(sweep.name)) for sweep in found[:SWEEPS]]
+    only = fleet_data.build_names_of(now, tuple((name, one.build) for name, one in shown if one and one.builds == 1))
     lines = []
     for sweep in found[:SWEEPS]:
         here = sums.get(sweep.name) or SweepSum.empty(sweep.name)
-        winner = (
-            "none yet"
-            if not here.builds
-            else line(here.build)
-            if here.builds == 1
-            else f"{here.builds} different builds"
-        )
-        status = "running" if sweep.name == running else f"{here.waiting} jobs to come" if here.waiting else "finished"
-        done = here.finished / max(1, here.finished + here.waiting)
+        winner = only.get(sweep.name) or ("none yet" if not here.builds else f"{here.builds} different builds")
+        done = here.finished / max(1, here.finished + here.waiting) if now.knows_jobs(sweep.name) else None
+        status = state_of(sweep.name, here, run, knows_jobs=now.knows_jobs(sweep.name))
         lines.append((line(sweep.name), status, done, f"{here.decided} of {here.places}", winner))
     columns = ["Sweep", "State", "Progress", "Decided", "Wins"]
     configure = st.column_config
@@ -92,63 +97,103 @@ def _sweeps(now: Source, running: str) -> None:
         key="sweeps-table",
         column_config={
             "Progress": configure.ProgressColumn(format="percent", min_value=0.0, max_value=1.0, width=140),
-            "Decided": configure.TextColumn(help="Phones and models with a winner"),
+            "Decided": configure.TextColumn(
+                help="Phones and models with a winner that nothing is tied with, and no job to come"
+            ),
         },
     )
+    if not all(now.knows_jobs(sweep.name) for sweep in found[:SWEEPS]):
+        st.caption(
+            f":material/info: {UNKNOWN}: MLflow has the results of another workspace, not the jobs that it waits for. "
+            "What wins there may be provisional."
+        )
     if len(found) > SWEEPS:
         st.caption(f"The last {SWEEPS} of {len(found)} sweeps; choose any of them below.")
 
 
+def state_of(sweep: str, here: SweepSum, run: Running, *, knows_jobs: bool) -> str:
+    """Whether it runs, how its last run ended if that was this workspace's last one, and what is left."""
+    is_last = sweep == run.driver.sweep
+    if is_last and run.driver.state != "idle":
+        return "running"
+    if not knows_jobs:
+        return UNKNOWN
+    left = f"{here.waiting} job{'s' * (here.waiting != 1)} to come" if here.waiting else ""
+    ended = run.words.lower() if is_last and run.words in ("Paused", "Stopped", "Failed") else ""
+    return ", ".join(filter(None, (ended, left))) or "finished"
+
+
 def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]) -> None:
-    columns = models[:MODELS]
-    verdicts = fleet_data.drawn(now, sweep, tuple(devices), tuple(columns))
-    keys = tuple(sorted({one.job_key for one in verdicts.values() if one.job_key}))
-    rows = fleet_cells.winners(devices, columns, verdicts, data.winner_names(now, sweep, keys))
     st.subheader("Who wins where", anchor=False)
-    _heat(columns, rows, sweep)
+    maps = _winner_maps(now, sweep, tuple(devices.items()), tuple(models[:MODELS]), palette())
+    _heat(maps, sweep)
     more = f" {len(models) - MODELS} more models: choose one above." if len(models) > MODELS else ""
-    st.caption(f"One colour for each build. Click a cell for the evidence.{more}")
+    st.caption(f"{fleet_cells.colours_in_words(maps.builds)} Click a cell for the evidence.{more}")
 
 
-def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having: tuple[str, ...]) -> None:
-    """`having`: the devices of the model."""
+def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having: dict[str, str]) -> None:
+    """`devices`: those that are drawn; `having`: those of the model. Both: names by id."""
     here = {device: name for device, name in devices.items() if device in having}
     shipping.show(now, sweep, model, having)
-    known = data.costs(now, sweep, model, tuple(here))
-    verdicts = {device: one for (device, _), one in fleet_data.drawn(now, sweep, tuple(here), (model,)).items()}
-    setups = fleet_cells.shown_setups(known.cells, [one.job_key for one in verdicts.values()], BUILDS)
-    rows = fleet_cells.builds(here, setups, known.cells, verdicts, model)
     st.subheader("What each build costs on each phone", anchor=False)
-    _heat([known.names[setup] for setup in setups], rows, sweep)
-    more = f" {len(known.names) - BUILDS} more builds stand in Decide." if len(known.names) > BUILDS else ""
+    maps = _build_maps(now, sweep, tuple(here.items()), model, palette())
+    _heat(maps, sweep)
+    more = f" {maps.builds - BUILDS} more builds stand in Decide." if maps.builds > BUILDS else ""
     st.caption(
         "Latency (p50) as a multiple of the phone's best build that may ship. Ring: the winner. "
         f"Grey: may not ship. Click a cell for the evidence.{more}"
     )
 
 
-def _heat(heads: list[str], rows: list[HeatRow], sweep: str) -> None:
-    """A map; and on a narrow screen, where it would be cut, a list per phone."""
-    look = palette()
+class Maps(NamedTuple):
+    """A map; and for a narrow screen, where it would be cut, a list per phone."""
+
+    wide: Spec
+    narrow: Spec
+    builds: int
+    """How many different builds there are."""
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def _winner_maps(
+    now: Source, sweep: str, devices: tuple[tuple[str, str], ...], models: tuple[str, ...], look: Palette
+) -> Maps:
+    """Shared by all sessions: never change it."""
+    verdicts = fleet_data.drawn(now, sweep, tuple(dict(devices)), models)
+    keys = tuple(sorted({one.job_key for one in verdicts.values() if one.job_key}))
+    rows = fleet_cells.winners(dict(devices), models, verdicts, fleet_data.winner_names(now, sweep, keys))
+    return _maps(models, rows, look, len({cell.tint for row in rows for cell in row.cells} - {None}))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def _build_maps(now: Source, sweep: str, devices: tuple[tuple[str, str], ...], model: str, look: Palette) -> Maps:
+    """Shared by all sessions: never change it."""
+    here = dict(devices)
+    known = fleet_data.costs(now, sweep, model, tuple(here))
+    verdicts = {device: one for (device, _), one in fleet_data.drawn(now, sweep, tuple(here), (model,)).items()}
+    setups = fleet_cells.shown_setups(known.cells, [one.job_key for one in verdicts.values()], BUILDS)
+    rows = fleet_cells.builds(here, setups, known.cells, verdicts, model)
+    return _maps([known.names[setup] for setup in setups], rows, look, len(known.names))
+
+
+def _maps(heads: Sequence[str], rows: list[HeatRow], look: Palette, builds: int) -> Maps:
+    several = len(heads) > 1
+    lines = [
+        HeatRow(f"{row.name} · {line(cell.model)}" if several and row.notes == "" else row.name, (cell,), row.notes)
+        for row in rows
+        for cell in (row.cells if row.notes == "" else [one for one in row.cells if one.has_ring] or row.cells[:1])
+        if cell.device
+    ]
+    flat = [HeatRow(one.name, (_first_column(one.cells[0], heads, one.notes),), one.notes) for one in lines]
+    wide = heat_map(heads, rows, look, characters=max(9, CHARACTERS // max(1, len(heads))))
+    return Maps(wide, heat_map([], flat, look, characters=40), builds)
+
+
+def _heat(maps: Maps, sweep: str) -> None:
     with st.container(key="fleet-wide"):
-        wide = st.vega_lite_chart(
-            spec=heat_map(heads, rows, look, characters=max(9, CHARACTERS // len(heads))),
-            key="fleet-map",
-            on_select="rerun",
-            selection_mode="cell",
-        )
+        wide = st.vega_lite_chart(spec=maps.wide, key="fleet-map", on_select="rerun", selection_mode="cell")
     with st.container(key="fleet-narrow"):
-        several = len(heads) > 1
-        lines = [
-            HeatRow(f"{row.name} · {line(cell.model)}" if several and row.notes == "" else row.name, (cell,), row.notes)
-            for row in rows
-            for cell in (row.cells if row.notes == "" else [one for one in row.cells if one.has_ring] or row.cells[:1])
-            if cell.device
-        ]
-        flat = [HeatRow(one.name, (_first_column(one.cells[0], heads, one.notes),), one.notes) for one in lines]
-        narrow = st.vega_lite_chart(
-            spec=heat_map([], flat, look, characters=40), key="fleet-list", on_select="rerun", selection_mode="cell"
-        )
+        narrow = st.vega_lite_chart(spec=maps.narrow, key="fleet-list", on_select="rerun", selection_mode="cell")
     for event in (wide, narrow):
         for cell in event["selection"].get("cell", []):
             if cell.get("device"):
@@ -156,7 +201,7 @@ def _heat(heads: list[str], rows: list[HeatRow], sweep: str) -> None:
                 links.go("decide", sweep=sweep, device=str(cell["device"]), model=str(cell["model"]), job=job)
 
 
-def _first_column(cell: HeatCell, heads: list[str], notes: str) -> HeatCell:
+def _first_column(cell: HeatCell, heads: Sequence[str], notes: str) -> HeatCell:
     lines = (heads[cell.column], *cell.lines) if notes and heads else cell.lines
     return replace(cell, column=0, lines=lines)
 

@@ -1,17 +1,20 @@
 """The first view of Decide: what to ship on one device, why, and what else was tried."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import data, rows
 from dashboard.charts.dots import latency
+from dashboard.charts.drawing import Spec
 from dashboard.charts.tradeoff import AccuracyAxis, most_drop
+from dashboard.charts.tradeoff import tradeoff as tradeoff_chart
 from dashboard.data import Source
 from dashboard.inert import NOTHING, inert, line
 from dashboard.ranked import Ranked
-from dashboard.style import palette
+from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import table_height, text_width
 from dashboard.words import TRUST_WORDS, plain_words
@@ -23,6 +26,7 @@ from sweeps.ranking.verdict import VERDICTS, reference_text
 from sweeps.report.explanations import meaning
 from sweeps.trust import TRUST
 
+TRADEOFF_PX = 400
 MOST_DOTS = 20
 """So many variants the chart of latencies shows; the table has all."""
 
@@ -35,7 +39,7 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     recommendation.show(root, found, device, table, waiting)
     if not table.empty:
         metric = rows.accuracy_metric(device)
-        _charts(table, AccuracyAxis.of(found.objective, table, metric), place, device)
+        _charts(table, _drawn(now, place, objective, part, palette()), place, device)
         _table(table, metric)
         _reasons(device, table)
     unranked.show_imported(device.imported, NOTE, "imported-table")
@@ -56,22 +60,44 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     )
     _explain_references((*device.ranking, *device.checked))
     _explain_trust(device)
-    unranked.show_not_ranked(found, data.waiting(now, place) if waiting else ())
+    names = data.waiting(now, place) if waiting else ()
+    unranked.show_not_ranked(found, names, unranked.why_waiting(root, now, place) if names else "")
 
 
-def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: DeviceRanking) -> None:
+class Drawn(NamedTuple):
+    """The charts of a ranking; `None` where there is nothing to draw."""
+
+    latency: Spec | None
+    tradeoff: Spec | None
+    lines: str
+    """What the reference lines of the second one are."""
+
+
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=data.KEYS)
+def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Palette) -> Drawn:
+    """Shared by all sessions: never change it."""
+    device, table, _ = data.ranking_tables(now, place, objective, part)
+    asked = data.ranked(now, place, objective).objective
+    axis = AccuracyAxis.of(asked, table, rows.accuracy_metric(device))
+    timed = table[table["latency_p50_ms"].notna()]
+    return Drawn(
+        latency(timed.head(MOST_DOTS), look) if not timed.empty else None,
+        tradeoff_chart(table, axis, look, TRADEOFF_PX) if timed["accuracy"].notna().any() else None,
+        axis.lines_in_words,
+    )
+
+
+def _charts(table: pd.DataFrame, drawn: Drawn, place: Place, device: DeviceRanking) -> None:
     # Side by side where each has the width of a phone, otherwise one below the other.
     with st.container(horizontal=True, gap="medium", key="charts"):
         with st.container(border=True, key="latency-chart", width="stretch", height="stretch"):
-            _latency(table)
+            _latency(drawn.latency, int(table["latency_p50_ms"].notna().sum()))
         with st.container(border=True, key="tradeoff-chart", width="stretch"):
             st.subheader("Speed against accuracy", anchor=False)
-            timed = table[table["latency_p50_ms"].notna()]
-            if timed["accuracy"].notna().any():
-                tradeoff.show(table, axis, place, device.winner.job_key if device.winner else "")
+            if drawn.tradeoff is not None:
+                tradeoff.show(drawn.tradeoff, table, place, device.winner.job_key if device.winner else "")
                 st.caption(
-                    "Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop). "
-                    f"{axis.lines_in_words}"
+                    f"Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop). {drawn.lines}"
                 )
             else:
                 st.caption("No accuracy is known for any measured variant.")
@@ -80,16 +106,16 @@ def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: Devic
 _VERDICTS = "; ".join(f"{word}: {meaning(word)}" for word in (*VERDICTS, "eliminated"))
 
 
-def _latency(table: pd.DataFrame) -> None:
+def _latency(chart: Spec | None, timed: int) -> None:
+    """`timed`: how many variants are."""
     st.subheader("Latency", anchor=False)
-    timed = table[table["latency_p50_ms"].notna()]
-    if timed.empty:
+    if chart is None:
         st.caption("No latency was measured on this device.")
         return
-    st.vega_lite_chart(spec=latency(timed.head(MOST_DOTS), palette()), key="latency")
+    st.vega_lite_chart(spec=chart, key="latency")
     st.caption("p50, with the 95 % interval as a bar behind the dot.")
-    if len(timed) > MOST_DOTS:
-        st.caption(f"The first {MOST_DOTS} of {len(timed)}; the table below has all.")
+    if timed > MOST_DOTS:
+        st.caption(f"The first {MOST_DOTS} of {timed}; the table below has all.")
 
 
 def _table(table: pd.DataFrame, metric: str) -> None:

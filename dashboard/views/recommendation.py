@@ -134,7 +134,8 @@ def _trust(winner: Candidate) -> None:
 def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, winner: Candidate) -> None:
     name = downloads.file_name(ranked.place.model, winner.variant)
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="take-along"):
-        if downloads.has_build(root, winner.build_key):
+        problem = downloads.problem(root, winner.build_key)
+        if problem is None:
             st.download_button(
                 "Download this build",
                 lambda: downloads.build_zip(root, ranked, device, winner),
@@ -147,7 +148,7 @@ def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, winner: Candi
                 help="The file to ship, and its manifest with the figures to expect of it.",
             )
         else:
-            st.caption(":material/download_off: Its file is not in this workspace: run the sweep again to build it.")
+            st.text(line(f"No download: {problem.message}. Next step: {problem.next_step}"))
         downloads.offer_tables(
             lambda: results_table(ranked.rows), f"{ranked.place.sweep}-{ranked.place.model}", "place"
         )

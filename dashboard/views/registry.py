@@ -22,6 +22,8 @@ class PageEntry:
     name: str
     title: str
     icon: str
+    has_results: bool = True
+    """Whether it shows results, which may be a copy of some age."""
 
 
 PAGES = (
@@ -29,8 +31,8 @@ PAGES = (
     PageEntry("decide", "Decide", ":material/verified:"),
     PageEntry("compare", "Compare", ":material/compare_arrows:"),
     PageEntry("result", "Result", ":material/science:"),
-    PageEntry("launch", "Launch", ":material/rocket_launch:"),
-    PageEntry("live", "Live", ":material/monitoring:"),
+    PageEntry("launch", "Launch", ":material/rocket_launch:", has_results=False),
+    PageEntry("live", "Live", ":material/monitoring:", has_results=False),
     PageEntry("devices", "Devices", ":material/smartphone:"),
 )
 """In the order of the menu; the first one is shown first."""

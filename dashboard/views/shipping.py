@@ -1,47 +1,60 @@
 """What it costs to ship one, two or three builds of a model to all phones."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 
-from dashboard import data
+from dashboard import fleet_data, state
 from dashboard.data import Source
 from dashboard.inert import words
-from sweeps.ranking.shipping import Choice, Shipping
+from sweeps.ranking.shipping import Choice
 
 AT_ONCE = 24
 """Of so many phones it is computed without being asked for."""
+NAMED = 3
+"""So many phones that are left out are named."""
 
 
-def show(now: Source, sweep: str, model: str, places: tuple[str, ...]) -> None:
-    """`places`: the devices of the model."""
+def show(now: Source, sweep: str, model: str, places: Mapping[str, str]) -> None:
+    """`places`: the devices of the model, names by id."""
     with st.container(border=True, key="shipping"):
         st.caption(f"If one build of {words(model)} has to do for all phones")
-        if len(places) > AT_ONCE and not st.toggle(f"Compare the builds on all {len(places)} phones", key="ship-all"):
+        if len(places) > AT_ONCE and not state.switch("ship", f"Compare the builds on all {len(places)} phones"):
             return
-        found = data.costs(now, sweep, model, places)
+        found = fleet_data.costs(now, sweep, model, tuple(places))
         if found.shipping is None:
             st.header("None may ship", anchor=False)
             st.text("No build may ship on any phone yet.")
             return
         first, *others = found.shipping.choices
         st.header(_named(first, found), anchor=False)
-        st.markdown(_cost(first, found.shipping))
+        st.markdown(_cost(first, found, places))
         for choice in others:
-            st.markdown(
-                f"With {len(choice.setups)} builds: **{_named(choice, found)}**. {_cost(choice, found.shipping)}"
-            )
+            said = _cost(choice, found, places)
+            st.markdown(f"With {len(choice.setups)} builds: **{_named(choice, found)}**. {said}")
         if not others:
             st.markdown("More builds would not be faster anywhere.")
         if not found.shipping.is_exact:
             st.caption("Of the most promising builds only: there are too many to combine all of them.")
 
 
-def _named(choice: Choice, found: data.Costs) -> str:
+def _named(choice: Choice, found: fleet_data.Costs) -> str:
     return " and ".join(words(found.names[setup]) for setup in choice.setups)
 
 
-def _cost(choice: Choice, plan: Shipping) -> str:
-    all_of_them = "May ship on every phone" if choice.covers == plan.devices else "May ship on"
-    where = f"{all_of_them} ({choice.covers} of {plan.devices})"
+def _cost(choice: Choice, found: fleet_data.Costs, places: Mapping[str, str]) -> str:
+    without = [name for device, name in places.items() if not _ships(choice, found, device)]
+    where = f"May ship on every phone ({choice.covers} of {len(places)})"
+    if without:
+        more = f" and {len(without) - NAMED} more" if len(without) > NAMED else ""
+        named = ", ".join(words(name) for name in without[:NAMED])
+        where = f"May ship on {choice.covers} of {len(places)} phones, not on {named}{more}"
     if choice.worst < 1.005:
-        return f"{where}, and no phone has a faster one that may."
-    return f"{where}; at worst {choice.worst:.2f}× the time of that phone's own best, {choice.mean:.2f}× on average."
+        return f"{where}; no phone of these has a faster one that may."
+    worst = f"at worst {choice.worst:.2f}× the time of that phone's own best (on {words(places[choice.worst_device])})"
+    return f"{where}; {worst}, {choice.mean:.2f}× on average."
+
+
+def _ships(choice: Choice, found: fleet_data.Costs, device: str) -> bool:
+    here = found.cells.get(device, {})
+    return any((cell := here.get(setup)) is not None and cell.state == "ships" for setup in choice.setups)

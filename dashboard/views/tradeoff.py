@@ -4,18 +4,14 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import links, state
-from dashboard.charts.tradeoff import AccuracyAxis, tradeoff
+from dashboard.charts.drawing import Spec
 from dashboard.inert import line, words
-from dashboard.style import palette
 from sweeps.journal.results_table import Place
-
-HEIGHT_PX = 400
 
 
 @st.fragment
-def show(table: pd.DataFrame, axis: AccuracyAxis, place: Place, winner: str) -> None:
-    """`table`: `dashboard.rows.ranked`, with an accuracy of a timed variant. `winner`: its job key, or empty."""
-    chart = tradeoff(table, axis, palette(), HEIGHT_PX)
+def show(chart: Spec, table: pd.DataFrame, place: Place, winner: str) -> None:
+    """`chart`: of `table`, which is `dashboard.rows.ranked`. `winner`: its job key, or empty."""
     event = st.vega_lite_chart(
         spec=chart, key=f"tradeoff-{place}", on_select="rerun", selection_mode="picked", theme="streamlit"
     )

@@ -2,19 +2,28 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import rows
+from dashboard import evidence, rows
 from dashboard.charts.dots import drops
+from dashboard.data import Source
+from dashboard.device_rows import gone_now
 from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
 from dashboard.style import palette
 from dashboard.views.tables import table_height
 from dashboard.words import plain_words
+from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
+from sweeps.journal.results_table import Place
+from sweeps.launching.driver import find
+from sweeps.quarantine import QuarantineBook
 from sweeps.results import ResultRow
+from sweeps.workspace import Workspace
 
 CHECKED = "Checked on this host, not timed"
 
@@ -83,8 +92,26 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
     )
 
 
-def show_not_ranked(found: Ranked, waiting: Sequence[str]) -> None:
-    """Show failed, skipped and waiting jobs, with reasons. `waiting`: names of jobs without a result yet."""
+def why_waiting(root: Path, now: Source, place: Place) -> str:
+    """Why the jobs of a place have no result yet, and what to do."""
+    units = {one.facts.device_id: one.facts.name for one in evidence.devices(now) if place.place_id in one.place_ids}
+    with suppress(EdgeSweepError):
+        kept_out = [QuarantineBook().quarantine(unit) for unit in units]
+        if kept_out and all(kept_out) and kept_out[0] is not None:
+            return f"the device is quarantined, so sweeps leave it alone: {kept_out[0].way_out}"
+    gone = gone_now(Workspace(root))
+    missed = [gone.text(name) for name in units.values() if name in gone.devices]
+    if missed and len(missed) == len(units):
+        return f"{missed[0][:1].lower()}{missed[0][1:]}; once it is back, edgesweep run measures them"
+    driver = find(Workspace(root))
+    if driver.state != "idle" and driver.sweep == place.sweep:
+        return "not measured yet: the sweep runs now"
+    return "not measured yet: edgesweep run goes on where it ended"
+
+
+def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
+    """Show failed, skipped and waiting jobs, with reasons. `waiting`: names of jobs without a result yet; `why`: what
+    all of them wait for."""
     there = [row for row in found.rows if row.outcome in ("failed", "skipped")]
     there.sort(key=lambda row: (row.outcome, row.name))
     if not there and not waiting:
@@ -98,7 +125,7 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str]) -> None:
         {
             "Outcome": outcomes,
             "Variant": [*(found.names[row.job_key] for row in there), *map(line, waiting)],
-            "Reason": [*map(_reason, there), *(_WAITS for _ in waiting)],
+            "Reason": [*map(_reason, there), *(line(why) for _ in waiting)],
         }
     )
     st.dataframe(
@@ -111,9 +138,6 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str]) -> None:
             "Variant": st.column_config.TextColumn(width=340),
         },
     )
-
-
-_WAITS = "not measured yet: edgesweep run goes on where it ended"
 
 
 def _reason(row: ResultRow) -> str:

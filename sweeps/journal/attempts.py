@@ -172,6 +172,10 @@ class AttemptTables(ChangeTables):
         rows = self._rows("SELECT record FROM imported WHERE sweep = ? ORDER BY id", sweep)
         return tuple(from_json(Imported, record) for (record,) in rows)
 
+    def imported_count(self) -> int:
+        """How many figures of tools there are, of all sweeps."""
+        return int(self._row("SELECT count(*) FROM imported")[0])
+
     def retry_failures(self, sweep: str, *, kind: str = "") -> int:
         """Let failed jobs of this sweep be tried again; with `kind`, only jobs with a failure of that kind. Returns the
         number of jobs.

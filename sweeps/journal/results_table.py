@@ -93,8 +93,11 @@ class ResultTables(TimeTables):
         )
         return {Place(name, one, model): (device, jobs) for name, one, model, device, jobs in rows}
 
-    def waiting_jobs(self, place: Place) -> list[str]:
-        """The names of a place's jobs in the current plan that have no result yet, in order."""
+    def waiting_jobs(self, place: Place, ended: Iterable[str] | None = None) -> list[str]:
+        """The names of a place's jobs in the current plan that have no result yet, in order. `ended`: the keys of those
+        that have one elsewhere, in a copy; then the results here do not count."""
+        here = "SELECT job_key FROM results WHERE results.sweep = jobs.sweep AND results.job_key = jobs.job_key"
+        there = "SELECT 1 FROM json_each(?5) WHERE value = jobs.job_key"
         units = {
             device_id: pool_id(from_json(DeviceFacts, facts).fingerprint)
             for device_id, facts in self._rows(
@@ -108,12 +111,12 @@ class ResultTables(TimeTables):
             " AND plan_id = (SELECT plan_id FROM sweeps WHERE name = ?1)"
             f" AND {JOB_DEVICE} IN (SELECT value FROM json_each(?2)) AND json_extract(record, '$.model') = ?3"
             f" AND ({JOB_DEVICE} = ?4 OR json_extract(record, '$.link') != '')"
-            " AND NOT EXISTS (SELECT 1 FROM results WHERE results.sweep = jobs.sweep AND"
-            " results.job_key = jobs.job_key) ORDER BY position",
+            f" AND NOT EXISTS ({here if ended is None else there}) ORDER BY position",
             place.sweep,
             json.dumps(mine),
             place.model,
             place.place_id,
+            *([] if ended is None else [json.dumps(list(ended))]),
         )
         return [name for (name,) in rows]
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sweeps.errors import SpecError, WorkspaceError
@@ -67,7 +68,9 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
                 pid=pid,
                 log=str(log),
             )
-            keep(workspace, launch)
+            # It runs: a disk that is full by now does not make that untrue.
+            with suppress(OSError):
+                keep(workspace, launch)
     except BlockingIOError as error:
         raise _in_use(workspace) from error
     except OSError as error:

@@ -26,6 +26,8 @@ class ClassEntry:
 
     variant: str
     """With the run axes if several entries have the same variant."""
+    setup: tuple[str, ...]
+    """As `ResultRow.setup`."""
     units: int
     """Number of units that timed it, or on which batches gave its ratio to their winner."""
     in_batches: int
@@ -101,7 +103,7 @@ def _class(group: Sequence[ResultRow], untimed: Sequence[ResultRow], candidates:
         first = min(eligible, key=lambda setup: _mean_log(setups[setup], timed))
         winner = names[first]
         for setup, on_unit in setups.items():
-            entries.append(_entry(names[setup], on_unit, setups[first], passes_on[setup], len(units), timed))
+            entries.append(_entry(names[setup], setup, on_unit, setups[first], passes_on[setup], len(units), timed))
         entries.sort(key=lambda entry: (entry.variant != winner, not entry.tied, entry.ratio, entry.variant))
     return ClassRanking(
         device=group[0].device,
@@ -117,6 +119,7 @@ def _class(group: Sequence[ResultRow], untimed: Sequence[ResultRow], candidates:
 
 def _entry(
     variant: str,
+    setup: tuple[str, ...],
     on_unit: Mapping[str, ResultRow],
     winner: Mapping[str, ResultRow],
     passes_on: int,
@@ -131,6 +134,7 @@ def _entry(
     pooled = p50_estimate(ratios)
     return ClassEntry(
         variant=variant,
+        setup=setup,
         units=len(on_unit),
         in_batches=sum(not row.timed for row in on_unit.values()),
         passes_on=passes_on,

@@ -209,10 +209,7 @@ def export_candidate(
     device, candidate = _choose(ranking, model, job)
     row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
     source = workspace.artifact(candidate.build_key)
-    manifest = Manifest.read(source)
-    if reason := catalog.unshippable(manifest.runtime):
-        raise EdgeSweepError(f"{candidate.name} cannot be shipped: {reason}", "export another")
-    _check(source / manifest.file, manifest)
+    manifest = checked(source, candidate.name)
     # Where units share the work, those of the unit that measured it: its blocks are beside them.
     figures = row.figures if row.link else candidate.figures
     shipped = Shipped(
@@ -253,13 +250,21 @@ def export_candidate(
     return shipped
 
 
-def _check(model: Path, manifest: Manifest) -> None:
+def checked(source: Path, name: str) -> Manifest:
+    """The manifest of a build in the workspace's folder `source`, if its file is whole and may be shipped.
+
+    `name`: what errors call it. Raises `EdgeSweepError`.
+    """
+    manifest = Manifest.read(source)
+    if reason := catalog.unshippable(manifest.runtime):
+        raise EdgeSweepError(f"{name} cannot be shipped: {reason}", "export another")
     try:
-        digest = hashlib.sha256(model.read_bytes()).hexdigest()
+        digest = hashlib.sha256((source / manifest.file).read_bytes()).hexdigest()
     except OSError:
         digest = ""
     if digest != manifest.file_sha256:
-        raise StoreError(f"{model} is missing or damaged", "run the sweep again: it rebuilds the file")
+        raise StoreError(f"{source / manifest.file} is missing or damaged", "run the sweep again: it rebuilds the file")
+    return manifest
 
 
 def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:

@@ -1,5 +1,6 @@
 """A ranking in short: one verdict for each device and model, with which an overview does without the ranking. Pure."""
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -59,6 +60,8 @@ class PlaceVerdict(NamedTuple):
     """What would settle it, or a run for jobs that wait; empty with a winner."""
     name_here: str = ""
     """As `sweeps.results.ResultRow.name_here`: of the winner, or of the job to take until something wins."""
+    setup: str = ""
+    """The winner's `ResultRow.setup` as JSON: which build it is, and how it is run; empty without one."""
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -102,6 +105,7 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultR
     winner, found = entry.winner, entry.provisional
     key = winner.job_key if winner else found.job_key if found else ""
     figures = winner.figures if winner else {}
+    won = next((row for row in rows if winner is not None and row.job_key == winner.job_key), None)
     return PlaceVerdict(
         sweep=sweep,
         device_id=entry.device_id,
@@ -132,6 +136,7 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultR
         provisional=found.name if found else "",
         settle=found.settle.timed_text if found else "",
         name_here=next((one.name_here for one in entry.ranking if one.job_key == key), ""),
+        setup=json.dumps(won.setup) if won is not None else "",
     )
 
 

@@ -7,6 +7,7 @@ versions) is found by comparing all runs every so often.
 """
 
 import fcntl
+import hashlib
 import os
 import sqlite3
 import threading
@@ -57,6 +58,8 @@ class ResultFiles:
 
     journal: Path
     verdicts: Path
+    plans: Path | None = None
+    """Of a copy, which knows no jobs: the workspace's own journal, which knows those of its sweeps."""
     server: str = ""
     """The tracking server that was copied, without secrets; empty for the workspace's own journal."""
     age_s: float = 0.0
@@ -100,8 +103,8 @@ def result_files(
     tracking server as of now, or the last one if the server is away.
 
     `compare`: compare all runs now. Without `wait`, a copy that exists is returned as it is, and brought up to date
-    meanwhile. `each` is called with how many runs were read of a page. Raises `StoreError` if there is no copy and the
-    server cannot be read.
+    meanwhile. `each` is called with how many runs were read of a page, and with 0 before the first. Raises `StoreError`
+    if there is no copy and the server cannot be read.
     """
     if has_sweep(workspace, sweep):
         return ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
@@ -113,7 +116,7 @@ def result_files(
         _bring_up_to_date(uri, path, compare=compare, patient=not is_complete(path), each=each or _unheard)
     elif compare or _is_due(path):
         threading.Thread(target=_beside, args=(uri, path, compare), name=THREAD, daemon=True).start()
-    return _state(uri, path)
+    return _state(uri, path, workspace.journal)
 
 
 def _check_known(uri: str, sweep: str) -> None:
@@ -141,7 +144,10 @@ def in_words(age_s: float) -> str:
     return f"{age_s:.0f} seconds"
 
 
-def _state(uri: str, path: Path) -> ResultFiles:
+def _state(uri: str, path: Path, own: Path) -> ResultFiles:
+    plans = own if own.exists() else None
+    # Workspaces that share a server wait for other jobs.
+    of = f".{hashlib.sha256(os.fsencode(own.resolve())).hexdigest()[:12]}" if plans else ""
     with CopyFile.open(path, read_only=True) as file:
         looks = file.looks()
         _, error = file.last_try()
@@ -149,7 +155,8 @@ def _state(uri: str, path: Path) -> ResultFiles:
     asked_s = max((at_s for at_s, _ in looks.values()), default=time.time())
     return ResultFiles(
         journal=path,
-        verdicts=path.with_suffix(".verdicts.sqlite"),
+        verdicts=path.with_suffix(f"{of}.verdicts.sqlite"),
+        plans=plans,
         server=redact(uri, uri),
         age_s=round(max(0.0, time.time() - asked_s), 1),
         complete=LOOKS[-1].name in looks,
@@ -173,6 +180,7 @@ def _bring_up_to_date(uri: str, path: Path, *, compare: bool, patient: bool, eac
             look = LOOKS[-1] if compare else _due(file, began_s)
             if look is None:
                 return
+            each(0)
             try:
                 with translated(uri):
                     _look(connect(uri, make=False), file, look, each)

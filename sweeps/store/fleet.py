@@ -17,13 +17,13 @@ TABLES = (
 )
 """Of the file of verdicts."""
 SUM_UP = """INSERT OR REPLACE INTO sums
-    SELECT sweep, sum(part = 0), sum(winner != '' AND (part = 0 OR NOT EXISTS (
-            SELECT 1 FROM verdicts AS other WHERE other.sweep = verdicts.sweep AND other.winner != ''
+    SELECT sweep, sum(part = 0), sum(state = 'winner' AND (part = 0 OR NOT EXISTS (
+            SELECT 1 FROM verdicts AS other WHERE other.sweep = verdicts.sweep AND other.state = 'winner'
             AND other.device_id = verdicts.device_id AND other.model = verdicts.model AND other.part < verdicts.part
         ))),
         -- Each part has the counts of its whole place.
         sum(iif(part = 0, finished, 0)), sum(iif(part = 0, waiting, 0)),
-        count(DISTINCT iif(winner = '', NULL, variant)), max(iif(winner = '', '', variant)),
+        count(DISTINCT iif(winner = '', NULL, setup)), max(iif(winner = '', '', job_key)),
         (SELECT json_group_object(device_id, device) FROM (
             SELECT device_id, device FROM verdicts WHERE sweep = ?1 GROUP BY device_id ORDER BY device_id
         )),
@@ -39,14 +39,14 @@ class SweepSum(NamedTuple):
     places: int
     """Devices and models."""
     decided: int
-    """Of these, those with a winner."""
+    """Of these, those with a winner that nothing is tied with, and no job to come."""
     finished: int
     """Jobs."""
     waiting: int
     builds: int
-    """Different builds that win somewhere."""
+    """Different builds, as they are run, that win somewhere."""
     build: str
-    """One of them; empty if nothing wins."""
+    """The key of a job that wins; empty if nothing does."""
     devices: str
     """JSON of what `names` gives: of one sweep that is looked at."""
     models: str

@@ -7,7 +7,7 @@ and it may be lost. Where it cannot be written, it is kept in memory.
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -16,7 +16,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import read_results
-from sweeps.journal.results_table import Place, Watermark
+from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
 from sweeps.spec.inputs import most_images
@@ -37,7 +37,7 @@ _TABLES = (
         PRIMARY KEY (sweep, device_id, model, part)
     ) WITHOUT ROWID""",
     """CREATE TABLE seen (
-        sweep TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, plan_id INTEGER NOT NULL,
+        sweep TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, plan TEXT NOT NULL,
         objective TEXT NOT NULL
     )""",
     *fleet.TABLES,
@@ -55,28 +55,30 @@ class _OtherVersionError(Exception):
 class Verdicts:
     """An open file of verdicts. Use it as a context manager."""
 
-    def __init__(self, db: sqlite3.Connection, each: Each | None = None) -> None:
-        """`each` is called with how many places of a sweep are judged, of how many."""
+    def __init__(self, db: sqlite3.Connection, each: Each | None = None, planned: Journal | None = None) -> None:
+        """`each` is called with how many places of a sweep are judged, of how many. `planned`: the journal that knows
+        the jobs of a copy's sweeps, as far as one does."""
         self.db = db
         """To be read once `bring_up_to_date` was called."""
         self._each = each
+        self._planned = planned
 
     @classmethod
-    def open(cls, path: Path, each: Each | None = None) -> Self:
-        """`each`: as of the class.
+    def open(cls, path: Path, each: Each | None = None, planned: Journal | None = None) -> Self:
+        """`each`, `planned`: as of the class.
 
         A damaged file, or one of another version, is made anew. Where it cannot be used otherwise (no right to
         write, another process has locked it), verdicts are in memory."""
         for _ in range(2):
             try:
-                return cls(_open(path), each)
+                return cls(_open(path), each, planned)
             except _OtherVersionError:
                 _remove(path)
             except sqlite3.Error as error:
                 if not _is_damage(error):
                     break
                 _remove(path)
-        return cls(_open(None), each)
+        return cls(_open(None), each, planned)
 
     def __enter__(self) -> Self:
         return self
@@ -100,14 +102,13 @@ class Verdicts:
     def bring_up_to_date(self, journal: Journal, sweep: str | None = None) -> None:
         """Raises `DamagedResultsError` as `Journal.watermark` does."""
         # Before the watermark, so that no other reader's look is later than it.
-        seen = {row[0]: row[1:] for row in self.db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
+        seen = {row[0]: row[1:] for row in self.db.execute("SELECT sweep, epoch, seq, plan, objective FROM seen")}
         mark = journal.watermark()
-        plans = journal.plan_ids()
+        planned = self._plans()
+        plans = {name: f"{plan_id} {planned.get(name, '')}" for name, plan_id in journal.plan_ids().items()}
         wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
         late = {
-            name: plan_id
-            for name, plan_id in wanted.items()
-            if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan_id)
+            name: plan for name, plan in wanted.items() if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan)
         }
         for name in seen.keys() - plans.keys():  # the copied server has it no longer
             for table in ("verdicts", "sums", "seen"):
@@ -120,8 +121,8 @@ class Verdicts:
         changed: dict[str, set[Place]] = defaultdict(set)
         for place in journal.changed_places(oldest):
             changed[place.sweep].add(place)
-        for name, plan_id in late.items():
-            if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan_id and not changed[name]:
+        for name, plan in late.items():
+            if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan and not changed[name]:
                 self.db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
                 continue
             try:
@@ -130,23 +131,31 @@ class Verdicts:
                 if sweep is not None:
                     raise
                 continue  # another version has saved it: the others are shown
-            self._judge(journal, name, spec, plan_id, mark, seen.get(name), changed[name])
+            self._judge(journal, name, spec, plan, mark, seen.get(name), changed[name])
+
+    def _plans(self) -> dict[str, int]:
+        """Of the journal that knows the jobs of a copy's sweeps; none while its own table is made again."""
+        if self._planned is not None:
+            with suppress(DamagedResultsError):
+                self._planned.watermark()
+                return self._planned.plan_ids()
+        return {}
 
     def _judge(
         self,
         journal: Journal,
         sweep: str,
         spec: SweepSpec,
-        plan_id: int,
+        plan: str,
         mark: Watermark,
-        seen: tuple[int, int, int, str] | None,
+        seen: tuple[int, int, str, str] | None,
         changed: set[Place],
     ) -> None:
         """Rank the places of a sweep that have changed, or all of them under a new objective. Under a new plan, other
         jobs wait in all of them."""
         objective = spec.objective.model_dump_json()
         everything = seen is None or (seen[0], seen[3]) != (mark.epoch, objective)
-        replanned = everything or seen is None or seen[2] != plan_id
+        replanned = everything or seen is None or seen[2] != plan
         verdicts: list[PlaceVerdict] = []
         most = most_images(spec.data)
         places = set(journal.result_places(sweep)) if everything else changed
@@ -160,7 +169,9 @@ class Verdicts:
             verdicts += [
                 one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing
             ]
-        planned = journal.planned_places(sweep)
+        planned = (self._planned if self._planned is not None and sweep in self._plans() else journal).planned_places(
+            sweep
+        )
         verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]
         there = {one.place for one in verdicts}
         verdicts += [
@@ -178,7 +189,7 @@ class Verdicts:
         self.db.execute("DELETE FROM sums WHERE sweep = ?", (sweep,))
         self.db.execute(fleet.SUM_UP, (sweep,))
         self.db.execute(
-            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?)", (sweep, mark.epoch, mark.seq, plan_id, objective)
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?)", (sweep, mark.epoch, mark.seq, plan, objective)
         )
         self.db.execute("COMMIT")
 
@@ -193,17 +204,28 @@ def read_verdicts(
 ) -> Found:
     """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`. `each`: as
     of `Verdicts`."""
-    return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each))
+    with ExitStack() as stack:
+        planned = None
+        if isinstance(files, ResultFiles) and files.plans is not None:
+            with suppress(StoreError):  # another version has written it: the copy is read without
+                planned = stack.enter_context(Journal.open(files.plans, read_only=True))
+        return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each, planned))
 
 
-def _read(journal: Journal, path: Path, read: Callable[[Verdicts, Journal], Found], each: Each | None) -> Found:
+def _read(
+    journal: Journal,
+    path: Path,
+    read: Callable[[Verdicts, Journal], Found],
+    each: Each | None,
+    planned: Journal | None,
+) -> Found:
     try:
-        with Verdicts.open(path, each) as verdicts:
+        with Verdicts.open(path, each, planned) as verdicts:
             return read(verdicts, journal)
     except sqlite3.Error as error:  # a disk that is full, or a file that another process has locked
         if _is_damage(error):
             _remove(path)
-        with Verdicts(_open(None), each) as verdicts:
+        with Verdicts(_open(None), each, planned) as verdicts:
             return read(verdicts, journal)
 
 

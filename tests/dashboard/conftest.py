@@ -77,8 +77,10 @@ class Recorder:
         edit_block: Callable[[Block, Job], Block] = lambda block, job: block,
         sentinel_ms: Callable[[int, int], float] | None = None,
         checks_every: int | None = None,
+        waits: Callable[[Job], bool] = lambda job: False,
     ) -> Plan:
-        """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device."""
+        """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device. Of jobs
+        that wait there is nothing."""
         plan = edit(expand(_spec(name, grid, checks_every), devices, _supports, _identities(name)))
         protocol = protocol_of(plan.sweep)
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
@@ -89,7 +91,7 @@ class Recorder:
                 for check, number in product(range(4), range(CHECK_BLOCKS)):
                     block = _block(looked, round_of(first + check, number), sentinel_ms(check, number))
                     journal.add_block(edit_block(block, looked))
-            for job in plan.jobs:
+            for job in (job for job in plan.jobs if not waits(job)):
                 journal.add_artifact(_manifest(job))
                 ms = latency_ms(job)
                 if ms is None:

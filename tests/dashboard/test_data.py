@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from sweeps.journal.journal import Journal
+from sweeps.workspace import Workspace
+from tests.dashboard.conftest import BOARD, by_hand
+
 Page = Callable[..., AppTest]
 
 
@@ -20,3 +24,16 @@ def test_a_sweep_that_is_recorded_beside_an_open_page_is_there_at_the_next_look(
     record("second")
     shown.run()
     assert sorted(shown.dataframe[0].value["Sweep"]) == ["first", "second"]
+
+
+def test_figures_that_are_imported_beside_an_open_page_are_there_at_the_next_look(
+    page: Page, tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]]
+) -> None:
+    recorder_in(tmp_path)("first")
+    shown = page(tmp_path, "decide")
+    assert not [one for one in shown.dataframe if "Mean (ms)" in one.value]
+    with Journal.open(Workspace(tmp_path).journal) as journal:
+        journal.add_imported("first", by_hand(BOARD))
+    shown.run()
+    [figures] = [one.value for one in shown.dataframe if "Mean (ms)" in one.value]
+    assert list(figures["Mean (ms)"]) == [0.767]

@@ -5,7 +5,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -14,12 +16,14 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import rights
 from dashboard.inert import line
+from dashboard.views import decide
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
 from sweeps.launching.record import Launch, last
 from sweeps.launching.start import kept_file
 from sweeps.quarantine import QuarantineBook
+from sweeps.results import ComparisonConditions
 from sweeps.workspace import Workspace
 
 Page = Callable[[Path], AppTest]
@@ -269,9 +273,9 @@ def test_units_of_one_class_are_pooled_beneath_each_of_them(page: Page, workspac
         "Globex Phone 9 (SoC X) · unit-b",
     ]
     pooled = table(shown, "Between units").set_index("Variant")
-    traced = pooled.loc["cpu fp32 nhwc trace fused"]
+    traced = pooled.loc["fp32 · NHWC · 1 thread · traced · not optimized"]
     assert (traced["Units"], traced["Rank"], traced["Between units"]) == (2, "1=", "1.00 to 1.04")
-    assert pooled.loc["cpu fp32 nchw script fused"]["May win on"] == 0
+    assert pooled.loc["fp32 · NCHW · 1 thread · scripted · not optimized"]["May win on"] == 0
     assert "All units of this class" not in [part.value for part in page(workspace).subheader]
 
 
@@ -344,3 +348,22 @@ def test_a_device_in_quarantine_is_marked_on_its_page_alone(page: Page, workspac
     [warning] = shown.warning
     assert "quarantined" in warning.value
     assert any("by a person: battery swells" in text.value for text in shown.text)
+
+
+def test_sets_of_conditions_are_called_by_what_tells_them_apart() -> None:
+    usual = ComparisonConditions(
+        preset="full", runtime_version="2.12.1", exec_context="shell", gate="gated", fixed_performance=""
+    )
+
+    def sets(*found: tuple[ComparisonConditions, str]) -> list[str]:
+        return decide._sets([SimpleNamespace(conditions=one, fingerprint=state) for one, state in found])
+
+    assert sets((usual, "a1b2"), (replace(usual, preset="quick", gate="none"), "a1b2")) == [
+        "protocol full, waited for a ready device",
+        "protocol quick, did not wait for a ready device",
+    ]
+    assert sets((usual, "a1b2"), (usual, "c3d4")) == ["the device's state 1", "the device's state 2"]
+    assert sets((usual, "a"), (replace(usual, fixed_performance="on"), "a")) == [
+        "usual performance",
+        "fixed performance on",
+    ]

@@ -7,6 +7,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
 from dashboard import data, downloads, fleet_cells, fleet_data
+from dashboard.charts.heat import TINTS
 from dashboard.fleet_cells import STATES, state_text
 from dashboard.inert import NOTHING
 from dashboard.views import every_result
@@ -24,14 +26,22 @@ from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict, waiting_place
 from sweeps.ranking.shipping import Cell
+from sweeps.records import Job
+from sweeps.spec.grid import GridSpec
 from sweeps.store.fleet import SweepSum
 from sweeps.workspace import Workspace
+from tests.dashboard.conftest import BOARD, PHONE, WIDE, Recorder, by_axes
 
 Page = Callable[..., AppTest]
 
 
 def texts(page: AppTest) -> str:
     return "\n".join(str(part.value) for part in (*page.markdown, *page.caption, *page.header, *page.text))
+
+
+def buttons(page: AppTest) -> list[str]:
+    """Those that download something."""
+    return [part.proto.label for part in page.get("download_button")]
 
 
 def cells(page: AppTest) -> list[dict[str, Any]]:
@@ -48,15 +58,15 @@ def test_what_the_database_sums_up_is_what_all_verdicts_say(workspace: Path) -> 
     for sweep, found in standing.sums.items():
         mine = [one for one in verdicts if one.sweep == sweep]
         places = {one.place: one for one in mine if not one.part}
-        winners = [one.variant for one in mine if one.winner]
+        winners = [one for one in mine if one.winner]
         assert found == SweepSum(
             sweep=sweep,
             places=len(places),
-            decided=len({one.place for one in mine if one.winner}),
+            decided=len({one.place for one in mine if one.state == "winner"}),
             finished=sum(one.finished for one in places.values()),
             waiting=sum(one.waiting for one in places.values()),
-            builds=len(set(winners)),
-            build=max(winners, default=""),
+            builds=len({one.setup for one in winners}),
+            build=max((one.job_key for one in winners), default=""),
             devices=found.devices,
             models=found.models,
         )
@@ -84,7 +94,60 @@ def test_every_sweep_has_a_line_with_its_state_and_who_wins(page: Page, workspac
     assert set(table["State"]) == {"finished"}
     assert table.loc["phones"]["Decided"] == "2 of 2"
     assert table.loc["phones"]["Wins"] == "2 different builds"
+    assert table.loc["shipped"]["Wins"] == "int8 · NHWC · x86 · 1 thread"
+    assert table.loc["open"]["Decided"] == "0 of 1", "a tie is not decided"
     assert table.loc["broken"]["Wins"] == "none yet"
+
+
+def test_one_build_with_other_threads_is_another_build(page: Page, tmp_path: Path) -> None:
+    def ms(job: Job) -> float:
+        best = 4 if job.device_id == PHONE.device_id else 1
+        return (3.0 if job.variant.precision == "int8" else 9.0) * (1.0 if job.run.threads == best else 2.0)
+
+    recorder = Recorder(Workspace.open(tmp_path))
+    grid = GridSpec(threads=(1, 4), layout=("nhwc",))
+    recorder.record("threads", ms, devices=(BOARD, PHONE), grid=grid)
+    recorder.record("one", ms, devices=(BOARD,), grid=grid)
+    shown = page(tmp_path, "fleet")
+    table = shown.dataframe[0].value.set_index("Sweep")
+    assert table.loc["threads"]["Wins"] == "2 different builds"
+    assert table.loc["one"]["Wins"] == "int8 · NHWC · x86 · 1 thread"
+
+
+def test_a_phone_that_no_build_may_ship_on_is_left_out_by_name(page: Page, tmp_path: Path) -> None:
+    broken = replace(PHONE, device_id="phone-2", name="adb:2", model="Phone 1")
+    recorder = Recorder(Workspace.open(tmp_path))
+    recorder.record(
+        "phones",
+        lambda job: None if job.device_id == "phone-2" else by_axes(job),
+        devices=(BOARD, PHONE, broken),
+        grid=WIDE,
+    )
+    said = texts(page(tmp_path, "fleet"))
+    assert "May ship on 2 of 3 phones, not on Globex Phone 1 (SoC X); at worst 7.19×" in said
+    assert "of that phone's own best (on " in said
+    assert "every phone" not in said
+
+
+def test_more_builds_than_colours_are_said_to_be_grey() -> None:
+    assert fleet_cells.colours_in_words(len(TINTS)) == "One colour for each build."
+    assert fleet_cells.colours_in_words(len(TINTS) + 3) == (
+        "One colour for each of the 6 builds that win most often; the other 4 are grey."
+    )
+
+
+def test_a_toggle_is_in_the_address(page: Page, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dashboard.views.shipping.AT_ONCE", 1)
+    shown = page(workspace, "fleet", sweep="phones")
+    assert not shown.header
+    assert "ship" not in shown.query_params
+    shown.toggle(key="chosen ship").set_value(True).run()
+    sent = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
+    assert sent["ship"] == "1"
+    again = page(workspace, "fleet", **sent)
+    assert again.header[0].value == shown.header[0].value
+    again.toggle(key="chosen ship").set_value(False).run()
+    assert "ship" not in again.query_params
 
 
 def test_the_map_rings_each_phones_winner_and_a_click_opens_its_place(page: Page, workspace: Path) -> None:
@@ -185,8 +248,8 @@ def test_a_tooltip_says_only_what_applies() -> None:
     ]
 
 
-def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not(
-    workspace: Path, tmp_path: Path
+def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not_but_says_what_to_do(
+    page: Page, workspace: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(workspace, tmp_path / "copy")
     root = tmp_path / "copy"
@@ -195,11 +258,16 @@ def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not(
     found = data.ranked(now, Place("shipped", "board-5", "digits"))
     [device] = found.ranking.devices
     assert device.winner is not None
-    assert downloads.has_build(root, device.winner.build_key)
+    assert downloads.problem(root, device.winner.build_key) is None
     archive = zipfile.ZipFile(io.BytesIO(downloads.build_zip(root, found, device, device.winner)))
     assert sorted(archive.namelist()) == ["manifest.json", "model.pt"]
     assert json.loads(archive.read("manifest.json"))["expected"]["job_key"] == device.winner.job_key
+    there = {"sweep": "shipped", "device": "board-5"}
+    assert buttons(page(root, **there)) == ["Download this build", "CSV", "Parquet"]
     (Workspace(root).artifact(device.winner.build_key) / "model.pt").write_bytes(b"something else")
+    damaged = page(root, **there)
+    assert buttons(damaged) == ["CSV", "Parquet"]
+    assert "is missing or damaged. Next step: run the sweep again: it rebuilds the file" in texts(damaged)
     with pytest.raises(EdgeSweepError, match="missing or damaged"):
         downloads.build_zip(root, found, device, device.winner)
 

@@ -80,7 +80,9 @@ def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(
 
 @pytest.mark.system
 @pytest.mark.long
-def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice(workspace: Workspace, small: str) -> None:
+def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice_also_if_the_disk_is_full_meanwhile(
+    workspace: Workspace, small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many = small.replace("preset: quick", "preset: quick, rounds: 100").replace("nhwc]", "nhwc], threads: [1, 2, 4]")
     launch = start(workspace, many, "ann@example.org", options=INLINE)
     assert driver.find(workspace).state in ("starting", "running")
@@ -103,7 +105,9 @@ def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice(workspace: Wor
         driver.stop(workspace, ask(launch.pid))
 
     before = _blocks(workspace)
-    again = resume(workspace, "ann@example.org")
+    with monkeypatch.context() as full:
+        full.setattr("sweeps.launching.start.keep", _full)  # it runs all the same, so no error says otherwise
+        again = resume(workspace, "ann@example.org")
     assert (again.sweep, again.options) == ("small", INLINE)
     until(lambda: driver.find(workspace).state == "idle")
     ended = driver.find(workspace)

@@ -1,0 +1,143 @@
+"""Pages on a copy of a tracking server that others write to: where it was measured, elsewhere, and with it away."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.testing.v1 import AppTest
+
+from dashboard.compare_rows import side_text
+from dashboard.views.fleet import UNKNOWN
+from sweeps.journal.journal import Journal
+from sweeps.records import Job
+from sweeps.store import copied
+from sweeps.store.copied import result_files
+from sweeps.store.mlflow import Store
+from sweeps.workspace import Workspace
+from tests import shared
+from tests.dashboard.conftest import BOARD, PHONE, WIDE, Recorder, by_axes
+from tests.fresh_mlflow import fresh_mlflow
+
+Page = Callable[..., AppTest]
+PAGES = ("fleet", "decide", "compare", "result", "devices")
+
+
+def _make(folder: Path) -> None:
+    """Two devices, of which one has not measured what is traced: published to a store of somebody else."""
+    recorder = Recorder(Workspace.open(folder / "measuring"))
+
+    recorder.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, waits=waits)
+    uri = f"sqlite:///{fresh_mlflow(folder / 'server')}"
+    with Journal.open(recorder.workspace.journal) as journal:
+        Store(uri, recorder.workspace.mlflow_artifacts).publish(journal, "phones")
+
+
+def waits(job: Job) -> bool:
+    return job.device_id == PHONE.device_id and job.variant.capture == "trace"
+
+
+@pytest.fixture
+def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With `measuring`, a workspace, and the store that it publishes to. After the first look none is due."""
+    shutil.copytree(shared.made_once("published", _make), tmp_path / "team")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/team/server/mlflow.sqlite")
+    monkeypatch.setenv("EDGESWEEP_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(copied, "LOOKS", tuple(look._replace(every_s=1e9) for look in copied.LOOKS))
+    return tmp_path / "team"
+
+
+def said(page: AppTest) -> str:
+    assert not page.exception
+    parts = [*page.title, *page.header, *page.subheader, *page.text, *page.markdown, *page.caption]
+    return "\n".join(str(part.value) for part in (*parts, *page.info, *page.warning, *page.error))
+
+
+def keys(root: Path) -> list[str]:
+    """Of two jobs that are measured on the phone."""
+    with Journal.open(root / "journal.sqlite", read_only=True) as journal:
+        rows = [row for row in journal.result_rows("phones") if row.device_id == PHONE.device_id]
+    return [row.job_key for row in rows if row.outcome == "measured"][:2]
+
+
+def test_a_workspace_knows_its_own_jobs_blocks_and_devices_also_where_results_are_a_copy(
+    page: Page, folder: Path
+) -> None:
+    root = folder / "measuring"
+    with Journal.open(root / "journal.sqlite", read_only=True) as journal:
+        left = sum(waits(job) for job, _ in journal.jobs("phones"))
+    fleet = page(root, "fleet")
+    assert "copied from MLflow at" in said(fleet)
+    [line] = fleet.dataframe[0].value.to_dict("records")
+    assert line["State"] == f"{left} jobs to come"
+    assert 0.0 < line["Progress"] < 1.0
+    assert UNKNOWN not in said(fleet)
+    decide = page(root, "decide", sweep="phones", device="phone-1")
+    assert f"provisional: {left} jobs to come" in said(decide)
+    waiting = next(table.value for table in decide.dataframe if "Reason" in table.value)
+    assert list(waiting["Outcome"]).count("waiting") == left
+    job, other = keys(root)
+    result = page(root, "result", sweep="phones", device="phone-1", job=job)
+    assert "Samples over time" in said(result)
+    assert "not here" not in said(result)
+    assert list(page(root, "devices").dataframe[0].value["Id"]) == ["board-1", "phone-1"]
+    compared = page(root, "compare", a=side_text("phones", job), b=side_text("phones", other))
+    assert not compared.warning
+    assert "not in this workspace's journal" not in said(compared)
+
+
+def test_a_workspace_that_only_reads_says_what_a_copy_does_not_have(page: Page, folder: Path) -> None:
+    root, (job, other) = folder / "reading", keys(folder / "measuring")
+    fleet = page(root, "fleet")
+    [line] = fleet.dataframe[0].value.to_dict("records")
+    assert line["State"] == UNKNOWN
+    assert line["Progress"] is None or line["Progress"] != line["Progress"]
+    assert "may be provisional" in said(fleet)
+    assert "in the journal of the workspace that measured it" in said(page(root, "result", device="phone-1", job=job))
+    assert "no facts of devices" in said(page(root, "devices"))
+    compared = page(root, "compare", a=side_text("phones", job), b=side_text("phones", other))
+    assert not compared.warning, "a link that was sent opens"
+    assert "not in this workspace's journal" in said(compared)
+
+
+def test_with_the_server_away_every_page_of_results_has_the_last_copy_and_its_age(page: Page, folder: Path) -> None:
+    root = folder / "reading"
+    assert "phones" in str(page(root, "fleet").dataframe[0].value)
+    (folder / "server" / "mlflow.sqlite").rename(folder / "away.sqlite")
+    away = result_files(Workspace(root), compare=True)
+    assert away.error
+    for name in PAGES:
+        text = said(page(root, name))
+        assert "seconds ago" in text, name
+        assert away.error.split(":")[0] in text, name
+        assert "The results cannot be shown." not in text, name
+    for name in ("launch", "live"):
+        assert "seconds ago" not in said(page(root, name)), "they show no results"
+
+
+def test_without_a_copy_and_with_the_server_away_pages_of_results_say_so_and_the_others_work(
+    page: Page, folder: Path
+) -> None:
+    (folder / "server" / "mlflow.sqlite").unlink()
+    first, *others = (said(page(folder / "reading", name)) for name in PAGES)
+    assert "The results cannot be shown." in first
+    for text in others:
+        assert "The results of MLflow are not here yet" in text
+        assert "No sweep has been recorded" not in text
+    for name in ("launch", "live"):
+        assert "The results cannot be shown." not in said(page(folder / "reading", name)), name
+
+
+def test_the_first_copy_says_how_far_it_is(page: Page, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    drawn = DeltaGenerator.info
+    monkeypatch.setattr(
+        DeltaGenerator, "info", lambda box, text, **how: (told.append(text), drawn(box, text, **how))[1]
+    )
+    assert not page(folder / "reading", "decide").exception
+    assert told[0] == "The results of MLflow are copied, once: 0 runs so far."
+    assert told[-1] not in (told[0], "")
+    told.clear()
+    assert not page(folder / "reading", "decide").exception
+    assert told == []
