@@ -97,6 +97,11 @@ def plan_sweep(
 
 def _check_toolchains(spec: SweepSpec, tell: Callable[[str], object]) -> None:
     """Each builds or verifies here. Raises `EdgeSweepError` with the command that makes it."""
+    for grid in spec.grids:
+        for name in grid.runtime:
+            chosen = toolchains.of_runtime((*grid.toolchain, *grid.runner_toolchain), name)
+            if INSTALLED in chosen or not toolchains.of_runtime(grid.toolchain, name):
+                environments.check_installed(name)
     written = {(text, grid.runtime) for grid in spec.grids for text in (*grid.toolchain, *grid.runner_toolchain)}
     releases = {text for text, _ in written if "==" in text}
     used = {text for text, names in written if any(text in toolchains.of_runtime((text,), name) for name in names)}
