@@ -27,6 +27,7 @@ _RANKING_COLUMNS = {
     ">top-1": 0,
     ">drop (points)": 145,
     ">MB": 125,
+    ">library MB": 135,
     "front": 0,
     "verdict": 0,
     "trust": 165,
@@ -85,8 +86,8 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking, ver
     if device.alarm:
         console.print(Text(plain(f"Batches are contradicted: {device.alarm}"), style="yellow"))
     if device.ranking:
-        left_out = () if device.front else ("front",)
-        columns = {name: width for name, width in _RANKING_COLUMNS.items() if name not in left_out}
+        useful = {"front": device.front is not None, ">library MB": device.libraries_differ}
+        columns = {name: width for name, width in _RANKING_COLUMNS.items() if useful.get(name, True)}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
         print_fitting(console, "", columns, rows)
         if console.width >= _RANKING_COLUMNS[">paired ratio"] and len(device.ranking) > 1 and device.winner:
@@ -218,8 +219,8 @@ def _headline(device: DeviceRanking) -> str:
 
 def _figure(candidate: Candidate, name: str) -> str:
     """The figure without its unit, which is in the column's heading."""
-    value = candidate.figures[name]
-    return "–" if value is None else f"{value:.{METRICS[name].digits}f}"
+    value = candidate.figures.get(name)
+    return "–" if value is None else f"{value:.{catalog.metric(name).digits}f}"
 
 
 def _interval(candidate: Candidate, low: str, high: str) -> str:
@@ -241,6 +242,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">MB": _figure(candidate, "artifact_mb"),
+        ">library MB": _figure(candidate, "runtime_mb"),
         "front": {True: "front", False: "", None: "–"}[candidate.on_front],
         "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
         "trust": ", ".join(candidate.trust),

@@ -3,6 +3,9 @@
 from sweeps.metrics import Metric
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
 
+_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
+"""What an app needs beside the model: of a program that has its libraries inside, the program."""
+
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
     target="workers.runtimes.torchscript.runtime:TorchScript",
@@ -58,6 +61,7 @@ TORCHSCRIPT = RuntimeEntry(
         "preference": ("sustained_speed", "fast_single_answer", "low_power"),
     },
     synonyms={"quantization": {"static": "static_fx"}},
+    metrics=(_LIBRARY,),
 )
 
 EAGER = RuntimeEntry(
@@ -70,8 +74,6 @@ EAGER = RuntimeEntry(
 
 _EXTRA = "runtimes 390 MB"
 _RELEASES = ("toolchain", "runner_toolchain")
-_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
-"""What an app needs beside the model: told by runners that run with a library of their own."""
 _DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
 """What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
 

@@ -125,7 +125,7 @@ class BlockRequest(Request[Block]):
             exit_code=completed.exit_code,
             conditions=conditions,
             device_seconds=seconds,
-            extra_metrics=report.extra_metrics,
+            extra_metrics=bench.extra_metrics(job, report),
         )
         known, mean_only, of = report.threads_known, report.mean_only, job.variant
         labels = block_labels(block, of.backend, of.qengine, protocol, threads_known=known, mean_only=mean_only)

@@ -116,6 +116,8 @@ class Program:
     """`None` if it follows the runner contract."""
     libraries: tuple[str, ...] = ()
     """Paths on this host of shared libraries that lie beside it on a device, under their own names."""
+    library_mb: float | None = None
+    """`runtime_mb` of a program that does not tell it: its own size, with that of its libraries."""
 
 
 class Runtime(Protocol):

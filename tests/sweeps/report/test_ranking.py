@@ -68,6 +68,20 @@ def test_a_model_that_is_not_wholly_delegated_is_named(printed, records) -> None
     assert not any("delegated" in line for line in lines(100.0))
 
 
+def test_libraries_have_a_column_where_they_differ(printed, records) -> None:
+    def lines(*sizes: float | None) -> list[str]:
+        rows = [records.row(records.job(number)) for number in range(len(sizes))]
+        known = [{} if size is None else {"runtime_mb": size} for size in sizes]
+        return printed([replace(row, metrics={**row.metrics, **one}) for row, one in zip(rows, known, strict=True)])
+
+    several = lines(9.36, 24.0, None)
+    assert any("library MB" in line for line in several)
+    text = "\n".join(several)
+    assert "   9.4   " in text
+    assert "  24.0   " in text
+    assert not any("library MB" in line for line in lines(9.36, 9.36))
+
+
 def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(printed, records) -> None:
     lines = printed([records.row(records.job(0)), records.row(records.checked_job(1), ms=None)])
     assert lines.index(CHECKED) > next(n for n, line in enumerate(lines) if line.startswith("1   cpu fp32 nchw script"))
