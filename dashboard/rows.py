@@ -71,9 +71,9 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
     verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if it is on the Pareto front),
     trust (a tuple); latency_p50_ms with latency_ci_low_ms and latency_ci_high_ms, ratio (of the two times that are
     shown; without them the one of batches), accuracy with accuracy_low and accuracy_high (percent), drop_points with
-    drop_low_points and drop_high_points, artifact_mb, runtime_mb: floats, NaN is unknown; emulated_by ("" if the device computed
-    the outputs itself); and as text with units: latency_short, latency_text, interval_text, accuracy_text, drop_text,
-    drop_interval_text, size_text, trust_text. No candidates: no columns.
+    drop_low_points and drop_high_points, artifact_mb, runtime_mb: floats, NaN is unknown; emulated_by ("" if the device
+    computed the outputs itself); and as text with units: latency_short, latency_text, interval_text, accuracy_text,
+    drop_text, drop_interval_text, size_text, trust_text. No candidates: no columns.
     """
     metric = accuracy_metric(ranking)
     rows = []
