@@ -36,6 +36,8 @@ def plan_sweep(
     before: Sequence[DeviceFacts] = (),
     tell: Callable[[str], object] = lambda _: None,
     lab: Select | None = None,
+    *,
+    only_builds: bool = False,
 ) -> Plan:
     """The plan of a sweep for the present devices. Trains nothing and builds no model; a runner
     that is missing is compiled, and ExecuTorch's downloads its libraries for that.
@@ -44,6 +46,7 @@ def plan_sweep(
     sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan: its results are
     kept, and its jobs wait. `tell` is called with a message for each such device, and for each device that `adb:*`
     leaves out. `lab`: the devices that the hosts of a lab know by a name; then phones are the lab's, not this host's.
+    `only_builds`: nothing will be run, so what is checked as it is built needs no device that has its backend.
     Raises `DeviceError`, `ModelError`, `DataError`, and `EdgeSweepError` if a runtime or a toolchain is not on this
     machine.
     """
@@ -75,6 +78,8 @@ def plan_sweep(
     def supports(variant: Variant, one: DeviceFacts) -> str | None:
         lack = no_program(one, variant.runtime, attached=one.device_id in attached)
         lack = lack or no_program_of_release(one, variant, attached=one.device_id in attached)
+        if only_builds and catalog.backend_of(variant).checked_as_built:
+            one = replace(one, backends=((variant.runtime, (variant.backend,)),))
         return lack or runtimes.get(variant.runtime).supports(variant, one)
 
     facts = _devices(spec.devices, folder, look, before, tell, lab)

@@ -85,6 +85,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         title=title,
         axes=frozenset({"opset", "graph_optimization"}),
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+        support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},
         # Its kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
         saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
@@ -127,11 +128,12 @@ EXECUTORCH = RuntimeEntry(
             title="the CPU",
             axes=frozenset({"layout"}),
             int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+            support_columns={"int8": "granularity"},
             fixed=_TO_PTE,
             unsaid=frozenset(_TO_PTE),
         ),
         BackendEntry(name="portable", title="the CPU, portable kernels", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
-        BackendEntry(name="vulkan", title="Vulkan", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
+        BackendEntry(name="vulkan", title="Vulkan", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE), checked_as_built=True),
     ),
     values={
         "precision": ("fp32", "int8"),
