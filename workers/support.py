@@ -122,8 +122,7 @@ _OF_PYTORCH_MOBILE: tuple[dict[str, Any], ...] = (
 _OF_OTHERS: tuple[dict[str, Any], ...] = (
     {"runtime": "executorch", "backend": "cpu", "precision": "fp32", "layout": ("nchw",)},
     {"runtime": "executorch", "backend": "cpu", "precision": "int8", "layout": ("nchw",), **_EXPORTED},
-    {"runtime": "executorch", "backend": "portable", "precision": "fp32"},
-    {"runtime": "executorch", "backend": "vulkan", "precision": "fp32"},
+    *({"runtime": "executorch", "backend": backend, "precision": "fp32"} for backend in ("portable", "vulkan")),
     {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp32"},
     {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp16"},
     {"runtime": "onnxruntime", "backend": "cpu", "precision": "int8", **_EXPORTED},
@@ -284,11 +283,10 @@ class Survey:
 
 def _versions(plan: Plan) -> dict[str, str]:
     """Of the libraries of all runtimes in it, and of each one's builder."""
-    planned = (*plan.jobs, *plan.skipped)
-    own = {name: plan.identities.own_versions[name] for name in dict.fromkeys(one.variant.runtime for one in planned)}
-    libraries = {package: version for one in own.values() for package, version in one.items() if package != "builder"}
-    # `torchscript 2`: name and number.
-    return libraries | dict(f"builder {one['builder']}".rsplit(" ", 1) for one in own.values())
+    names = dict.fromkeys(one.variant.runtime for one in (*plan.jobs, *plan.skipped))
+    own = [plan.identities.own_versions[name] for name in names]
+    libraries = {package: version for one in own for package, version in one.items() if package != "builder"}
+    return libraries | dict(f"builder {one['builder']}".rsplit(" ", 1) for one in own)
 
 
 def _plan(one: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequence[Path]) -> _Planned:
