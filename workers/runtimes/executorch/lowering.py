@@ -4,7 +4,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from sweeps.errors import BuildError
 from sweeps.manifest import Coverage
 from sweeps.variant import Variant
 from workers.models.one_thread import one_thread
-from workers.runtimes.executorch.export import quiet
+from workers.runtimes.executorch.export import quiet, version
 from workers.runtimes.exporting import chain_of
 from workers.runtimes.failures import first_words
 from workers.runtimes.work import multiply_adds, operator_of, with_shares
@@ -55,10 +54,6 @@ def lower(program: ExportedProgram, variant: Variant) -> Lowered:
             raise _failure(error, program.graph) from error
     graph = edge.exported_program().graph_module
     return Lowered(edge, file, None if variant.backend == "portable" else coverage_of(graph))
-
-
-def version() -> str:
-    return f"executorch {metadata.version('executorch')}"
 
 
 def _partitioners(variant: Variant) -> list[Any]:
