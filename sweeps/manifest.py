@@ -122,9 +122,12 @@ class Manifest(BaseModel):
     def metrics(self) -> dict[str, float]:
         """Its figures that need no run."""
         found = {"artifact_mb": self.file_bytes / 1e6}
+        covered = self.coverage
         # A share of nothing is no figure.
-        if self.coverage is not None and self.coverage.delegates is not None and self.coverage.multiply_adds:
-            found["delegated_percent"] = self.coverage.multiply_adds_covered_percent
+        if covered is not None and covered.delegates is not None and covered.multiply_adds:
+            found["delegated_percent"] = covered.multiply_adds_covered_percent
+        if covered is not None and covered.delegates is not None and covered.operators:
+            found["delegated_operators_percent"] = 100.0 * sum(covered.operations.values()) / covered.operators
         return found
 
     @property

@@ -182,12 +182,13 @@ def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> No
 
 def _print_left(console: Console, device: DeviceRanking, shown: Sequence[Candidate]) -> None:
     """A model that was not delegated is the usual reason of a slow one."""
+    named = {"multiply-adds": "delegated_percent", "operators": "delegated_operators_percent"}
     for candidate in shown:
-        share = candidate.figures.get("delegated_percent")
-        if share is not None and share < WHOLE_PERCENT:
-            text = (
-                f"{_short(candidate.name, device)}: {share:.1f} % of its multiply-adds are delegated; the rest is slow"
-            )
+        shares = {what: candidate.figures.get(metric) for what, metric in named.items()}
+        known = {what: share for what, share in shares.items() if share is not None}
+        if known and min(known.values()) < WHOLE_PERCENT:
+            text = " and ".join(f"{share:.1f} % of its {what}" for what, share in known.items())
+            text = f"{_short(candidate.name, device)}: {text} are delegated; the rest runs in slow kernels"
             console.print(Text(plain(text), style="yellow"))
 
 

@@ -76,6 +76,8 @@ _EXTRA = "runtimes 390 MB"
 _RELEASES = ("toolchain", "runner_toolchain")
 _DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
 """What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
+_DELEGATED_OPERATORS = Metric("delegated_operators_percent", "Delegated operators", "%", "higher", 1)
+"""The same by number: between delegates, data go through the CPU."""
 
 
 def _of_onnx(name: str, title: str = "") -> BackendEntry:
@@ -141,7 +143,7 @@ EXECUTORCH = RuntimeEntry(
         "granularity": ("auto", "per_tensor", "per_channel"),
         "layout": ("nchw", "nhwc"),
     },
-    metrics=(_LIBRARY, _DELEGATED),
+    metrics=(_LIBRARY, _DELEGATED, _DELEGATED_OPERATORS),
     extra=_EXTRA,
 )
 

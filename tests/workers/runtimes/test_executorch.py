@@ -98,7 +98,12 @@ def test_the_manifest_says_what_is_delegated(built: Mapping[str, tuple[Path, Man
     convolutions = 256 * (3 * 9 * 16 + 9 * 16 + 2 * 16 * 16 + 16 * 24)
     assert coverage.multiply_adds == convolutions + 24 * 16 + 16 * 5
     assert built["fp32"][1].metrics["delegated_percent"] == 100.0
-    assert built["portable"][1].coverage is None
+    assert built["fp32"][1].metrics["delegated_operators_percent"] == 100.0
+    portable = built["portable"][1]
+    assert portable.coverage is not None
+    assert (portable.coverage.delegates, portable.coverage.multiply_adds) == (0, coverage.multiply_adds)
+    shares = [portable.metrics[name] for name in ("delegated_percent", "delegated_operators_percent")]
+    assert shares == [0.0, 0.0]
     dynamic = built["dynamic"][1].coverage
     assert dynamic is not None
     assert dynamic.multiply_adds_covered_percent == 100.0

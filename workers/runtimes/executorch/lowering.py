@@ -30,7 +30,7 @@ _NOT_COUNTED = ("getitem", "executorch_call_delegate")
 class Lowered:
     """A program in the form for its backend."""
 
-    def __init__(self, edge: Any, file: bytes, coverage: Coverage | None) -> None:
+    def __init__(self, edge: Any, file: bytes, coverage: Coverage) -> None:
         self._edge = edge
         self.file = file
         self.coverage = coverage
@@ -52,8 +52,7 @@ def lower(program: ExportedProgram, variant: Variant) -> Lowered:
             file = bytes(edge.to_executorch().buffer)
         except Exception as error:  # ExecuTorch raises any exception if it cannot lower
             raise _failure(error, program.graph) from error
-    graph = edge.exported_program().graph_module
-    return Lowered(edge, file, None if variant.backend == "portable" else coverage_of(graph))
+    return Lowered(edge, file, coverage_of(edge.exported_program().graph_module))
 
 
 def _partitioners(variant: Variant) -> list[Any]:
