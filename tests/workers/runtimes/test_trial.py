@@ -18,7 +18,6 @@ from workers.artifacts import TRANSIENT_KINDS, PackedArtifact
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
 from workers.native.compiler import cache_folder
-from workers.plan import plan_sweep
 from workers.runtimes import registry
 from workers.toolchains import environments, within
 
@@ -100,7 +99,6 @@ def test_an_installed_release_that_pairs_with_another_torch_is_refused_by_the_pl
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: executorch\nVersion: 1.5.1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    sweep = Sweep(tmp_path, GridSpec(runtime=("torchscript", "executorch"), precision=("fp32",)))
     with pytest.raises(EdgeSweepError, match=r"executorch 1\.5\.1 pairs with torch 2\.14, and torch 2\.12") as caught:
-        plan_sweep(sweep.spec, sweep.workspace.root, (tmp_path,))
+        Sweep(tmp_path, GridSpec(runtime=("torchscript", "executorch"), precision=("fp32",)))
     assert caught.value.next_step == "pip install 'executorch==1.3.*'"
