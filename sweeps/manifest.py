@@ -33,8 +33,9 @@ class Verification(BaseModel):
     against: str = "fp32 eager"
     """The reference of the SQNR: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
     executor: str = ""
-    """What checked it in place of the device: `reference:<backend>@<version>`, or `exact int8 arithmetic` if int8 sums
-    saturate on this machine but not on the device; empty: the CPU ran it."""
+    """What checked it in place of the device: `reference:<backend>@<version>`; `exact int8 arithmetic` if int8 sums
+    saturate on this machine but not on the device; for Vulkan `the exported graph`, and for a provider of ONNX Runtime
+    its CPU provider. Empty: the CPU ran it, as it will."""
     top1_percent: float | None
     reference_top1_percent: float | None
 

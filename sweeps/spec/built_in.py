@@ -79,6 +79,12 @@ _DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher
 _DELEGATED_OPERATORS = Metric("delegated_operators_percent", "Delegated operators", "%", "higher", 1)
 """The same by number: between delegates, data go through the CPU."""
 
+_NODES = (
+    Metric("backend_nodes", "Nodes that the backend took", "", "higher", 0),
+    Metric("cpu_nodes", "Nodes left to the CPU", "", "lower", 0),
+)
+"""Counted where a provider runs, in one profiled inference. What a provider compiles into one is one node."""
+
 
 def _of_onnx(name: str, title: str = "") -> BackendEntry:
     """Where ONNX Runtime can run operators: an execution provider, with the CPU for what it does not take."""
@@ -113,7 +119,7 @@ ONNXRUNTIME = RuntimeEntry(
         "graph_optimization": ("all", "extended", "basic", "disabled"),
     },
     synonyms={"graph_optimization": {"none": "all"}},
-    metrics=(_LIBRARY,),
+    metrics=(_LIBRARY, *_NODES),
     extra=_EXTRA,
 )
 

@@ -244,3 +244,13 @@ class ProfilingRuntime(Runtime, Protocol):
     def parse_profile(self, stdout: bytes) -> Profile:
         """Raises `RunnerError`."""
         ...
+
+
+@runtime_checkable
+class PartitioningRuntime(ProfilingRuntime, Protocol):
+    """A runtime with backends that leave to the CPU what they do not take, and whose profiles tell which has a node.
+    Whether a runtime has that is asked with `isinstance`."""
+
+    def profiled_as(self, backend: str) -> str:
+        """What its profiles call `backend` (`OperatorRun.where`); empty for one that leaves nothing to the CPU."""
+        ...

@@ -22,6 +22,8 @@ from workers.runtimes.onnxruntime import numbers, profile, runner
 from workers.runtimes.onnxruntime.export import export
 from workers.runtimes.stages import ByteStages
 
+CPU_PROVIDER = "ONNX Runtime's CPU provider"
+"""`Verification.executor` of artifacts for a provider that only devices have."""
 _NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)")
 
 
@@ -42,7 +44,10 @@ def build(
     except BuildError as error:
         raise _named(error, variant) from error
     # Only now: a file that ends the process that loads it has been refused.
-    manifest = manifest.model_copy(update={"providers": _providers(saved.file, request)})
+    told: dict[str, object] = {"providers": _providers(saved.file, request)}
+    if variant.backend != request.backend:
+        told["verification"] = manifest.verification.model_copy(update={"executor": CPU_PROVIDER})
+    manifest = manifest.model_copy(update=told)
     manifest.write(out)
     return manifest
 
