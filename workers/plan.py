@@ -61,12 +61,14 @@ def plan_sweep(
     versions: dict[str, str] = {}
     own_versions: dict[str, dict[str, str]] = {}
     references: dict[str, str] = {}
+    own_references: dict[str, dict[str, str]] = {}
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
         # Other packages must not change the keys of builds that do not use them.
         own = name in built_in.BUILT_IN_NAMES
         versions = versions | own_versions[name] if own else own_versions[name] | versions
-        references |= runtimes.get(name).references()
+        own_references[name] = runtimes.get(name).references()
+        references |= own_references[name]
 
     attached: set[str] = set()
 
@@ -91,6 +93,7 @@ def plan_sweep(
         own_versions=own_versions,
         runners={name: runtimes.get(name).runner() for name in used},
         references=references,
+        own_references=own_references,
     )
     plan = expand(spec, facts, supports, identities)
     if calibration.count == 0 and any(is_calibrated(job.variant) for job in plan.jobs):

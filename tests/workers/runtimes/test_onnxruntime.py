@@ -91,7 +91,7 @@ def test_what_a_provider_took_is_counted_on_the_device(
     folder, manifest = onnxruntime.built["fp32"]
     shutil.copytree(folder, tmp_path / "artifacts" / manifest.build_key)
     bench = Bench(LocalDevice(tmp_path), tmp_path)
-    job = replace(tiny_job(manifest.build_key), variant=manifest.axes)
+    job = tiny_job(manifest.build_key, manifest.axes)
     assert partition(bench, job, 120.0) == Partition(), "the CPU leaves nothing to itself"
     # There is one provider here: it stands for one that took all, and for what another one left.
     nodes = float(manifest.providers["CPUExecutionProvider"])
