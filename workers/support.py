@@ -123,11 +123,11 @@ _OF_OTHERS: tuple[dict[str, Any], ...] = (
     {"runtime": "executorch", "backend": "cpu", "precision": "fp32", "layout": ("nchw",)},
     {"runtime": "executorch", "backend": "cpu", "precision": "int8", "layout": ("nchw",), **_EXPORTED},
     *({"runtime": "executorch", "backend": backend, "precision": "fp32"} for backend in ("portable", "vulkan")),
-    {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp32"},
-    {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp16"},
+    *({"runtime": "onnxruntime", "backend": "cpu", "precision": precision} for precision in ("fp32", "fp16")),
     {"runtime": "onnxruntime", "backend": "cpu", "precision": "int8", **_EXPORTED},
 )
-_EVERY = (*({"runtime": "torchscript", "layout": ("nhwc",), **grid} for grid in _OF_PYTORCH_MOBILE), *_OF_OTHERS)
+_MOBILE: dict[str, Any] = {"runtime": "torchscript", "layout": ("nhwc",)}
+_EVERY = (*(_MOBILE | grid for grid in _OF_PYTORCH_MOBILE), *_OF_OTHERS)
 BACKENDS = tuple(dict.fromkeys(str(grid["backend"]) for grid in _EVERY))
 
 
