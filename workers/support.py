@@ -17,7 +17,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
-from sweeps.records import Failed, Job
+from sweeps.records import Failed, Job, Skipped
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
 from sweeps.spec.sweep import SweepSpec
@@ -283,8 +283,8 @@ class Survey:
 
 def _versions(plan: Plan) -> dict[str, str]:
     """Of the libraries of all runtimes in it, and of each one's builder."""
-    names = dict.fromkeys(one.variant.runtime for one in (*plan.jobs, *plan.skipped))
-    own = [plan.identities.own_versions[name] for name in names]
+    planned: tuple[Job | Skipped, ...] = (*plan.jobs, *plan.skipped)
+    own = [plan.identities.own_versions[name] for name in dict.fromkeys(one.variant.runtime for one in planned)]
     libraries = {package: version for one in own for package, version in one.items() if package != "builder"}
     return libraries | dict(f"builder {one['builder']}".rsplit(" ", 1) for one in own)
 
