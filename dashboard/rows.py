@@ -16,7 +16,7 @@ from sweeps.ranking.verdict import Verdict
 
 _FLOATS = (
     *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "ratio"),
-    *("accuracy", "drop_points", "drop_low_points", "drop_high_points", "artifact_mb"),
+    *("accuracy", "drop_points", "drop_low_points", "drop_high_points", "artifact_mb", "runtime_mb"),
 )
 _CHECKED_FLOATS = (
     "accuracy",
@@ -71,9 +71,9 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
     verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if it is on the Pareto front),
     trust (a tuple); latency_p50_ms with latency_ci_low_ms and latency_ci_high_ms, ratio (of the two times that are
     shown; without them the one of batches), accuracy with accuracy_low and accuracy_high (percent), drop_points with
-    drop_low_points and drop_high_points, artifact_mb: floats, NaN is unknown; emulated_by ("" if the device computed
-    the outputs itself); and as text with units: latency_short, latency_text, interval_text, accuracy_text, drop_text,
-    drop_interval_text, size_text, trust_text. No candidates: no columns.
+    drop_low_points and drop_high_points, artifact_mb, runtime_mb: floats, NaN is unknown; emulated_by ("" if the device
+    computed the outputs itself); and as text with units: latency_short, latency_text, interval_text, accuracy_text,
+    drop_text, drop_interval_text, size_text, trust_text. No candidates: no columns.
     """
     metric = accuracy_metric(ranking)
     rows = []
@@ -110,6 +110,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
                 "drop_low_points": drop_low,
                 "drop_high_points": drop_high,
                 "artifact_mb": figures["artifact_mb"],
+                "runtime_mb": figures.get("runtime_mb"),
                 "emulated_by": line(emulated_by) if emulated_by else "",
                 "latency_short": "–" if p50 is None else f"{p50:#.3g} ms".replace(". ", " "),
                 "latency_text": METRICS["latency_p50_ms"].format(p50) if candidate.timed else candidate.untimed,

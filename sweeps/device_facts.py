@@ -11,6 +11,9 @@ VIRTUAL_PHONE = "virtual phone"
 BOARD = "board"
 """`exec_context` of a Linux board that is reached over a network."""
 
+AND = " and "
+"""Between what several programs of one runtime on a device are, in `DeviceFacts.runners` and `runtime_versions`."""
+
 
 def canonical_key(content: dict[str, Any]) -> str:
     """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""

@@ -48,6 +48,8 @@ _BUILDING = {
     "change -> rewrite the part that the message names, or leave onnxruntime and executorch "
     "out of runtime",
     "too_large": "the model is larger than one ONNX file can be -> leave onnxruntime out of runtime for this model",
+    "runtime_broken": "the installed versions of a runtime's libraries cannot run what they export -> install releases "
+    "that pair, as edgesweep toolchain list says; the next run tries them again",
     "runtime_missing": "the library of the runtime is not where its runner looks for it -> put it there as "
     "edgesweep explain runtimes says",
     "no_reference": "there is no program here that stands in for this backend -> measure on a device that has it",

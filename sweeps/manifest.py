@@ -33,8 +33,9 @@ class Verification(BaseModel):
     against: str = "fp32 eager"
     """The reference of the SQNR: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
     executor: str = ""
-    """What checked it in place of the device: `reference:<backend>@<version>`, or `exact int8 arithmetic` if int8 sums
-    saturate on this machine but not on the device; empty: the CPU ran it."""
+    """What checked it in place of the device: `reference:<backend>@<version>`; `exact int8 arithmetic` if int8 sums
+    saturate on this machine but not on the device; for Vulkan `the exported graph`, and for a provider of ONNX Runtime
+    its CPU provider. Empty: the CPU ran it, as it will."""
     top1_percent: float | None
     reference_top1_percent: float | None
 
@@ -122,9 +123,12 @@ class Manifest(BaseModel):
     def metrics(self) -> dict[str, float]:
         """Its figures that need no run."""
         found = {"artifact_mb": self.file_bytes / 1e6}
+        covered = self.coverage
         # A share of nothing is no figure.
-        if self.coverage is not None and self.coverage.delegates is not None and self.coverage.multiply_adds:
-            found["delegated_percent"] = self.coverage.multiply_adds_covered_percent
+        if covered is not None and covered.delegates is not None and covered.multiply_adds:
+            found["delegated_percent"] = covered.multiply_adds_covered_percent
+        if covered is not None and covered.delegates is not None and covered.operators:
+            found["delegated_operators_percent"] = 100.0 * sum(covered.operations.values()) / covered.operators
         return found
 
     @property

@@ -223,6 +223,8 @@ class Accuracy:
     implementation runs on the host: then it is the host's time."""
     push_seconds: float = field(default=0.0, metadata=LEFT_OUT_WHEN_EMPTY)
     """For sending the images, and the artifact if no block had needed it before; 0 in old journals."""
+    extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """What was counted in the pass besides (`RuntimeEntry.metrics`)."""
 
     @property
     def emulated(self) -> bool:

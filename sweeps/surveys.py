@@ -133,7 +133,7 @@ def column_of(variant: Variant) -> Column:
     method = f"int8 {variant.quantization}" if variant.precision == "int8" else variant.precision
     axis = backend.support_columns.get(variant.precision, "")
     value = getattr(variant, axis) if axis else ""
-    words = [value if isinstance(value, str) else axis.replace("_", " ") * value]
+    words = [value.replace("_", " ") if isinstance(value, str) else axis.replace("_", " ") * value]
     words += ["not fused"] * (variant.precision == "fp32" and not variant.fuse and "fuse" in backend.chosen_axes)
     return method.removeprefix("int8 ") if backend.support_parts else method, ", ".join(filter(None, words))
 
@@ -146,6 +146,7 @@ def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
         _place(_PRECISIONS, variant.precision),
         variant.qengine,
         _place(_METHODS, variant.quantization),
+        variant.granularity,
         _place(_INTERFACES, variant.interface),
         variant.relaxed_fp16,
         not variant.fuse,

@@ -1,6 +1,7 @@
 """infra/support.md is the whole table: every model of the list in every part of it, and no cell without an answer."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from sweeps.report.support import LEAST_DB
 from sweeps.spec.sweep import SweepSpec
 from sweeps.surveys import column_of, group_of
+from tests import runtimes as every_runtime
 from workers.plan import plan_sweep
 from workers.runtimes import registry
 from workers.runtimes.torchscript import references
@@ -31,34 +33,47 @@ def written() -> dict[str, Table]:
     return found
 
 
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """By group, the titles of the columns that `edgesweep support` makes."""
+OTHERS = ("executorch", "onnxruntime")
+RUNTIMES = ("torchscript", *(name for name in OTHERS if any(heading.startswith(f"{name} ") for heading in written())))
+"""Those of the page: a part of one is all of its parts."""
+
+
+def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
+    """By group, the titles of the columns that `edgesweep support` makes. Nothing but NNAPI and Metal is skipped."""
+    for name in runtimes:
+        if lack := every_runtime.lack(name):
+            pytest.skip(lack)
     one = subject("mobilenet_v2")
-    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=grids())
-    plan = plan_sweep(spec, tmp_path_factory.mktemp("plan"))
+    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=grids(runtimes=runtimes))
+    plan = plan_sweep(spec, folder, only_builds=True)
+    assert {skipped.variant.runtime for skipped in plan.skipped} <= {"torchscript"}
     groups: dict[str, list[str]] = {}
     for variant in (*(job.variant for job in plan.jobs), *(skipped.variant for skipped in plan.skipped)):
         groups.setdefault(group_of(variant), []).append(" ".join(filter(None, column_of(variant))))
     return groups
 
 
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return groups_of(RUNTIMES, tmp_path_factory.mktemp("plan"))
+
+
 @pytest.mark.runtime("executorch")
 @pytest.mark.runtime("onnxruntime")
 def test_other_runtimes_have_parts_of_their_own(tmp_path: Path) -> None:
+    int8 = [f"int8 {method} per {part}" for method in ("dynamic", "static") for part in ("channel", "tensor")]
+    found = groups_of(OTHERS, tmp_path)
+    assert {group: sorted(columns) for group, columns in found.items()} == {
+        "executorch cpu": ["fp32", *int8],
+        "executorch portable": ["fp32"],
+        "executorch vulkan": ["fp32"],
+        "onnxruntime cpu": ["fp16", "fp32", *int8],
+    }
+    # A sweep needs a device that has Vulkan.
     one = subject("mobilenet_v2")
-    cells = grids(runtimes=("executorch", "onnxruntime"))
-    plan = plan_sweep(SweepSpec(name="support", models=(one.model,), data=one.data, grids=cells), tmp_path)
-    assert plan.skipped == ()
-    assert sorted((group_of(job.variant), " ".join(filter(None, column_of(job.variant)))) for job in plan.jobs) == [
-        ("executorch cpu", "fp32"),
-        ("executorch cpu", "int8 dynamic"),
-        ("executorch cpu", "int8 static"),
-        ("onnxruntime cpu", "fp16"),
-        ("onnxruntime cpu", "fp32"),
-        ("onnxruntime cpu", "int8 dynamic"),
-        ("onnxruntime cpu", "int8 static"),
-    ]
+    cells = grids(backends=("vulkan",), runtimes=("executorch",))
+    plan = plan_sweep(SweepSpec(name="sweep", models=(one.model,), data=one.data, grids=cells), tmp_path)
+    assert (len(plan.jobs), [skipped.variant.backend for skipped in plan.skipped]) == (0, ["vulkan"])
 
 
 def test_every_part_has_its_table_with_all_columns(planned: dict[str, list[str]]) -> None:
@@ -79,8 +94,9 @@ def test_the_page_is_of_the_builder_and_the_references_of_this_code() -> None:
     """A table that an older builder or an older reference made says nothing of this one: write it again."""
     (versions,) = re.findall(r"^\* (edgesweep .+)$", DOCUMENT, re.MULTILINE)
     told = dict(entry.rsplit(" ", 1) for entry in versions.split(", "))
-    runtime, version = registry.get("torchscript").versions()["builder"].split()
-    assert told[f"builder {runtime}"] == version
+    for name in RUNTIMES:
+        builder, version = registry.get(name).versions()["builder"].split()
+        assert told[f"builder {builder}"] == version
     assert set(re.findall(r"^Checked by (reference:[^,]+),", DOCUMENT, re.MULTILINE)) == set(
         references.names().values()
     )

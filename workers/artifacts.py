@@ -21,12 +21,13 @@ from sweeps.variant import Variant
 from sweeps.workspace import BUILD_LOG, Workspace
 from workers.build_log import recorded
 from workers.models.package import BuildInputs
-from workers.runtimes import registry
+from workers.runtimes import registry, trial
 from workers.toolchains import environments
 
 TRANSIENT_KINDS = frozenset(
     {"worker_lost", "out_of_memory", "os_error", "timeout"}
     | {"no_compiler", "not_compilable", "bad_reference", "not_loadable"}
+    | {"runtime_broken"}
 )
 """Build failures caused by the machine's state at that moment, not by the build: they are retried.
 
@@ -110,7 +111,9 @@ class ArtifactStore:
             with recorded(log):
                 try:
                     environments.enter(variant.toolchain)
-                    manifest = registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
+                    runtime = registry.get(variant.runtime)
+                    trial.check(runtime, variant.toolchain)
+                    manifest = runtime.build(variant, build_key, inputs, folder, shared)
                 except EdgeSweepError as error:
                     with contextlib.suppress(OSError):
                         print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201  # into the log

@@ -36,6 +36,8 @@ def plan_sweep(
     before: Sequence[DeviceFacts] = (),
     tell: Callable[[str], object] = lambda _: None,
     lab: Select | None = None,
+    *,
+    only_builds: bool = False,
 ) -> Plan:
     """The plan of a sweep for the present devices. Trains nothing and builds no model; a runner
     that is missing is compiled, and ExecuTorch's downloads its libraries for that.
@@ -44,6 +46,7 @@ def plan_sweep(
     sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan: its results are
     kept, and its jobs wait. `tell` is called with a message for each such device, and for each device that `adb:*`
     leaves out. `lab`: the devices that the hosts of a lab know by a name; then phones are the lab's, not this host's.
+    `only_builds`: nothing will be run, so what is checked as it is built needs no device that has its backend.
     Raises `DeviceError`, `ModelError`, `DataError`, and `EdgeSweepError` if a runtime or a toolchain is not on this
     machine.
     """
@@ -58,12 +61,14 @@ def plan_sweep(
     versions: dict[str, str] = {}
     own_versions: dict[str, dict[str, str]] = {}
     references: dict[str, str] = {}
+    own_references: dict[str, dict[str, str]] = {}
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
         # Other packages must not change the keys of builds that do not use them.
         own = name in built_in.BUILT_IN_NAMES
         versions = versions | own_versions[name] if own else own_versions[name] | versions
-        references |= runtimes.get(name).references()
+        own_references[name] = runtimes.get(name).references()
+        references |= own_references[name]
 
     attached: set[str] = set()
 
@@ -75,6 +80,8 @@ def plan_sweep(
     def supports(variant: Variant, one: DeviceFacts) -> str | None:
         lack = no_program(one, variant.runtime, attached=one.device_id in attached)
         lack = lack or no_program_of_release(one, variant, attached=one.device_id in attached)
+        if only_builds and catalog.backend_of(variant).checked_as_built:
+            one = replace(one, backends=((variant.runtime, (variant.backend,)),))
         return lack or runtimes.get(variant.runtime).supports(variant, one)
 
     facts = _devices(spec.devices, folder, look, before, tell, lab)
@@ -86,6 +93,7 @@ def plan_sweep(
         own_versions=own_versions,
         runners={name: runtimes.get(name).runner() for name in used},
         references=references,
+        own_references=own_references,
     )
     plan = expand(spec, facts, supports, identities)
     if calibration.count == 0 and any(is_calibrated(job.variant) for job in plan.jobs):
@@ -97,6 +105,11 @@ def plan_sweep(
 
 def _check_toolchains(spec: SweepSpec, tell: Callable[[str], object]) -> None:
     """Each builds or verifies here. Raises `EdgeSweepError` with the command that makes it."""
+    for grid in spec.grids:
+        for name in grid.runtime:
+            chosen = toolchains.of_runtime((*grid.toolchain, *grid.runner_toolchain), name)
+            if INSTALLED in chosen or not toolchains.of_runtime(grid.toolchain, name):
+                environments.check_installed(name)
     written = {(text, grid.runtime) for grid in spec.grids for text in (*grid.toolchain, *grid.runner_toolchain)}
     releases = {text for text, _ in written if "==" in text}
     used = {text for text, names in written if any(text in toolchains.of_runtime((text,), name) for name in names)}

@@ -17,7 +17,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
-from sweeps.records import Failed, Job
+from sweeps.records import Failed, Job, Skipped
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
 from sweeps.spec.sweep import SweepSpec
@@ -34,8 +34,8 @@ Weights = Literal["random", "demo", "pretrained"]
 InputShape = tuple[int, int, int, int]
 
 METHODS = ("static_fx", "static_eager", "qat", "dynamic")
-_EXPORTED = ("static", "dynamic")
-"""The methods of the runtimes beside PyTorch Mobile."""
+_EXPORTED = {"quantization": ("static", "dynamic"), "granularity": ("per_channel", "per_tensor")}
+"""How the runtimes beside PyTorch Mobile quantize."""
 CAPTURES = ("script", "trace", "mixed")
 DIGITS_SHAPE = (1, 3, 64, 64)
 DIGITS_IMAGES = 256
@@ -121,11 +121,14 @@ _OF_PYTORCH_MOBILE: tuple[dict[str, Any], ...] = (
 )
 _OF_OTHERS: tuple[dict[str, Any], ...] = (
     {"runtime": "executorch", "backend": "cpu", "precision": "fp32", "layout": ("nchw",)},
-    {"runtime": "executorch", "backend": "cpu", "precision": "int8", "layout": ("nchw",), "quantization": _EXPORTED},
-    {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp32"},
-    {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp16"},
-    {"runtime": "onnxruntime", "backend": "cpu", "precision": "int8", "quantization": _EXPORTED},
+    {"runtime": "executorch", "backend": "cpu", "precision": "int8", "layout": ("nchw",), **_EXPORTED},
+    *({"runtime": "executorch", "backend": backend, "precision": "fp32"} for backend in ("portable", "vulkan")),
+    *({"runtime": "onnxruntime", "backend": "cpu", "precision": precision} for precision in ("fp32", "fp16")),
+    {"runtime": "onnxruntime", "backend": "cpu", "precision": "int8", **_EXPORTED},
 )
+_MOBILE: dict[str, Any] = {"runtime": "torchscript", "layout": ("nhwc",)}
+_EVERY = (*(_MOBILE | grid for grid in _OF_PYTORCH_MOBILE), *_OF_OTHERS)
+BACKENDS = tuple(dict.fromkeys(str(grid["backend"]) for grid in _EVERY))
 
 
 def grids(
@@ -133,11 +136,10 @@ def grids(
 ) -> tuple[GridSpec, ...]:
     """The grids of each model: the cells of the table. Empty sequences mean all, of PyTorch Mobile."""
     chosen = runtimes or ("torchscript",)
-    every = [({"runtime": "torchscript", "layout": ("nhwc",), **grid}) for grid in _OF_PYTORCH_MOBILE] + [*_OF_OTHERS]
     single = ("runtime", "backend", "precision")
     return tuple(
         GridSpec(**grid | {axis: (grid[axis],) for axis in single})
-        for grid in every
+        for grid in _EVERY
         if grid["runtime"] in chosen
         and (not backends or grid["backend"] in backends)
         and (not precisions or grid["precision"] in precisions)
@@ -227,17 +229,17 @@ class Survey:
 
     def table(self) -> SupportTable:
         """The table of all models. Only after a complete `run()`: no cell may be pending."""
-        facts = self._planned[0].plan.devices[0]
-        identities = self._planned[0].plan.identities
+        plan = self._planned[0].plan
+        facts = plan.devices[0]
         return SupportTable(
             date=datetime.now(UTC).date().isoformat(),
             machine=f"{facts.device_class}, {facts.cores} cores, {facts.os_build}",
             versions={
                 "edgesweep": metadata.version("edgesweep"),
-                **identities.versions,
+                **_versions(plan),
                 "python": platform.python_version(),
             },
-            references=identities.references,
+            references=plan.identities.references,
             rows=tuple(self._row(one) for one in self._planned),
         )
 
@@ -279,12 +281,20 @@ class Survey:
             self._journal.add_failure(build_failure_keys(job, evaluation_id)[on_images], failed)
 
 
+def _versions(plan: Plan) -> dict[str, str]:
+    """Of the libraries of all runtimes in it, and of each one's builder."""
+    planned: tuple[Job | Skipped, ...] = (*plan.jobs, *plan.skipped)
+    own = [plan.identities.own_versions[name] for name in dict.fromkeys(one.variant.runtime for one in planned)]
+    libraries = {package: version for one in own for package, version in one.items() if package != "builder"}
+    return libraries | dict(f"builder {one['builder']}".rsplit(" ", 1) for one in own)
+
+
 def _plan(one: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequence[Path]) -> _Planned:
     spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=cells, budget="full")
     try:
-        return _Planned(one, plan_sweep(spec, folder, roots), None)
+        return _Planned(one, plan_sweep(spec, folder, roots, only_builds=True), None)
     except ModelError as error:
         # It has the same cells as any model; nothing is built from this plan.
         any_model = ModelSpec(source="mobilenet_v2", name=one.model.name, weights="random")
-        plan = plan_sweep(spec.model_copy(update={"models": (any_model,)}), folder, roots)
+        plan = plan_sweep(spec.model_copy(update={"models": (any_model,)}), folder, roots, only_builds=True)
         return _Planned(one, plan, Failed(stage="load", kind="not_loadable", message=error.message))

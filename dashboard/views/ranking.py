@@ -40,7 +40,7 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     if not table.empty:
         metric = rows.accuracy_metric(device)
         _charts(table, _drawn(now, place, objective, part, palette()), place, device)
-        _table(table, metric)
+        _table(table, metric, device)
         _reasons(device, table)
     unranked.show_imported(device.imported, NOTE, "imported-table")
     if not checked.empty:
@@ -118,7 +118,7 @@ def _latency(chart: Spec | None, timed: int) -> None:
         st.caption(f"The first {MOST_DOTS} of {timed}; the table below has all.")
 
 
-def _table(table: pd.DataFrame, metric: str) -> None:
+def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
     st.subheader("Ranking", anchor=False)
     shown = pd.DataFrame(
         {
@@ -138,6 +138,8 @@ def _table(table: pd.DataFrame, metric: str) -> None:
     for column, title in (("front", "Front"), ("settling", "To settle the tie"), ("why", "Why")):
         if (table[column] != NOTHING).any():
             shown[title] = table[column]
+    if device.libraries_differ:
+        shown.insert(9, "Library (MB)", table["runtime_mb"])
     if (table["emulated_by"] != "").any():
         shown.insert(6, "Accuracy from", table["emulated_by"].map(lambda by: f"emulated: {by}" if by else "the device"))
     configure = st.column_config
@@ -156,6 +158,7 @@ def _table(table: pd.DataFrame, metric: str) -> None:
             "Drop (points)": configure.NumberColumn(format="%.2f", help=meaning("accuracy_drop_points")),
             "Verdict": configure.TextColumn(width=90, help=_VERDICTS),
             "Size (MB)": configure.NumberColumn(format="%.2f", help=meaning("artifact_mb")),
+            "Library (MB)": configure.NumberColumn(format="%.1f", help=meaning("runtime_mb")),
         },
     )
 

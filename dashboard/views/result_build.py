@@ -74,12 +74,13 @@ def _figures(row: ResultRow | None) -> list[tuple[str, str]]:
 
 
 def _coverage(manifest: Manifest | None) -> None:
-    st.markdown("**Covered by the accelerator**")
     coverage = None if manifest is None else manifest.coverage
     if manifest is not None and manifest.providers:
+        st.markdown("**Nodes by execution provider**, on the computer that built it")
         nodes = sorted(manifest.providers.items(), key=lambda item: (-item[1], item[0]))
         _pairs([(line(name), f"{count} nodes") for name, count in nodes], "provider", "")
         return
+    st.markdown("**Covered by the accelerator**")
     if coverage is None:
         st.text("Not known: it is recorded of builds for NNAPI, and of ExecuTorch's delegates.")
         return

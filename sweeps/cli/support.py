@@ -16,13 +16,12 @@ from sweeps.operations.shown import show
 from sweeps.operations.sweep_file import roots_of
 from sweeps.report import support as support_report
 from sweeps.report.progress import RunProgress
-from sweeps.spec.built_in import TORCHSCRIPT
 from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare as prepare_model
 from workers.models.prepared import PreparedModel
-from workers.support import LISTED, InputShape, Subject, Survey, Weights, grids, subject
+from workers.support import BACKENDS, LISTED, InputShape, Subject, Survey, Weights, grids, subject
 
 _SWEEP_FILES = (".yaml", ".yml")
 
@@ -33,7 +32,7 @@ _SWEEP_FILES = (".yaml", ".yml")
     "--backend",
     "backends",
     multiple=True,
-    type=click.Choice([backend.name for backend in TORCHSCRIPT.backends]),
+    type=click.Choice(BACKENDS),
     help="Only this one; may be repeated.",
 )
 @click.option(
@@ -84,7 +83,7 @@ def support(
     subjects, roots = _subjects(models, input_shape, weights)
     workspace = Workspace.open(root)
     if not (cells := grids(backends, precisions, runtimes)):
-        raise SpecError("no runtime has a build like that", "leave out --backend or --precision")
+        raise SpecError("no runtime has a build like that", "leave out --backend or --precision, or name --runtime")
     with workspace.lock(), Journal.open(workspace.journal) as journal:
         survey = Survey(subjects, cells, workspace.root, roots, journal, retry_failed=retry_failed)
         named = ", ".join(one.model.name for one in subjects)

@@ -41,7 +41,8 @@ def row_of_job(
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
     if isinstance(outcome, Measured):
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
-        metrics |= {} if outcome.timing is None else outcome.timing.extra_metrics
+        for part in (outcome.timing, outcome.accuracy):
+            metrics |= {} if part is None else part.extra_metrics
         about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
         about |= _with_batches(about, batches or BatchShare())
     else:

@@ -6,13 +6,13 @@ A key does not depend on results: everything in it is known before anything is b
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from sweeps.device_facts import DeviceFacts, canonical_key
+from sweeps.device_facts import AND, DeviceFacts, canonical_key
 from sweeps.planning.axes import is_calibrated
 from sweeps.protocol.presets import Protocol
 from sweeps.records import SCHEMA_VERSION
 from sweeps.spec import toolchains
 from sweeps.spec.inputs import ModelSpec
-from sweeps.variant import RunAxes, Variant
+from sweeps.variant import INSTALLED, RunAxes, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,12 @@ class Identities:
     """Per runtime, the runner and its version, unless the device's facts name another runner."""
     references: Mapping[str, str] = field(default_factory=dict)
     """`reference:<backend>@<version>` of each backend that a host can check without the accelerator."""
+    own_references: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Per runtime, its own part of `references`: a reference runs the files of one runtime."""
+
+    def reference(self, variant: Variant) -> str:
+        """What stands in for the variant's backend; empty if nothing does."""
+        return self.own_references.get(variant.runtime, self.references).get(variant.backend, "")
 
 
 def build_key(model: ModelSpec, variant: Variant, identities: Identities) -> str:
@@ -88,6 +94,15 @@ def job_key(
     )
 
 
-def runner_of(facts: DeviceFacts, runtime: str, identities: Identities) -> str:
-    """The runner of a device: the one that was pushed to it, otherwise the runtime's own."""
-    return dict(facts.runners).get(runtime, identities.runners[runtime])
+def runner_of(facts: DeviceFacts, variant: Variant, identities: Identities) -> str:
+    """The runner of a device: the one that was pushed to it, otherwise the runtime's own.
+
+    Of a device it tells which release of the library is there. That has no part in a job that another one runs, whose
+    release is in the build key.
+    """
+    runner = dict(facts.runners).get(variant.runtime, identities.runners[variant.runtime])
+    if variant.runner_toolchain == INSTALLED:
+        return runner
+    package = toolchains.toolchain(variant.runner_toolchain).package
+    words = runner.split(AND)
+    return AND.join(word for word in words if not word.startswith(f"{package} ")) or runner

@@ -62,10 +62,12 @@ class _Combination:
     grid: str
     variant: Variant
     run: RunAxes
+    reference: str = ""
+    """What stands in for the backend, so that nothing is timed; empty: the device itself runs it."""
 
     @property
     def emulated(self) -> bool:
-        return self.variant.backend in self.facts.emulates
+        return bool(self.reference)
 
 
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
@@ -75,7 +77,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     `SpecError` if the protocol contradicts itself, or has too few rounds for units that share the work.
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
-    combinations = list(dict.fromkeys(_combinations(spec, units)))
+    combinations = list(dict.fromkeys(_combinations(spec, units, identities)))
     names = _names(combinations)
     models = {model.name: model for model in spec.models}
     reasons = [
@@ -112,8 +114,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
             )
             continue
         key = build_key(models[one.model], one.variant, identities)
-        runner = runner_of(one.facts, one.variant.runtime, identities)
-        reference = identities.references[one.variant.backend] if one.emulated else ""
+        runner, reference = runner_of(one.facts, one.variant, identities), one.reference
         first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
         replicate = seen[first_key]
         seen[first_key] += 1
@@ -164,7 +165,7 @@ def _sentinels(
         if facts.device_id in timed:
             one = _Combination(facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes())
             key = build_key(sentinel.MODEL, one.variant, identities)
-            runner = runner_of(facts, one.variant.runtime, identities)
+            runner = runner_of(facts, one.variant, identities)
             found[facts.device_id] = Job(
                 key=job_key(key, one.facts, one.run, protocol, runner, "", replicate=0),
                 build_key=key,
@@ -178,7 +179,7 @@ def _sentinels(
     return found
 
 
-def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_Combination]:
+def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: Identities) -> Iterator[_Combination]:
     for facts, model, grid in itertools.product(devices, spec.models, spec.grids):
         runs = [getattr(grid, axis) for axis in RUN_AXES]
         for part in choices(grid):
@@ -186,6 +187,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
                 axes = dict(zip(BUILD_AXES, chosen, strict=True))
                 axes |= {axis: 0 for axis, word in _WORDS_FOR_0.items() if axes[axis] == word}
                 variant = resolve_variant(Variant(**axes), facts.abi, facts.cpu_features)
+                reference = identities.reference(variant) if variant.backend in facts.emulates else ""
                 for run in itertools.product(*runs):
                     one = _Combination(
                         facts=facts,
@@ -193,6 +195,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
                         grid=grid.name,
                         variant=variant,
                         run=RunAxes(**dict(zip(RUN_AXES, run, strict=True))),
+                        reference=reference,
                     )
                     if one.emulated:
                         # Run axes do not affect a job that is not timed.

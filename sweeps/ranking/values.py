@@ -161,6 +161,11 @@ class DeviceRanking:
         return tuple(candidate for candidate in self.tied if candidate.tie == "unresolved")
 
     @property
+    def libraries_differ(self) -> bool:
+        """Whether apps need runtime libraries of different sizes for its candidates."""
+        return len({candidate.figures.get("runtime_mb") for candidate in self.ranking} - {None}) > 1
+
+    @property
     def rounds_to_settle(self) -> int | None:
         """More rounds needed to settle every tie in latency that rounds can settle; `None` if there is no such tie."""
         return max((tie.settling.rounds or 0 for tie in self.tied if tie.settling), default=0) or None

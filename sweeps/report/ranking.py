@@ -26,6 +26,7 @@ _RANKING_COLUMNS = {
     ">top-1": 0,
     ">drop (points)": 145,
     ">MB": 125,
+    ">library MB": 135,
     "front": 0,
     "verdict": 0,
     "trust": 165,
@@ -88,8 +89,8 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
     if device.ranking:
-        left_out = () if device.front else ("front",)
-        columns = {name: width for name, width in _RANKING_COLUMNS.items() if name not in left_out}
+        useful = {"front": device.front is not None, ">library MB": device.libraries_differ}
+        columns = {name: width for name, width in _RANKING_COLUMNS.items() if useful.get(name, True)}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
         print_fitting(out.console, "", columns, rows)
         if out.console.width >= _RANKING_COLUMNS[">paired ratio"] and len(device.ranking) > 1 and device.winner:
@@ -184,12 +185,14 @@ def _print_class(out: Lines, ranking: Ranking, pooled: ClassRanking) -> None:
 
 def _print_left(out: Lines, device: DeviceRanking, shown: Sequence[Candidate]) -> None:
     """A model that was not delegated is the usual reason of a slow one."""
+    named = {"multiply-adds": "delegated_percent", "operators": "delegated_operators_percent"}
     for candidate in shown:
-        share = candidate.figures.get("delegated_percent")
-        if share is not None and share < WHOLE_PERCENT:
+        shares = {what: candidate.figures.get(metric) for what, metric in named.items()}
+        known = {what: share for what, share in shares.items() if share is not None}
+        if known and min(known.values()) < WHOLE_PERCENT:
+            text = " and ".join(f"{share:.1f} % of its {what}" for what, share in known.items())
             name = _short(candidate.name_here, device)
-            text = f"{name}: {share:.1f} % of its multiply-adds are delegated; the rest is slow"
-            out.line(text, "yellow")
+            out.line(f"{name}: {text} are delegated; the rest runs in slow kernels", "yellow")
 
 
 def _print_trust(out: Lines, shown: Sequence[Candidate]) -> None:
@@ -220,8 +223,8 @@ def _headline(device: DeviceRanking) -> str:
 
 def _figure(candidate: Candidate, name: str) -> str:
     """The figure without its unit, which is in the column's heading."""
-    value = candidate.figures[name]
-    return "–" if value is None else f"{value:.{METRICS[name].digits}f}"
+    value = candidate.figures.get(name)
+    return "–" if value is None else f"{value:.{catalog.metric(name).digits}f}"
 
 
 def _interval(candidate: Candidate, low: str, high: str) -> str:
@@ -243,6 +246,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">MB": _figure(candidate, "artifact_mb"),
+        ">library MB": _figure(candidate, "runtime_mb"),
         "front": {True: "front", False: "", None: "–"}[candidate.on_front],
         "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
         "trust": ", ".join(candidate.trust),

@@ -20,6 +20,8 @@ PAGE_LEGEND = (
     "`edgesweep support` and its `--json` have the figures of your machine."
 )
 
+_TAKERS = {"NNAPI takes": False, "delegates take": True}
+
 LEAST_DB = (80, 40, 15, 10)
 """What a page says of an SQNR: the first of these that it reaches. The figures of the listed models that training moves
 lie further than 2.5 dB from each of them; below 10 dB no int8 build is verified."""
@@ -162,11 +164,12 @@ def _grouped(said: Iterable[tuple[str, Variant]]) -> list[str]:
     return [f"{text} ({where})" for text, where in places.items()]
 
 
-def _coverage(row: Row) -> list[str]:
-    """The part of the model that NNAPI or a delegate computes, for each verified build."""
+def _coverage(row: Row, *, by_delegates: bool) -> list[str]:
+    """The part of the model that NNAPI, or the delegates of a runtime, compute, for each verified build."""
     said = []
     for cell in row.cells:
-        if isinstance(cell.outcome, Manifest) and (coverage := cell.outcome.coverage) is not None:
+        coverage = cell.outcome.coverage if isinstance(cell.outcome, Manifest) else None
+        if coverage is not None and (coverage.delegates is not None) == by_delegates:
             operations = ", ".join(f"{name} {number}" for name, number in sorted(coverage.operations.items()))
             share = f"{coverage.multiply_adds_covered_percent:.0f} % of multiply-adds"
             left = ", ".join(
@@ -179,11 +182,6 @@ def _coverage(row: Row) -> list[str]:
 def _percent(coverage: Coverage, operator: str) -> str:
     percent = coverage.left_percent.get(operator)
     return "" if percent is None else f" ({percent:.0f} % of multiply-adds)"
-
-
-def _taker(row: Row) -> str:
-    """What takes parts of the model in its builds."""
-    return "NNAPI takes" if any(cell.variant.backend == "nnapi" for cell in row.cells) else "delegates take"
 
 
 def _operators(row: Row) -> list[str]:
@@ -210,7 +208,8 @@ def _reasons(table: SupportTable) -> Iterator[str]:
 def _markdown_details(table: SupportTable) -> Iterator[str]:
     for row in table.rows:
         yield f"### {row.model}\n\n{_described(row)}.\n"
-        for title, lines in (*_details(row), (_taker(row), _coverage(row)), ("operators", _operators(row))):
+        covered = [(title, _coverage(row, by_delegates=delegates)) for title, delegates in _TAKERS.items()]
+        for title, lines in (*_details(row), *covered, ("operators", _operators(row))):
             yield from (f"* {title}: {_escaped(line)}" for line in lines)
         yield ""
 

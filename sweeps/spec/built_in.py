@@ -3,6 +3,9 @@
 from sweeps.metrics import Metric
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
 
+_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
+"""What an app needs beside the model: of a program that has its libraries inside, the program."""
+
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
     target="workers.runtimes.torchscript.runtime:TorchScript",
@@ -58,6 +61,7 @@ TORCHSCRIPT = RuntimeEntry(
         "preference": ("sustained_speed", "fast_single_answer", "low_power"),
     },
     synonyms={"quantization": {"static": "static_fx"}},
+    metrics=(_LIBRARY,),
 )
 
 EAGER = RuntimeEntry(
@@ -70,10 +74,16 @@ EAGER = RuntimeEntry(
 
 _EXTRA = "runtimes 390 MB"
 _RELEASES = ("toolchain", "runner_toolchain")
-_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
-"""What an app needs beside the model: told by runners that run with a library of their own."""
 _DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
 """What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
+_DELEGATED_OPERATORS = Metric("delegated_operators_percent", "Delegated operators", "%", "higher", 1)
+"""The same by number: between delegates, data go through the CPU."""
+
+_NODES = (
+    Metric("backend_nodes", "Nodes that the backend took", "", "higher", 0),
+    Metric("cpu_nodes", "Nodes left to the CPU", "", "lower", 0),
+)
+"""Counted where a provider runs, in one profiled inference. What a provider compiles into one is one node."""
 
 
 def _of_onnx(name: str, title: str = "") -> BackendEntry:
@@ -83,6 +93,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         title=title,
         axes=frozenset({"opset", "graph_optimization"}),
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+        support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},
         # Its kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
         saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
@@ -108,7 +119,7 @@ ONNXRUNTIME = RuntimeEntry(
         "graph_optimization": ("all", "extended", "basic", "disabled"),
     },
     synonyms={"graph_optimization": {"none": "all"}},
-    metrics=(_LIBRARY,),
+    metrics=(_LIBRARY, *_NODES),
     extra=_EXTRA,
 )
 
@@ -125,11 +136,12 @@ EXECUTORCH = RuntimeEntry(
             title="the CPU",
             axes=frozenset({"layout"}),
             int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+            support_columns={"int8": "granularity"},
             fixed=_TO_PTE,
             unsaid=frozenset(_TO_PTE),
         ),
         BackendEntry(name="portable", title="the CPU, portable kernels", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
-        BackendEntry(name="vulkan", title="Vulkan", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
+        BackendEntry(name="vulkan", title="Vulkan", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE), checked_as_built=True),
     ),
     values={
         "precision": ("fp32", "int8"),
@@ -137,7 +149,7 @@ EXECUTORCH = RuntimeEntry(
         "granularity": ("auto", "per_tensor", "per_channel"),
         "layout": ("nchw", "nhwc"),
     },
-    metrics=(_LIBRARY, _DELEGATED),
+    metrics=(_LIBRARY, _DELEGATED, _DELEGATED_OPERATORS),
     extra=_EXTRA,
 )
 

@@ -55,6 +55,9 @@ class BackendEntry:
     """By precision, the axis that distinguishes columns of the support table, besides the quantization method."""
     support_parts: bool = False
     """Whether the support table has one part per precision and engine, instead of one for all."""
+    checked_as_built: bool = False
+    """Whether a build is checked without the backend, by its own graph in PyTorch: then a survey of what can be built
+    needs no device that has it."""
     builds_apart: bool = False
     """Its builds share no long stage with builds of the runtime's other backends."""
 

@@ -126,17 +126,33 @@ def refusal(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
     if not library.torch:
         return None
     mates = library.torch.get(_series(chosen.version))
-    paired = ", ".join(f"{series} with torch {mate}" for series, mate in library.torch.items())
     if mates is None:
-        return f"it is not known which torch {chosen.text} pairs with", f"known are: {paired}"
+        return f"it is not known which torch {chosen.text} pairs with", f"known are: {_paired(library)}"
     if mates != _series(torch):
         return (
             f"{chosen.text} pairs with torch {mates}, and here is torch {torch}: a toolchain has no torch of its own, "
             "which would take several GB",
-            f"take one that pairs with it ({paired}); or install EdgeSweep once more with that torch, and compare the "
-            "two sweeps: edgesweep compare",
+            f"take one that pairs with it ({_paired(library)}); or install EdgeSweep once more with that torch, and "
+            "compare the two sweeps: edgesweep compare",
         )
     return None
+
+
+def refusal_of_installed(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
+    """As `refusal`, of the release that is installed. One that the table does not have may be newer than the table."""
+    known = chosen.library.torch
+    mate = known.get(_series(chosen.version), _series(torch))
+    if mate == _series(torch):
+        return None
+    fitting = next((series for series, one in known.items() if one == _series(torch)), "")
+    return (
+        f"{chosen.package} {chosen.version} pairs with torch {mate}, and torch {torch} is installed",
+        f"pip install '{chosen.package}=={fitting}.*'" if fitting else f"install a pair: {_paired(chosen.library)}",
+    )
+
+
+def _paired(library: Library) -> str:
+    return ", ".join(f"{series} with torch {mate}" for series, mate in library.torch.items())
 
 
 def _series(version: str) -> str:

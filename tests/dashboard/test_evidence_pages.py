@@ -212,6 +212,19 @@ def test_a_device_that_the_driver_missed_is_away_and_was_away_when_the_run_has_e
     assert "until the last run ended" in said(shown(root, "fleet"))
 
 
+def test_what_providers_have_of_a_build_is_not_said_to_be_an_accelerator_s(
+    shown: Shown, own: tuple[Workspace, Job]
+) -> None:
+    workspace, job = own
+    with Journal.open(workspace.journal) as journal:
+        manifest = journal.artifact(job.build_key)
+        assert manifest is not None
+        journal.add_artifact(manifest.model_copy(update={"providers": {"CPUExecutionProvider": 7}}))
+    text = said(shown(workspace.root, "result", sweep="before", device="phone-1", model="digits", job=job.key))
+    assert "**Nodes by execution provider**" in text
+    assert "Covered by the accelerator" not in text
+
+
 def test_a_device_without_sentinel_says_so(shown: Shown, evidence_store: Path) -> None:
     page = shown(evidence_store, "devices", device="board-0")
     assert "The sentinel has not looked at it yet" in said(page)

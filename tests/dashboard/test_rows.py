@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -93,6 +94,15 @@ def test_figures_have_their_units_and_intervals() -> None:
     # The reference has 97.2 %; a drop of 0.5 points is 96.7 %.
     assert round(only["accuracy_low"], 6) == 96.7
     assert round(only["accuracy_high"], 6) == 97.3
+
+
+def test_libraries_are_in_the_table_and_are_worth_a_column_where_they_differ() -> None:
+    found = ranking(row("a", 1.0, runtime_mb=9.4), row("b", 3.0, runtime_mb=24.0), row("c", 5.0))
+    assert found.libraries_differ
+    table = ranked(found)
+    assert list(table["runtime_mb"][:2]) == [9.4, 24.0]
+    assert np.isnan(table["runtime_mb"][2])
+    assert not ranking(row("a", 1.0, runtime_mb=9.4), row("b", 3.0)).libraries_differ
 
 
 def test_without_repeated_rounds_there_is_no_interval() -> None:

@@ -167,6 +167,20 @@ def test_four_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(des
 
 
 @pytest.mark.system
+@pytest.mark.runtime("executorch")
+def test_what_is_checked_as_it_is_built_needs_no_device_that_has_it(desk: _Desk) -> None:
+    survey = desk.survey([_subject("own_nets:plain")], grids(["vulkan"], runtimes=["executorch"]))
+    assert len(desk.run(survey)) == 1
+    table = survey.table()
+    (found,) = _outcomes(table, "plain").values()
+    assert isinstance(found, Manifest)
+    assert found.verification.executor == "the exported graph"
+    assert "builder executorch" in table.versions
+    assert "builder torchscript" not in table.versions
+    assert "checked by the exported graph, against fp32 eager" in terminal_text(table)
+
+
+@pytest.mark.system
 def test_a_model_that_cannot_be_used_or_captured_leaves_the_others_alone(desk: _Desk) -> None:
     subjects = [
         _subject("own_nets:broken"),

@@ -80,4 +80,5 @@ def _accuracy(
         labels=in_order((*accuracy.labels, *evaluated.labels)),
         device_seconds=evaluated.device_seconds,
         push_seconds=evaluated.push_seconds,
+        extra_metrics=evaluated.extra_metrics,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sweeps.device_facts import BOARD, DeviceFacts
+from sweeps.device_facts import AND, BOARD, DeviceFacts
 from sweeps.errors import ABSENT_KINDS, BuildError, DeviceError, EdgeSweepError, RunnerError, in_one_line
 from sweeps.spec import built_in
 from sweeps.variant import Variant
@@ -152,7 +152,7 @@ def _with(facts: DeviceFacts, told: Mapping[str, tuple[RunnerIdentity, ...]]) ->
 
 
 def _all(words: Iterable[str]) -> str:
-    return " and ".join(_each(words))
+    return AND.join(_each(words))
 
 
 def _each(words: Iterable[str]) -> tuple[str, ...]:

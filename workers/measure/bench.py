@@ -184,6 +184,12 @@ class Bench:
             )
         return found
 
+    def extra_metrics(self, job: Job, report: RunReport) -> Mapping[str, float]:
+        """Those that its program told; with the size of the program's libraries where it does not tell that."""
+        program = self.program(job)
+        size = None if program is None else program.library_mb
+        return {**({} if size is None else {"runtime_mb": size}), **report.extra_metrics}
+
     def report(self, job: Job, request: RunRequest, deadline_s: float) -> tuple[Completed, RunReport]:
         """One process of the job's own runner. Raises `DeviceError`."""
         program = self.program(job)

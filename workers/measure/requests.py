@@ -1,8 +1,8 @@
 """The requests to a device for one job: get ready, time one block, evaluate the images."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import ClassVar, TypeVar
 
@@ -14,12 +14,13 @@ from sweeps.manifest import Manifest
 from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Gate, Protocol
 from sweeps.records import Block, Conditions, Failed, Job, Stage
-from sweeps.variant import RunAxes, Variant
 from workers.devices.interface import Completed
 from workers.measure.bench import Bench, Request
 from workers.measure.conditions import conditions_around
 from workers.measure.device_files import Evaluation
+from workers.measure.partition import partition
 from workers.measure.readiness import Readiness, await_ready
+from workers.measure.run_request import run_request
 from workers.models.package import Logits
 from workers.runtimes import registry
 from workers.runtimes.interface import RunReport, RunRequest
@@ -32,8 +33,6 @@ _PROCESSES = 2
 # Two clocks are compared, and a runner rounds.
 _CLOCK_SLACK = 1.01
 _CLOCK_SLACK_S = 0.05
-# The runner contract's name for what a manifest calls by torch's name.
-_INPUT_TYPES = {"float32": "float"}
 
 WorkT = TypeVar("WorkT")
 
@@ -125,7 +124,7 @@ class BlockRequest(Request[Block]):
             exit_code=completed.exit_code,
             conditions=conditions,
             device_seconds=seconds,
-            extra_metrics=report.extra_metrics,
+            extra_metrics=bench.extra_metrics(job, report),
         )
         known, mean_only, of = report.threads_known, report.mean_only, job.variant
         labels = block_labels(block, of.backend, of.qengine, protocol, threads_known=known, mean_only=mean_only)
@@ -150,6 +149,8 @@ class Evaluated:
     push_seconds: float
     labels: tuple[str, ...] = ()
     """Trust labels of how it was made."""
+    extra_metrics: Mapping[str, float] = field(default_factory=dict)
+    """As `Accuracy.extra_metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +175,18 @@ class LogitsRequest(Request[Evaluated]):
         began_s, pushed_s = bench.device.now_s(), bench.pushes.total_s
         try:
             logits = self._logits(bench)
+            taken = partition(bench, self.job, self.limit_s)
         except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
         seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
         pushing_s = bench.pushes.take_s(self.job.build_key)
-        return Evaluated(logits=logits, device_seconds=max(0.0, seconds), push_seconds=pushing_s, labels=labels)
+        return Evaluated(
+            logits=logits,
+            device_seconds=max(0.0, seconds),
+            push_seconds=pushing_s,
+            labels=(*labels, *taken.labels),
+            extra_metrics=taken.metrics,
+        )
 
     def _logits(self, bench: Bench) -> Logits:
         job, device, images = self.job, bench.device, self.evaluation.images
@@ -275,22 +283,3 @@ def _reported_ns(report: RunReport) -> int:
 
 def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:
     return run_request(job.variant, job.run, manifest, model)
-
-
-def run_request(variant: Variant, run: RunAxes, manifest: Manifest, model: str) -> RunRequest:
-    """`model`: its path on the device. One iteration, without a warm-up."""
-    return RunRequest(
-        model=model,
-        backend=variant.backend,
-        engine=variant.qengine,
-        threads=run.threads,
-        cpus=run.cpus,
-        input_shape=manifest.input.shape,
-        memory_format=manifest.memory_format,
-        input_dtype=_INPUT_TYPES.get(manifest.input.dtype, manifest.input.dtype),
-        input_scale=manifest.input.scale,
-        input_zero_point=manifest.input.zero_point,
-        reuse_input=run.reuse_input,
-        sha256=manifest.file_sha256,
-        graph_optimization=variant.graph_optimization,
-    )

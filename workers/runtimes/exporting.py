@@ -32,10 +32,10 @@ def not_exportable(error: BaseException, to: str) -> BuildError:
     if _CONTROL_FLOW.search("\n".join(map(str, causes))):
         return BuildError(
             "not_exportable",
-            f"torch.export takes no control flow that depends on the values of tensors: {why}",
+            f"torch.export of torch {torch.__version__} takes no control flow that depends on values of tensors: {why}",
             "rewrite that part with torch.where or torch.cond",
         )
-    return BuildError("not_exportable", f"the model cannot be exported to {to}: {why}")
+    return BuildError("not_exportable", f"torch {torch.__version__} cannot export the model to {to}: {why}")
 
 
 def check_ends(inputs: int, outputs: int) -> None:

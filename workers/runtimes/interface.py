@@ -116,6 +116,8 @@ class Program:
     """`None` if it follows the runner contract."""
     libraries: tuple[str, ...] = ()
     """Paths on this host of shared libraries that lie beside it on a device, under their own names."""
+    library_mb: float | None = None
+    """`runtime_mb` of a program that does not tell it: its own size, with that of its libraries."""
 
 
 class Runtime(Protocol):
@@ -241,4 +243,14 @@ class ProfilingRuntime(Runtime, Protocol):
 
     def parse_profile(self, stdout: bytes) -> Profile:
         """Raises `RunnerError`."""
+        ...
+
+
+@runtime_checkable
+class PartitioningRuntime(ProfilingRuntime, Protocol):
+    """A runtime with backends that leave to the CPU what they do not take, and whose profiles tell which has a node.
+    Whether a runtime has that is asked with `isinstance`."""
+
+    def profiled_as(self, backend: str) -> str:
+        """What its profiles call `backend` (`OperatorRun.where`); empty for one that leaves nothing to the CPU."""
         ...

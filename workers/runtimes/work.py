@@ -25,18 +25,20 @@ def multiply_adds(node: torch.fx.Node) -> int:
 def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
     """The operators, each with its share of the graph's: `aten.bmm.default (12 % of the multiply-adds)`.
 
-    Of an operator whose work is not counted, or that is not in the graph, nothing is said.
+    Of one that is not in the graph, nothing is said.
     """
     work: dict[str, int] = {}
     for node in graph.nodes:
-        if node.op == "call_function" and (counted := multiply_adds(node)):
+        if node.op == "call_function":
             name = operator_of(node)
-            work[name] = work.get(name, 0) + counted
-    whole = sum(work.values())
-    shares = {name: 100.0 * work[_bare(name)] / whole for name in operators if _bare(name) in work}
-    return ", ".join(
-        f"{name} ({shares[name]:.3g} % of the multiply-adds)" if name in shares else name for name in operators
-    )
+            work[name] = work.get(name, 0) + multiply_adds(node)
+    return ", ".join(name + _share(work.get(_bare(name)), sum(work.values())) for name in operators)
+
+
+def _share(work: int | None, whole: int) -> str:
+    if work is None:
+        return ""
+    return f" ({100.0 * work / whole:.3g} % of the multiply-adds)" if work else " (no counted multiply-adds)"
 
 
 def _bare(name: str) -> str:

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from sweeps.errors import BuildError, EdgeSweepError
-from sweeps.spec.toolchains import Toolchain, refusal, toolchain
+from sweeps.spec.toolchains import LIBRARIES, Toolchain, refusal, refusal_of_installed, toolchain
 from sweeps.temporary import temporary_folder
 from sweeps.variant import INSTALLED
 from sweeps.with_parent import run_with_parent
@@ -58,6 +58,16 @@ def check(text: str) -> Toolchain:
     if wrong := _wrong(folder_of(chosen)):
         raise EdgeSweepError(f"the toolchain {text} {wrong}", chosen.to_add)
     return chosen
+
+
+def check_installed(runtime: str) -> None:
+    """Raises `EdgeSweepError` if the installed release of its library is known to pair with another torch than this."""
+    if runtime not in LIBRARIES:
+        return
+    with suppress(metadata.PackageNotFoundError):  # whoever asks for its versions says so
+        chosen = Toolchain(package=runtime, version=metadata.version(runtime))
+        if found := refusal_of_installed(chosen, metadata.version("torch")):
+            raise EdgeSweepError(*found)
 
 
 def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:

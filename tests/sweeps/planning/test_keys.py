@@ -130,6 +130,25 @@ def test_keys_of_releases_hold_theirs_and_not_the_installed_one_which_has_no_par
         assert len(keys & later) == (len(keys) // 2 if updated else 0)
 
 
+def test_a_phone_s_library_has_no_part_in_a_job_that_another_release_runs() -> None:
+    grid = GridSpec(runtime=("onnxruntime",), toolchain=("installed", "onnxruntime==1.31.1"))
+    plan = planned(grid, runtimes=("onnxruntime",))
+
+    def job_keys(library: str) -> dict[str, set[str]]:
+        """By the release that runs them."""
+        phone = replace(PHONE, runners=(*PHONE.runners, ("onnxruntime", f"native-onnxruntime 0123 and {library}")))
+        found = expand(plan.sweep, (phone,), lambda *_: None, plan.identities)
+        return {
+            release: {job.key for job in found.jobs if job.variant.runner_toolchain == release}
+            for release in ("installed", "onnxruntime==1.31.1")
+        }
+
+    before, after = job_keys("onnxruntime 1.32.0"), job_keys("onnxruntime 1.33.0")
+    assert before["onnxruntime==1.31.1"] == after["onnxruntime==1.31.1"]
+    assert before["installed"].isdisjoint(after["installed"])
+    assert all(before.values())
+
+
 def replace_grid(grid: GridSpec, **changes: tuple[str, ...]) -> GridSpec:
     return grid.model_copy(update=changes)
 

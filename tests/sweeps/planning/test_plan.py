@@ -283,6 +283,19 @@ def test_what_a_host_can_check_changes_no_key_of_what_it_times() -> None:
     assert same == [not job.emulated for job in emulating.jobs]
 
 
+def test_a_reference_stands_in_for_a_backend_of_its_own_runtime_only() -> None:
+    grid = GridSpec(runtime=("torchscript", "onnxruntime"), backend=("nnapi",), precision=("fp32",), threads=(1, 2))
+    spec = sweep_of(grid)
+    own = {"torchscript": {"nnapi": "reference:nnapi@1"}, "onnxruntime": {}}
+    phone = replace(ARM, emulates=("nnapi",))
+    jobs = planned(spec, phone, identities=identities_of(NET, own_references=own)).jobs
+    assert {(job.variant.runtime, job.run.threads, job.reference) for job in jobs} == {
+        ("torchscript", 1, "reference:nnapi@1"),
+        ("onnxruntime", 1, ""),
+        ("onnxruntime", 2, ""),
+    }
+
+
 def test_supports_may_still_skip_what_a_host_emulates() -> None:
     def supports(variant: Variant, facts: DeviceFacts) -> str | None:
         return "Metal has no int8" if (variant.backend, variant.precision) == ("metal", "int8") else None

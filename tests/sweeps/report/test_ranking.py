@@ -63,12 +63,30 @@ def test_a_trust_label_of_another_version_is_shown_and_called_so(printed, record
 
 
 def test_a_model_that_is_not_wholly_delegated_is_named(printed, records) -> None:
-    def lines(percent: float) -> list[str]:
+    def lines(*percent: float) -> str:
         row = records.row(records.job(0))
-        return printed([replace(row, metrics={**row.metrics, "delegated_percent": percent})])
+        shares = dict(zip(("delegated_percent", "delegated_operators_percent"), percent, strict=False))
+        return "\n".join(printed([replace(row, metrics={**row.metrics, **shares})]))
 
-    assert any("62.5 % of its multiply-adds are delegated; the rest is slow" in line for line in lines(62.5))
-    assert not any("delegated" in line for line in lines(100.0))
+    rest = "are delegated; the rest runs in slow kernels"
+    assert f"62.5 % of its multiply-adds {rest}" in lines(62.5)
+    assert f"100.0 % of its multiply-adds and 66.5 % of its operators {rest}" in lines(100.0, 66.5)
+    assert f"0.0 % of its multiply-adds and 0.0 % of its operators {rest}" in lines(0.0, 0.0)
+    assert "delegated" not in lines(100.0, 100.0)
+
+
+def test_libraries_have_a_column_where_they_differ(printed, records) -> None:
+    def lines(*sizes: float | None) -> list[str]:
+        rows = [records.row(records.job(number)) for number in range(len(sizes))]
+        known = [{} if size is None else {"runtime_mb": size} for size in sizes]
+        return printed([replace(row, metrics={**row.metrics, **one}) for row, one in zip(rows, known, strict=True)])
+
+    several = lines(9.36, 24.0, None)
+    assert any("library MB" in line for line in several)
+    text = "\n".join(several)
+    assert "   9.4   " in text
+    assert "  24.0   " in text
+    assert not any("library MB" in line for line in lines(9.36, 9.36))
 
 
 def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(printed, records) -> None:

@@ -100,7 +100,7 @@ def table() -> SupportTable:
     return SupportTable(
         date="2026-11-21",
         machine="a machine\x1b[31m",
-        versions={"torch": "2.12.1", "builder": "torchscript 2"},
+        versions={"torch": "2.12.1", "builder torchscript": "2"},
         references={"nnapi": REFERENCE},
         rows=(good, bad),
     )

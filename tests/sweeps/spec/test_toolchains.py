@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.spec.toolchains import LIBRARIES, refusal, toolchain, versions_with
+from sweeps.spec.toolchains import LIBRARIES, refusal, refusal_of_installed, toolchain, versions_with
 from sweeps.variant import INSTALLED
 
 TORCH = "2.12.1"
@@ -49,6 +49,16 @@ def test_a_release_pairs_with_its_torch_or_says_with_which(text: str, words: tup
     found = refusal(toolchain(text), TORCH)
     assert (found is None) == (not words)
     assert all(word in " ".join(found or ()) for word in words)
+
+
+def test_an_installed_release_is_refused_only_where_it_is_known_to_pair_with_another_torch() -> None:
+    for text in ("onnxruntime==1.18.1", "executorch==1.3.1", "executorch==9.0"):
+        assert refusal_of_installed(toolchain(text), TORCH) is None
+    for torch, next_step in ((TORCH, "pip install 'executorch==1.3.*'"), ("3.0", "install a pair: 1.0 with torch 2.9")):
+        found = refusal_of_installed(toolchain("executorch==1.4.0"), torch)
+        assert found is not None
+        assert f"pairs with torch 2.13, and torch {torch} is installed" in found[0]
+        assert found[1].startswith(next_step)
 
 
 def test_what_to_run_tells_the_size() -> None:

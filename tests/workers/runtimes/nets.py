@@ -249,6 +249,17 @@ class Bessel(nn.Module):
         return self.head(torch.special.bessel_j0(x).mean((2, 3)))
 
 
+class Double(nn.Module):
+    """ONNX has its convolution of float64, and ONNX Runtime's CPU no kernel for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, x):
+        return functional.conv2d(x.double(), self.conv.weight.double()).float().mean((2, 3))
+
+
 class ValueDependent(nn.Module):
     """Which way it takes depends on the image."""
 

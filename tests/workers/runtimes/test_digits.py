@@ -154,8 +154,7 @@ def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
         extra = {one["runner"].partition(" ")[0]: one.get("extra_metrics", {}) for one in ranked}
         assert {*extra} == {f"{kind}-{name}" for name in ("torchscript", "executorch", "onnxruntime")}
         assert extra[f"{kind}-executorch"]["delegated_percent"] == 100.0
-        assert extra[f"{kind}-executorch"]["runtime_mb"] > 5
-        assert extra[f"{kind}-onnxruntime"]["runtime_mb"] > 5
+        assert all(one["runtime_mb"] > 5 for one in extra.values())
     assert sorted(kinds) == ["native", "native", "python"]
     # The builds of that sweep, operator by operator, here and on a phone.
     for device in ("local", f"adb:{phones[0].serial}"):

@@ -7,6 +7,7 @@ import pytest
 
 from sweeps.errors import BuildError
 from workers.devices.local import local_facts
+from workers.native.android import BESIDE
 from workers.runtimes.torchscript import programs
 
 
@@ -34,8 +35,15 @@ def test_an_abi_without_a_runner_names_the_files_that_would_be_one(
     assert "riscv64" in caught.value.message
     assert "explain android-runtime" in caught.value.next_step
     (tmp_path / "riscv64").mkdir()
-    (tmp_path / "riscv64" / "edgesweep_runner_lite").touch()
+    lite = tmp_path / "riscv64" / "edgesweep_runner_lite"
+    lite.touch()
     assert set(programs.programs(riscv)) == {"ptl"}
+    # What an app needs beside the model is the program itself, with what lies beside it.
+    beside = lite.with_name(f"{lite.name}{BESIDE}")
+    beside.mkdir()
+    lite.write_bytes(bytes(2_000_000))
+    (beside / "libpytorch_jni_lite.so").write_bytes(bytes(500_000))
+    assert programs.programs(riscv)["ptl"].library_mb == 2.5
 
 
 def test_a_phone_of_the_host_s_own_abi_is_brought_nothing_of_the_host(

@@ -186,6 +186,23 @@ def test_an_error_line_keeps_the_runners_own_kind() -> None:
     assert caught.value.kind == "runtime_skew"
 
 
+@pytest.mark.parametrize(
+    ("library", "kind", "message", "told"),
+    [
+        ("onnxruntime 1.32.0", "runtime_skew", "opset 99", "onnxruntime 1.32.0: opset 99"),
+        ("onnxruntime 1.32.0", "load_failed", "no graph", "onnxruntime 1.32.0: no graph"),
+        ("executorch 1.5.1", "runtime_skew", "executorch 1.5.1 reads ET12", "executorch 1.5.1 reads ET12"),
+        ("onnxruntime 1.32.0", "no_model", "there is no file", "there is no file"),
+        ("2.12.1", "load_failed", "no archive", "no archive"),
+    ],
+)
+def test_an_error_of_a_library_begins_with_its_version(library: str, kind: str, message: str, told: str) -> None:
+    error = {"event": "error", "kind": kind, "message": message}
+    with pytest.raises(RunnerError) as caught:
+        report.parse(transcript({**START, "torch": library}, error))
+    assert (caught.value.kind, caught.value.message) == (kind, told)
+
+
 OF_DEVICES = set().union(
     *map(kinds_of, (ROOT / "workers" / "devices" / "adb").glob("*.py")),
     *(kinds_of(ROOT / "workers" / f"{name}.py") for name in ("executors/ray", "executors/lane", "measure/waiting")),

@@ -4,7 +4,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from sweeps.errors import BuildError
 from sweeps.manifest import Coverage
 from sweeps.variant import Variant
 from workers.models.one_thread import one_thread
-from workers.runtimes.executorch.export import quiet
+from workers.runtimes.executorch.export import quiet, version
 from workers.runtimes.exporting import chain_of
 from workers.runtimes.failures import first_words
 from workers.runtimes.work import multiply_adds, operator_of, with_shares
@@ -31,7 +30,7 @@ _NOT_COUNTED = ("getitem", "executorch_call_delegate")
 class Lowered:
     """A program in the form for its backend."""
 
-    def __init__(self, edge: Any, file: bytes, coverage: Coverage | None) -> None:
+    def __init__(self, edge: Any, file: bytes, coverage: Coverage) -> None:
         self._edge = edge
         self.file = file
         self.coverage = coverage
@@ -53,12 +52,7 @@ def lower(program: ExportedProgram, variant: Variant) -> Lowered:
             file = bytes(edge.to_executorch().buffer)
         except Exception as error:  # ExecuTorch raises any exception if it cannot lower
             raise _failure(error, program.graph) from error
-    graph = edge.exported_program().graph_module
-    return Lowered(edge, file, None if variant.backend == "portable" else coverage_of(graph))
-
-
-def version() -> str:
-    return f"executorch {metadata.version('executorch')}"
+    return Lowered(edge, file, coverage_of(edge.exported_program().graph_module))
 
 
 def _partitioners(variant: Variant) -> list[Any]:

@@ -5,7 +5,7 @@ from sweeps.errors import BuildError
 from workers.runtimes.executorch import executor_runner, native_runner
 from workers.runtimes.executorch.executor_runner import ExecutorRunner
 from workers.runtimes.interface import Program
-from workers.runtimes.torchscript.programs import check_machine, folder_for, libraries_of
+from workers.runtimes.torchscript.programs import check_machine, folder_for, libraries_of, megabytes
 
 RUNNER = "edgesweep_runner_executorch"
 STOCK_TOOL = executor_runner.NAME
@@ -25,7 +25,7 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
         return {"pte": Program(path=str(runner), libraries=libraries_of(runner, facts.abi, _HINT))}
     if tool.is_file():
         check_machine(tool, facts.abi, _HINT)
-        return {"pte": Program(path=str(tool), tool=ExecutorRunner.from_file(tool))}
+        return {"pte": Program(path=str(tool), tool=ExecutorRunner.from_file(tool), library_mb=megabytes(tool))}
     if facts.exec_context == VIRTUAL_PHONE:
         return {"pte": Program(path=str(native_runner.program()))}
     raise BuildError(

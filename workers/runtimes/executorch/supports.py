@@ -25,6 +25,6 @@ def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
     if variant.backend == "vulkan" and "vulkan" not in dict(facts.backends).get(NAME, ()):
         return (
             f"the ExecuTorch of {facts.name} was compiled without Vulkan: "
-            "edgesweep explain runtimes says how a phone gets one with it"
+            "edgesweep explain runtimes says how a phone gets one with it, and how its export is checked without one"
         )
     return None

@@ -1,5 +1,6 @@
 """Builds one artifact of ONNX Runtime: exports, lowers, saves and verifies the model, and writes the manifest."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import saturates
 from sweeps.temporary import temporary_folder
@@ -19,6 +21,10 @@ from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.onnxruntime import numbers, profile, runner
 from workers.runtimes.onnxruntime.export import export
 from workers.runtimes.stages import ByteStages
+
+CPU_PROVIDER = "ONNX Runtime's CPU provider"
+"""`Verification.executor` of artifacts for a provider that only devices have."""
+_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)")
 
 
 def build(
@@ -33,9 +39,15 @@ def build(
         # The plan gives weights of 8 bits only to devices on which their sums do not saturate, as they may do here.
         exact_int8=saturates(variant) and not variant.reduced_range,
     )
-    manifest = finish(runtime, variant, build_key, inputs, saved, request)
+    try:
+        manifest = finish(runtime, variant, build_key, inputs, saved, request)
+    except BuildError as error:
+        raise _named(error, variant) from error
     # Only now: a file that ends the process that loads it has been refused.
-    manifest = manifest.model_copy(update={"providers": _providers(saved.file, request)})
+    told: dict[str, object] = {"providers": _providers(saved.file, request)}
+    if variant.backend != request.backend:
+        told["verification"] = manifest.verification.model_copy(update={"executor": CPU_PROVIDER})
+    manifest = manifest.model_copy(update=told)
     manifest.write(out)
     return manifest
 
@@ -85,6 +97,18 @@ class _Stages:
             calibration_id=self._inputs.calibration_id,
             images=len(images),
         )
+
+
+def _named(error: BuildError, variant: Variant) -> BuildError:
+    """What a device's older library would lack, the one that made the file does not have at all."""
+    found = _NO_KERNEL.search(error.message)
+    if error.kind != "runtime_skew" or found is None or variant.toolchain != variant.runner_toolchain:
+        return error
+    return BuildError(
+        "unsupported_operator",
+        f"onnxruntime {onnxruntime.__version__} has no kernel for {found[1]}: {error.message}",
+        "replace this operator in the model, choose another precision, or ship it with another runtime",
+    )
 
 
 def _providers(file: Path, request: RunRequest) -> dict[str, int]:

@@ -31,14 +31,14 @@ _LINEAR = ("MatMul", "Gemm")
 
 def to_fp16(model: bytes) -> bytes:
     """With float32 at its ends. Raises `BuildError("not_quantizable")`."""
-    with _failing("not_quantizable", "ONNX Runtime cannot convert the model to fp16"):
+    with _failing("not_quantizable", "cannot convert the model to fp16"):
         converted = convert_float_to_float16(onnx.load_from_string(model), keep_io_types=True)
         return bytes(converted.SerializeToString(deterministic=True))
 
 
 def prepare(model: bytes) -> bytes:
     """Folded and with its shapes known, as quantization needs it. Raises `BuildError("not_quantizable")`."""
-    with _files(model) as (given, made), _failing("not_quantizable", "ONNX Runtime cannot prepare the model for int8"):
+    with _files(model) as (given, made), _failing("not_quantizable", "cannot prepare the model for int8"):
         quant_pre_process(given, made, skip_symbolic_shape=True)
         return made.read_bytes()
 
@@ -62,7 +62,7 @@ def to_static_int8(prepared: bytes, ranges: bytes, variant: Variant) -> bytes:
 
 def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
     """The linear layers only, whose activations are quantized as they come. Raises `BuildError`."""
-    with _files(prepared) as (given, made), _failing("not_quantizable", "ONNX Runtime cannot quantize the model"):
+    with _files(prepared) as (given, made), _failing("not_quantizable", "cannot quantize the model"):
         quantize_dynamic(
             given,
             made,
@@ -95,7 +95,7 @@ def _quantize(given: Path, made: Path, ranges: Path, variant: Variant, reader: _
             "not_possible",
             f"onnxruntime {onnxruntime.__version__} cannot keep what calibration found: static int8 needs a newer one",
         )
-    with _failing("not_quantizable", "ONNX Runtime cannot quantize the model"):
+    with _failing("not_quantizable", "cannot quantize the model"):
         # Not with CalibMaxIntermediateOutputs: in 1.32.0 it loses ranges, and 7 dB on the digits. Only the extremes of
         # tensors are kept anyway.
         quantize_static(
@@ -114,7 +114,10 @@ def _quantize(given: Path, made: Path, ranges: Path, variant: Variant, reader: _
 def _with_int8(file: Path, operator: str) -> bytes:
     content = file.read_bytes()
     if not any(node.op_type == operator for node in onnx.load_from_string(content).graph.node):
-        raise BuildError("nothing_to_quantize", "the model has no layer that ONNX Runtime can quantize in this way")
+        raise BuildError(
+            "nothing_to_quantize",
+            f"the model has no layer that onnxruntime {onnxruntime.__version__} can quantize in this way",
+        )
     return content
 
 
@@ -138,6 +141,6 @@ def _failing(kind: str, what: str) -> Iterator[None]:
     except BuildError:
         raise
     except Exception as error:  # the library raises any exception
-        raise BuildError(kind, f"{what}: {first_words(error)}") from error
+        raise BuildError(kind, f"onnxruntime {onnxruntime.__version__} {what}: {first_words(error)}") from error
     finally:
         log.setLevel(level)

@@ -7,7 +7,7 @@ from sweeps.variant import INSTALLED
 from workers.runtimes.interface import Program
 from workers.runtimes.onnxruntime import native_runner, perf_test
 from workers.runtimes.onnxruntime.perf_test import PerfTest
-from workers.runtimes.torchscript.programs import check_machine, folder_for
+from workers.runtimes.torchscript.programs import check_machine, folder_for, megabytes
 
 STOCK_TOOL = perf_test.NAME
 RUNNER, LIBRARY = "edgesweep_runner_onnxruntime", "libonnxruntime.so"
@@ -31,7 +31,7 @@ def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Progra
     # Which release the tool is of, it does not say.
     if tool.is_file() and toolchain == INSTALLED:
         check_machine(tool, facts.abi, _HINT)
-        return {"onnx": Program(path=str(tool), tool=PerfTest.from_file(tool))}
+        return {"onnx": Program(path=str(tool), tool=PerfTest.from_file(tool), library_mb=megabytes(tool))}
     if facts.exec_context == VIRTUAL_PHONE:
         program = native_runner.program()
         if toolchain != INSTALLED:

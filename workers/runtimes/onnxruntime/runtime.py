@@ -11,7 +11,7 @@ from workers.runtimes import profiles, registry
 from workers.runtimes.contract import Profiles, arguments, with_sha256
 from workers.runtimes.interface import Program, RunRequest
 from workers.runtimes.onnxruntime import profile, programs
-from workers.runtimes.onnxruntime.runner import NAME, VERSION
+from workers.runtimes.onnxruntime.runner import NAME, PROVIDERS, VERSION
 from workers.runtimes.onnxruntime.supports import reason_against
 
 BUILDER_VERSION = "1"
@@ -52,6 +52,10 @@ class OnnxRuntime(Profiles):
 
     def parse_profile(self, stdout: bytes) -> profiles.Profile:
         return profiles.parse(stdout, profile.operators)
+
+    def profiled_as(self, backend: str) -> str:
+        """See `PartitioningRuntime.profiled_as`."""
+        return "" if backend == "cpu" else PROVIDERS.get(backend, "")
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)

@@ -6,7 +6,10 @@ batches too and includes the other. This module does not import torch.
 
 from pathlib import Path
 
+from sweeps.variant import INSTALLED
 from workers.native import compiler
+from workers.runtimes.torchscript.runner.load import LIBRARIES
+from workers.toolchains.environments import package_folder
 
 NAME = "native-torchscript"
 SOURCE = "runner.cpp"
@@ -31,6 +34,12 @@ def program() -> Path:
     Raises `BuildError`: `no_compiler`, `no_torch` or `not_compilable`.
     """
     return compiler.program(PROGRAM_SOURCE, "edgesweep_runner", (f'-DEDGESWEEP_RUNNER_VERSION="{version()}"',))
+
+
+def libraries() -> tuple[Path, ...]:
+    """Those of the installed torch that the program is linked to."""
+    folder = package_folder("torch", INSTALLED)
+    return () if folder is None else tuple(file for name in LIBRARIES for file in folder.glob(f"lib/{name}.*"))
 
 
 def profiler() -> Path:

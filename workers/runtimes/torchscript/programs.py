@@ -42,14 +42,17 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
         runner, tool = folder / RUNNERS[kind], folder / STOCK_TOOLS[kind]
         if runner.is_file():
             check_machine(runner, abi, hint)
-            found[kind] = Program(path=str(runner), libraries=libraries_of(runner, abi, hint))
+            beside = libraries_of(runner, abi, hint)
+            found[kind] = Program(path=str(runner), libraries=beside, library_mb=megabytes(runner, *map(Path, beside)))
         elif tool.is_file():
             check_machine(tool, abi, hint)
-            found[kind] = Program(path=str(tool), tool=SpeedBenchmark.of(tool, abi))
+            found[kind] = Program(path=str(tool), tool=SpeedBenchmark.of(tool, abi), library_mb=megabytes(tool))
     if found:
         return found
     if facts.exec_context == VIRTUAL_PHONE:
-        return dict.fromkeys(RUNNERS, Program(path=str(native_runner.program())))
+        runner = native_runner.program()
+        size = megabytes(runner, *native_runner.libraries())
+        return dict.fromkeys(RUNNERS, Program(path=str(runner), library_mb=size))
     lack = "no Python 3.10 with torch was found on the board, and " if is_board else ""
     known = ", ".join((*RUNNERS.values(), *STOCK_TOOLS.values()))
     raise BuildError("no_runner", f"{lack}there is no runner for {abi}: {folder} holds none of {known}", hint)
@@ -94,6 +97,11 @@ def libraries_of(program: Path, abi: str, hint: str) -> tuple[str, ...]:
     for file in found:
         check_machine(file, abi, hint)
     return tuple(map(str, found))
+
+
+def megabytes(*files: Path) -> float:
+    """Of files of this host together: what an app needs beside a model, where a program is linked to no more."""
+    return sum(file.stat().st_size for file in files) / 1e6
 
 
 def check_machine(file: Path, abi: str, hint: str) -> None:

@@ -51,6 +51,7 @@ _RESERVED_KINDS = (
 )
 """Failure kinds of devices and hosts, some of which decide whether and when a job is retried: a runner must not report
 them."""
+_OF_LIBRARY = ("backend_missing", "load_failed", "run_failed", "runtime_skew")
 _ONCE = ("start", "load", "first_inference", "eval", "metrics", "ran", "nnapi_model", "error", "end")
 _REPEATED = ("warmup", "sample", "nnapi_device")
 
@@ -179,10 +180,20 @@ def _complete_events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
             _garbled("an error without kind and message")
         if kind in _RESERVED_KINDS:
             _garbled(f"{kind} is no error of a runner: {message[:200]}")
-        raise RunnerError(kind, message[:1000])
+        raise RunnerError(kind, f"{_library(events, kind, message)}{message}"[:1000])
     if "end" not in events:
         raise RunnerError("truncated", "the runner's report has no end line")
     return events
+
+
+def _library(events: dict[str, list[dict[str, Any]]], kind: str, message: str) -> str:
+    """What an error begins with: the library and its version, where a runner says which it is, and the error does not.
+    Whether a library takes a file depends on its version."""
+    version = events.get("start", [{}])[0].get("torch")
+    # torch's own runner tells a bare number, and its errors have it where it counts.
+    if kind not in _OF_LIBRARY or not isinstance(version, str) or " " not in version or version in message:
+        return ""
+    return f"{version[:_MAX_TEXT]}: "
 
 
 def _events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:

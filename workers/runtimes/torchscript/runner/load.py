@@ -10,6 +10,7 @@ from workers.runtimes.torchscript.archive import Archive, NoArchive
 from workers.runtimes.torchscript.runner.events import GiveUp
 
 WAY_OUT = "export with a torch no newer than the runtime, put a newer runtime on the device"
+LIBRARIES = ("libtorch_cpu", "libc10")
 UNKNOWN_OPERATOR = re.compile(r"Unknown builtin op: ([\w.:]+?)\.?$", re.MULTILINE)
 OPERATORS_NOT_FOUND = re.compile(r"ops cannot be found: \[([^\]]*)\]")
 OTHER_ARGUMENTS = re.compile(r"Arguments for call are not valid.*?variants are available:\s+([\w.:]+)\(", re.DOTALL)
@@ -38,6 +39,15 @@ def versions_known() -> tuple[int, int | None]:
     except OSError:
         found = None
     return torch._C._get_max_operator_version(), int(found[1], 16) if found else None
+
+
+def library_size() -> dict[str, float]:
+    """`runtime_mb`: the libraries of this torch that a program on the CPU is linked to; nothing where they are not."""
+    import torch
+
+    folder = Path(torch.__file__).parent / "lib"
+    files = [file for name in LIBRARIES for file in folder.glob(f"{name}.*")]
+    return {"runtime_mb": sum(file.stat().st_size for file in files) / 1e6} if files else {}
 
 
 def inspect(path: str, backend: str) -> Archive:

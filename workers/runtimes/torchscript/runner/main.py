@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 from workers.runtimes.torchscript.runner.backend import as_on_device, failure, prepare
 from workers.runtimes.torchscript.runner.evaluate import evaluate
 from workers.runtimes.torchscript.runner.events import GiveUp, tell
-from workers.runtimes.torchscript.runner.load import choose_engine, inspect, load, versions_known
+from workers.runtimes.torchscript.runner.load import choose_engine, inspect, library_size, load, versions_known
 from workers.runtimes.torchscript.runner.process import (
     cpus_now,
     keep_memory,
@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None, program: Program | None = None) -> int:
 
 
 def pytorch_mobile() -> Program:
-    return Program(NAME, VERSION, _opened, _exact_int8)
+    return Program(NAME, VERSION, _opened, _exact_int8, metrics=library_size)
 
 
 def own_report() -> IO[str]:

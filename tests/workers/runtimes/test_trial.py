@@ -1,0 +1,104 @@
+"""Libraries that do not work together are found before the first model of a user's is built with them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import EdgeSweepError
+from sweeps.planning.axes import resolve_variant
+from sweeps.records import Failed
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.toolchains import toolchain
+from sweeps.variant import Variant
+from tests.workers.tiny_model import tiny_inputs
+from tests.workers.tiny_sweep import Sweep
+from workers.artifacts import TRANSIENT_KINDS, PackedArtifact
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import BuildRequest
+from workers.native.compiler import cache_folder
+from workers.runtimes import registry
+from workers.toolchains import environments, within
+
+RELEASE = "onnxruntime==1.30.9"
+RUNS_NOTHING = {
+    "onnxruntime/__init__.py": """
+__version__ = "1.30.9"
+
+
+class SessionOptions:
+    pass
+
+
+class GraphOptimizationLevel:
+    ORT_ENABLE_ALL = 99
+
+
+def get_available_providers():
+    return ["CPUExecutionProvider"]
+
+
+def InferenceSession(*given, **named):
+    raise RuntimeError("tensor does not have a device")
+""",
+    "onnxruntime/quantization/__init__.py": """
+CalibrationDataReader = CalibrationMethod = QuantType = object
+quant_pre_process = quantize_dynamic = quantize_static = print
+""",
+    "onnxruntime/transformers/__init__.py": "",
+    "onnxruntime/transformers/float16.py": "convert_float_to_float16 = print\n",
+    "onnxruntime-1.30.9.dist-info/METADATA": "Metadata-Version: 2.1\nName: onnxruntime\nVersion: 1.30.9\n",
+}
+"""A release that exports, since torch does that, and cannot run what was exported."""
+
+
+def request_for(key: str, release: str) -> BuildRequest:
+    variant = Variant(runtime="onnxruntime", toolchain=release, runner_toolchain=release)
+    return BuildRequest(key * 64, resolve_variant(variant, "x86_64"), tiny_inputs())
+
+
+@pytest.mark.system
+@pytest.mark.runtime("onnxruntime")
+def test_a_release_that_exports_and_cannot_run_is_one_error_with_its_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path / "it's a cache"))
+    folder = environments.folder_of(toolchain(RELEASE))
+    for name, text in RUNS_NOTHING.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    sizes = {name: len(text) for name, text in RUNS_NOTHING.items()}
+    (folder / within.MARKER).write_text(json.dumps({"toolchain": RELEASE, "files": sizes}))
+    torch = registry.get("onnxruntime").versions()["torch"]
+    executor = InlineExecutor(tmp_path / "results")
+    try:
+        requests = [request_for("a", RELEASE), request_for("b", RELEASE), request_for("c", "installed")]
+        outcomes = {one.build_key[0]: outcome for one, outcome in executor.build(requests, lambda: False) if outcome}
+    finally:
+        executor.close()
+    for key in ("a", "b"):
+        failed = outcomes[key]
+        assert isinstance(failed, Failed)
+        assert failed.kind == "runtime_broken"
+        assert failed.kind in TRANSIENT_KINDS
+        for words in (f"torch {torch}", "onnxruntime 1.30.9", "tensor does not have a device"):
+            assert words in failed.message
+    assert isinstance(outcomes["c"], PackedArtifact), outcomes["c"]
+    # Of the installed one alone: it worked, and is not tried again.
+    (tried,) = [one.name for one in (cache_folder() / "tried").iterdir() if one.suffix != ".lock"]
+    assert tried.startswith("onnxruntime-")
+    # The user's model was exported with the installed one only.
+    assert len([*(tmp_path / "results" / "stages").glob("*.pt")]) == 1
+
+
+def test_an_installed_release_that_pairs_with_another_torch_is_refused_by_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "executorch-1.5.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: executorch\nVersion: 1.5.1\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(EdgeSweepError, match=r"executorch 1\.5\.1 pairs with torch 2\.14, and torch 2\.12") as caught:
+        Sweep(tmp_path, GridSpec(runtime=("torchscript", "executorch"), precision=("fp32",)))
+    assert caught.value.next_step == "pip install 'executorch==1.3.*'"

@@ -1,0 +1,46 @@
+"""Which nodes of a model its backend took on a device, where the rest runs on the CPU without a word."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sweeps.errors import RunnerError
+from sweeps.records import Job
+from workers.measure import processes
+from workers.measure.bench import Bench
+from workers.measure.run_request import run_request
+from workers.runtimes import registry
+from workers.runtimes.interface import PartitioningRuntime
+from workers.toolchains.environments import command_within
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Empty where it is not known, or where a backend takes all or nothing."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    """`backend_fell_back` if the backend took nothing."""
+
+
+def partition(bench: Bench, job: Job, deadline_s: float) -> Partition:
+    """One profiled inference of the job's artifact. Raises `DeviceError` if the device is gone."""
+    runtime, backend = registry.get(job.variant.runtime), job.variant.backend
+    if job.emulated or not isinstance(runtime, PartitioningRuntime) or not runtime.profiled_as(backend):
+        return Partition()
+    program = bench.program(job)
+    if program is not None and program.tool is not None:
+        return Partition()
+    path = None if program is None else program.path
+    manifest, model = bench.files.artifact(job.build_key)
+    request = run_request(job.variant, job.run, manifest, model)
+    argv = runtime.profile_command(request, iterations=1, warmup=0, program=path)
+    argv = argv if path else command_within(argv, job.variant.runner_toolchain)
+    try:
+        _, profile = processes.told(bench.device, argv, runtime.parse_profile, deadline_s)
+    except RunnerError:  # of an older runner, which does not profile
+        return Partition()
+    nodes = Counter(run.where for run in profile.runs)
+    taken = nodes[runtime.profiled_as(backend)]
+    metrics = {"backend_nodes": float(taken), "cpu_nodes": float(nodes.total() - taken)}
+    return Partition(metrics, () if taken or not nodes else ("backend_fell_back",))

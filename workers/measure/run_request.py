@@ -1,0 +1,27 @@
+"""What a runner is asked to do with an artifact, before anyone says how often or on which images."""
+
+from sweeps.manifest import Manifest
+from sweeps.variant import RunAxes, Variant
+from workers.runtimes.interface import RunRequest
+
+# The runner contract's name for what a manifest calls by torch's name.
+_INPUT_TYPES = {"float32": "float"}
+
+
+def run_request(variant: Variant, run: RunAxes, manifest: Manifest, model: str) -> RunRequest:
+    """`model`: its path on the device. One iteration, without a warm-up."""
+    return RunRequest(
+        model=model,
+        backend=variant.backend,
+        engine=variant.qengine,
+        threads=run.threads,
+        cpus=run.cpus,
+        input_shape=manifest.input.shape,
+        memory_format=manifest.memory_format,
+        input_dtype=_INPUT_TYPES.get(manifest.input.dtype, manifest.input.dtype),
+        input_scale=manifest.input.scale,
+        input_zero_point=manifest.input.zero_point,
+        reuse_input=run.reuse_input,
+        sha256=manifest.file_sha256,
+        graph_optimization=variant.graph_optimization,
+    )
