@@ -1,5 +1,6 @@
 """What a command that ranks reads: results of the workspace's own journal, or of the copy of a tracking server."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,9 +54,12 @@ def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
 
 
 def names_of(path: Path, sweep: str) -> dict[str, str]:
-    """What the sweep file calls each device of the current plan, by its id. `path`: of the journal."""
+    """What the sweep file calls each device of the current plan, by its id; devices that share a name keep the id, as
+    in a plan. `path`: of the journal."""
     with Journal.open(path, read_only=True) as journal:
-        return {facts.device_id: facts.name for facts in journal.devices(sweep)}
+        devices = journal.devices(sweep)
+    counts = Counter(facts.name for facts in devices)
+    return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
 
 
 def _told_of_reading() -> Callable[[int], None]:

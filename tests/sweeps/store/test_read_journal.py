@@ -318,7 +318,7 @@ def test_rank_shows_the_winners_and_tables_when_they_are_asked_for(workspace, re
         return done.output
 
     assert "Not ranked" not in shown()
-    assert "phone-0" in shown()
+    assert "phone-0, Maker" in shown(), "both have one name"
     assert "--all" in shown()
     assert "Not ranked" in shown("--all")
     assert "signal 11" not in shown("--device", "phone-0")
