@@ -4,7 +4,6 @@ Plain Python: Ray only carries the calls (`workers.hosts.actors`), and tests mak
 """
 
 import pickle
-import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
 from sweeps.records import Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
-from workers.devices.local import from_os_error
+from workers.hosts.disk import Disk
 from workers.hosts.interface import Beat, Granted, Hello, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
@@ -27,6 +26,7 @@ from workers.hosts.outbox import Outbox
 from workers.measure.bench import AnswerT, Request, failed
 
 _LEAVE_POLL_S = 0.2
+_DISK_KINDS = ("no_space", "os_error")
 
 
 class Worker(Protocol):
@@ -79,6 +79,7 @@ class HostAgent:
         self._inventory = inventory
         self._leases = leases
         self._outbox = outbox
+        self._disk = Disk(identity.name, folder, outbox)
         self._start = start
         self._now = now
         self._apart = apart
@@ -89,12 +90,7 @@ class HostAgent:
         self._receiving = Lock()
 
     def hello(self) -> Hello:
-        who, trouble = self._identity, list(self._inventory.refused())
-        try:
-            stored = self._outbox.count()
-        except StoreError as error:
-            stored = 0
-            trouble.insert(0, DeviceError("os_error", error.message, error.next_step))
+        who, stored = self._identity, self._disk.stored()
         return Hello(
             name=who.name,
             machine=who.machine,
@@ -103,9 +99,9 @@ class HostAgent:
             tags=who.tags,
             change=self._inventory.change,
             devices=tuple(HostDevice(facts=one, use=self._leases.use(one.device_id)) for one in self._devices()),
-            refused=tuple(trouble),
+            refused=(*self._disk.troubles(), *self._inventory.refused()),
             stored=stored,
-            free_bytes=_free_bytes(self._folder),
+            free_bytes=self._disk.free_bytes,
             clock_s=self._now(),
         )
 
@@ -114,7 +110,11 @@ class HostAgent:
             raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
         if all(facts.device_id != device_id for facts in self._devices()):
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
-        return self._leases.acquire(device_id, who)
+        self._disk.check()
+        try:
+            return self._leases.acquire(device_id, who)
+        except StoreError as error:
+            raise self._disk.refused(error) from error
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> Beat:
         lost = self._leases.beat(who, epochs)
@@ -139,7 +139,7 @@ class HostAgent:
             with self._receiving:
                 self._store.unpack(packed)
         except OSError as error:
-            raise from_os_error(error) from error
+            raise self._disk.refused(error) from error
 
     def run(
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
@@ -167,6 +167,7 @@ class HostAgent:
         To be called every second or so.
         """
         self._inventory.refresh()
+        self._disk.retry()
         for device_id in self._leases.overdue():
             if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
                 self._apart(worker.kill)
@@ -193,11 +194,15 @@ class HostAgent:
         try:
             if self._leaving.is_set():
                 raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+            self._disk.check()
             self._leases.begin(device_id, epoch, request.job.name, request.left_s)
             try:
-                return desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
+                answer = desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
             finally:
                 self._leases.end(device_id)
+            if isinstance(answer, Failed) and answer.kind in _DISK_KINDS:
+                self._disk.check()  # it filled up meanwhile: no fault of the job
+            return answer
         except DeviceError as error:
             return failed(request.stage, error)
 
@@ -289,11 +294,3 @@ class _Desk:
         if self.busy.locked():
             self.kill()
         self.vacate()
-
-
-def _free_bytes(folder: Path) -> int:
-    """0 where the disk cannot be asked."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return 0

@@ -119,7 +119,7 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
     except exceptions.RayTaskError as error:
         raise error.cause from error
     except exceptions.RayError as error:
-        raise ClusterError(f"the agent of this host does not start: {str(error)[:300]}") from error
+        raise why_not(str(error)) from error
 
     def end(timeout_s: float) -> None:
         with suppress(exceptions.RayError):
@@ -127,6 +127,16 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
         ray.kill(actor)
 
     return RemoteHost(actor, config.name, _Shared(), Link(None)), end
+
+
+def why_not(words: str) -> ClusterError:
+    """Why the agent does not start: EdgeSweep's own error among Ray's words, if there is one."""
+    lines = [line.strip() for line in words.splitlines()]
+    own = next((number for number, line in enumerate(lines) if line.startswith("sweeps.errors.")), None)
+    if own is None:
+        return ClusterError(f"the agent of this host does not start: {words[:300]}")
+    _, arrow, step = " ".join(lines[own + 1 : own + 2]).partition("-> ")
+    return ClusterError(f"the agent of this host does not start: {lines[own].partition(': ')[2]}", arrow and step)
 
 
 def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:

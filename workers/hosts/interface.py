@@ -148,7 +148,7 @@ class Host(Protocol):
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         """Raises `DeviceError`: `offline` if the host lacks the device, `leased` if a person ended this driver's use,
-        `host_leaving`."""
+        `host_leaving`, `host_disk` if its disk is full."""
         ...
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> "Beat":
@@ -173,7 +173,7 @@ class Host(Protocol):
         ...
 
     def receive(self, packed: PackedArtifact) -> None:
-        """Raises `StoreError`, and `DeviceError` if the host's disk is full."""
+        """Raises `StoreError`, and `DeviceError("host_disk", ...)`."""
         ...
 
     def run(

@@ -254,7 +254,7 @@ def test_a_host_whose_clock_is_an_hour_off_measures_like_the_others(world: World
     assert world.executor(lab).lane(named("one")).ask(Ask(JOB, 1)) == "answer 0 to 1"
 
 
-def test_a_host_whose_disk_is_full_says_so_and_its_results_still_arrive(world: World) -> None:
+def test_a_host_whose_results_cannot_be_kept_says_so_and_they_still_arrive(world: World) -> None:
     host, _ = world.add("lab-1", "one")
     lab = world.lab()
     lane = world.executor(lab).lane(named("one"))
@@ -262,7 +262,7 @@ def test_a_host_whose_disk_is_full_says_so_and_its_results_still_arrive(world: W
     host.outbox.close()
     assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
     hello: Hello = host.agent.hello()
-    assert [error.kind for error in hello.refused] == ["os_error"]
+    assert [error.kind for error in hello.refused] == ["host_disk"]
     assert "outbox.sqlite" in hello.refused[0].message
 
 
