@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from sweeps.journal.journal import Journal
+from sweeps.operations.run import Watch, run_sweep
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import ProtocolSpec
+from tests import gallery
+from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.hosts.hosts import TestHost, World
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices.fake.device import FakeDevice
 from workers.driver.events import AttemptFailed, Away, Event, Waiting
+from workers.driver.events import Measuring as MeasuringNow
 from workers.driver.ladder import AwayWait
 from workers.executors.lane import Lane
 from workers.hosts.executor import LabExecutor
@@ -152,3 +156,33 @@ def test_a_sweep_waits_while_another_one_has_the_device_and_says_so(tmp_path: Pa
     waits = [event for event in events if isinstance(event, Waiting)]
     assert len(waits) == 1, "it is said once"
     assert "bob has fake-steady" in waits[0].lacking[0]
+
+
+@pytest.mark.system
+def test_a_phone_that_comes_while_a_sweep_runs_joins_it(
+    tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = add(world, "lab-1", "steady")
+    lab = world.lab()
+    sweep = sweep_on(tmp_path, lab, "host:lab-1/fake:*")
+    fresh_mlflow(sweep.workspace.root)
+    gallery.bring(sweep.workspace, [job.build_key for job in (*sweep.plan.jobs, *sweep.plan.sentinels)])
+    measured: list[str] = []
+
+    def plug_in(event: Event) -> None:
+        if isinstance(event, MeasuringNow):
+            measured.append(event.device)
+            host.names = ["fake:steady", "fake:cool"]
+            host.agent.tend()
+
+    roots = (tmp_path / "sweep of ann",)
+    ended = run_sweep(sweep.spec, roots, sweep.workspace, "inline", lab=lab, watch=Watch(event=plug_in, quiet=True))
+    assert (ended.interrupted, ended.still_to_do) == (False, ())
+    assert list(dict.fromkeys(measured)) == ["host:lab-1/fake:steady", "host:lab-1/fake:cool"]
+    assert capsys.readouterr().err.count("host:lab-1/fake:cool came: measured now") == 1
+    with Journal.open(sweep.workspace.journal) as journal:
+        check_blocks(journal, sweep)
+        assert {facts.device_id for facts in journal.devices("tiny")} == {"fake-steady", "fake-cool"}
+        sweep.plan = plan_sweep(sweep.spec, sweep.workspace.root, roots, lab=lab.select)
+        check_blocks(journal, sweep)
+    assert len(sweep.plan.jobs) == 4
