@@ -16,7 +16,7 @@ import ray
 from ray import exceptions
 from ray._private import worker
 
-from sweeps.errors import ClusterError, DeviceError
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError, in_one_line
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
@@ -104,7 +104,7 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
 
     Raises `ClusterError` if another computer of the lab has its name.
     """
-    boot, machine = time.time_ns() // 10**6, config.machine()
+    boot, machine = config.next_boot(time.time_ns() // 10**6), config.machine()
     for host in earlier_starts(Hosts().find(), config.name, machine):
         ray.kill(host.actor)
     actor_class: Any = HostActor
@@ -244,7 +244,7 @@ class RemoteHost:
             answer = ray.get(reference, timeout=within_s)
         except exceptions.RayTaskError as error:
             self._link.heard()
-            raise error.cause from error
+            raise error_of(self._name, error.cause) from error
         except exceptions.ActorDiedError as error:
             self.dead = True
             raise away(self._name, "its agent has ended") from error
@@ -254,6 +254,13 @@ class RemoteHost:
             raise away(self._name, LOST) from error
         self._link.heard()
         return answer
+
+
+def error_of(name: str, cause: BaseException) -> EdgeSweepError:
+    """What a host's agent raised: one of EdgeSweep's errors, or what it did not expect, in one line."""
+    if isinstance(cause, EdgeSweepError):
+        return cause
+    return DeviceError("worker_error", f"the host {name}: {in_one_line(cause)}", "see the log of Ray on that host")
 
 
 class _Shared:

@@ -78,7 +78,8 @@ class Hello:
     machine: str
     """Identifies the host's state folder: two hosts with one name are told apart by it."""
     boot: int
-    """Start of the agent in ms since 1970; the newest agent of a host is the one that counts."""
+    """Start of the agent in ms since 1970, or more if the clock was set back. The newest agent of a host has the
+    largest, and is the one that counts."""
     versions: Versions
     tags: tuple[str, ...]
     change: int

@@ -302,3 +302,22 @@ def test_a_host_that_has_joined_and_does_not_answer_is_told(world: World) -> Non
     lab.look()
     assert [hello.name for hello, answers in lab.hellos() if answers] == ["lab-1"]
     assert lab.mute() == ()
+
+
+def test_a_host_whose_answer_is_an_unexpected_error_is_heard_again_once_it_answers(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    lab = world.lab()
+    broken: list[str] = []
+
+    def out_of_threads(method: str, _: tuple[Any, ...]) -> bool:
+        if method == "beat":
+            broken.append(method)
+            raise RuntimeError("can't start new thread")
+        return False
+
+    wire.faulty = out_of_threads
+    wait_for(lambda: len(broken) > 1)
+    world.now_s += SILENT_S + 1
+    assert [answers for _, answers in lab.hellos()] == [False]
+    wire.faulty = lambda *_: False
+    wait_for(lambda: [answers for _, answers in lab.hellos()] == [True])
