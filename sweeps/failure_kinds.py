@@ -164,8 +164,11 @@ _REACHING = {
 
 _LAB = {
     "host_away": "a host of the lab cannot be reached -> check it and its network; what it measured is kept there",
+    "host_disk": "a host of the lab is full, or its disk fails -> free space there; its devices are waited for",
     "host_leaving": "a host leaves the lab -> start edgesweep host there again",
     "lease_lost": "the right to use a lab's device has ended -> run again",
+    "not_kept": "a host keeps no answer that was lost -> nothing to do: it is measured again",
+    "other_version": "another version left results on a host, which cannot be read -> run again: they are measured",
     "queued": "another sweep has the device now -> wait: it is this sweep's in its turn",
     "worker_error": "EdgeSweep's process for the device failed -> run again; if it stays, report the message",
     "worker_lost": "the process that built or measured was ended from outside -> run again; was memory short?",

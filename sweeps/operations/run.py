@@ -13,6 +13,7 @@ from sweeps.launching.live import LiveFile
 from sweeps.operations.again import disqualified_jobs, tied_jobs
 from sweeps.operations.executor import open_executor
 from sweeps.operations.known import batch_spreads
+from sweeps.operations.newcomers import Newcomers
 from sweeps.operations.on_end import told_at_the_end
 from sweeps.operations.shown import show
 from sweeps.operations.stored_results import results_of
@@ -38,6 +39,7 @@ from sweeps.store.read_journal import rank_sweep
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.driver.events import Away, Event
+from workers.driver.recovery import has_devices
 from workers.driver.sharing import Sharing, with_links
 from workers.driver.sweep import Driver
 from workers.hosts.lab import Lab
@@ -134,15 +136,25 @@ def _run(
                 for kind in RETRIED_KINDS:
                     journal.retry_failures(spec.name, kind=kind)
             complete = _begin(planned, sharing, journal, ArtifactStore(workspace.artifacts))
+            newcomers = Newcomers(spec.devices, planned.devices, lab)
             drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
             away: dict[str, int] = {}
-            interrupted = not complete and drive.run(planned, away)
-            while not interrupted and sharing.advance(wait=False):
-                planned, complete = sharing.plan, False
-                journal.save_plan(planned)
-                for line in sharing.lines():
-                    tell(line)
-                interrupted = drive.run(planned, away)
+            interrupted = not complete and drive.shared(sharing, away)
+            while not interrupted and (names := newcomers.joining(whole.devices, _gone(whole, journal, away))):
+                again = make_plan(spec, roots, workspace, lab)
+                if not {facts.name for facts in again.devices} & set(names):
+                    continue
+                if again.identities != whole.identities:
+                    tell(f"{', '.join(names)} came, but models, data or versions are others now: run again to measure")
+                    break
+                tell(f"{', '.join(names)} came: measured now")
+                whole, sharing, complete = again, Sharing(again, journal), False
+                with journal.together():
+                    sharing.advance(wait=True)
+                    journal.save_plan(sharing.plan)
+                away.clear()
+                interrupted = drive.shared(sharing, away)
+            planned = sharing.plan
             if complete:
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
@@ -166,6 +178,14 @@ def _run(
     return RunEnd(
         interrupted=False, still_to_do=tuple(_still_to_do(pending, sum(away.values()), sharing.waiting, late))
     )
+
+
+def _gone(planned: Plan, journal: Journal, away: Mapping[str, int]) -> set[str]:
+    """The ids of devices that went away with jobs pending. `away`: as `_Drive.run` fills it; of a host, in words."""
+    with_host = any(has_devices(name) for name, pending in away.items() if pending)
+    names = {facts.device_id: facts.name for facts in planned.devices}
+    pending = {job.device_id for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
+    return {device_id for device_id in pending if with_host or away.get(names[device_id])}
 
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
@@ -216,6 +236,16 @@ class _Drive:
     live: LiveFile
     lab: Lab | None
     watch: Watch
+
+    def shared(self, sharing: Sharing, away: dict[str, int]) -> bool:
+        """All of it: what units share is assigned once they have been compared. `away`, and returns, as `run`."""
+        interrupted = self.run(sharing.plan, away)
+        while not interrupted and sharing.advance(wait=False):
+            self.journal.save_plan(sharing.plan)
+            for line in sharing.lines():
+                tell(line)
+            interrupted = self.run(sharing.plan, away)
+        return interrupted
 
     def run(self, planned: Plan, away: dict[str, int], more: Mapping[str, int] | None = None) -> bool:
         """Returns whether it was stopped before the end.

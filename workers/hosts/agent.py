@@ -4,45 +4,30 @@ Plain Python: Ray only carries the calls (`workers.hosts.actors`), and tests mak
 """
 
 import pickle
-import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Protocol
+from typing import Any
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
-from sweeps.records import Failed
+from sweeps.records import Block, Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
-from workers.devices.local import from_os_error
+from workers.hosts.desk import Desk, Worker
+from workers.hosts.disk import Disk
 from workers.hosts.interface import Beat, Granted, Hello, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
-from workers.hosts.leases import Leases
+from workers.hosts.leases import Leases, lease_lost
 from workers.hosts.outbox import Outbox
 from workers.measure.bench import AnswerT, Request, failed
 
 _LEAVE_POLL_S = 0.2
-
-
-class Worker(Protocol):
-    """What measures on one device for one lease; on a cluster a process of its own."""
-
-    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """Every error is returned as a value."""
-        ...
-
-    def close(self) -> None:
-        """Hand the device back in order. Not called while it answers."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once, with the block that runs: `ask` then returns a `Failed`."""
-        ...
+_DISK_KINDS = ("no_space", "os_error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,22 +64,18 @@ class HostAgent:
         self._inventory = inventory
         self._leases = leases
         self._outbox = outbox
+        self._disk = Disk(identity.name, folder, outbox)
         self._start = start
         self._now = now
         self._apart = apart
         self._leaving = Event()
-        self._desks: dict[str, _Desk] = {}
+        self._desks: dict[str, Desk] = {}
         """By device id."""
         self._lock = Lock()
         self._receiving = Lock()
 
     def hello(self) -> Hello:
-        who, trouble = self._identity, list(self._inventory.refused())
-        try:
-            stored = self._outbox.count()
-        except StoreError as error:
-            stored = 0
-            trouble.insert(0, DeviceError("os_error", error.message, error.next_step))
+        who, stored = self._identity, self._disk.stored()
         return Hello(
             name=who.name,
             machine=who.machine,
@@ -103,9 +84,9 @@ class HostAgent:
             tags=who.tags,
             change=self._inventory.change,
             devices=tuple(HostDevice(facts=one, use=self._leases.use(one.device_id)) for one in self._devices()),
-            refused=tuple(trouble),
+            refused=(*self._disk.troubles(), *self._inventory.refused()),
             stored=stored,
-            free_bytes=_free_bytes(self._folder),
+            free_bytes=self._disk.free_bytes,
             clock_s=self._now(),
         )
 
@@ -114,7 +95,11 @@ class HostAgent:
             raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
         if all(facts.device_id != device_id for facts in self._devices()):
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
-        return self._leases.acquire(device_id, who)
+        self._disk.check()
+        try:
+            return self._leases.acquire(device_id, who)
+        except StoreError as error:
+            raise self._disk.refused(error) from error
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> Beat:
         lost = self._leases.beat(who, epochs)
@@ -139,21 +124,28 @@ class HostAgent:
             with self._receiving:
                 self._store.unpack(packed)
         except OSError as error:
-            raise from_os_error(error) from error
+            raise self._disk.refused(error) from error
 
     def run(
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
-        desk = self._desk(device_id)
+        desk, result_id = self._desk(device_id), request.result_id
+        if desk.asked != result_id and not self._leases.is_live(device_id, epoch):
+            # What is stored is given to anybody, and nobody waits for another driver's block.
+            kept = self._stored(result_id)
+            with suppress(StoreError):
+                self._outbox.acknowledge(acknowledged)
+            return kept if kept is not None else failed(request.stage, lease_lost(device_id, epoch))
         # Whoever comes while a block runs waits for it, and may be its own driver, back from an outage.
         with desk.busy:
-            stored = self._stored(request.result_id)
+            desk.asked = result_id
+            stored = self._stored(result_id)
             answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
             # Without a disk the driver still gets the answer: only an outage would lose it. What is acknowledged is
             # asked for no more, and is dropped when there is too much.
             with suppress(StoreError):
-                if request.result_id and stored is None and not isinstance(answer, Failed):
-                    self._outbox.keep(request.result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
+                if result_id and stored is None and not isinstance(answer, Failed):
+                    self._outbox.keep(result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
                 else:
                     self._outbox.acknowledge(acknowledged)
             return answer
@@ -167,6 +159,7 @@ class HostAgent:
         To be called every second or so.
         """
         self._inventory.refresh()
+        self._disk.retry()
         for device_id in self._leases.overdue():
             if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
                 self._apart(worker.kill)
@@ -187,17 +180,21 @@ class HostAgent:
             time.sleep(_LEAVE_POLL_S)
             waited_s += _LEAVE_POLL_S
         with ThreadPoolExecutor(max(1, len(desks))) as pool:
-            list(pool.map(_Desk.end, desks))
+            list(pool.map(Desk.end, desks))
 
-    def _answer(self, desk: "_Desk", device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
+    def _answer(self, desk: Desk, device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             if self._leaving.is_set():
                 raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+            self._disk.check()
             self._leases.begin(device_id, epoch, request.job.name, request.left_s)
             try:
-                return desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
+                answer = desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
             finally:
                 self._leases.end(device_id)
+            if isinstance(answer, Failed) and answer.kind in _DISK_KINDS:
+                self._disk.check()  # it filled up meanwhile: no fault of the job
+            return replace(answer, host=self._identity.name) if isinstance(answer, Block) else answer
         except DeviceError as error:
             return failed(request.stage, error)
 
@@ -214,9 +211,9 @@ class HostAgent:
         desk.facts = found
         return found
 
-    def _desk(self, device_id: str) -> "_Desk":
+    def _desk(self, device_id: str) -> Desk:
         with self._lock:
-            return self._desks.setdefault(device_id, _Desk())
+            return self._desks.setdefault(device_id, Desk())
 
     def _stored(self, result_id: str) -> Any:
         """`None` if there is no such result, or the disk cannot be read."""
@@ -229,71 +226,3 @@ class HostAgent:
         if found is None:
             return None
         return pickle.loads(found)  # noqa: S301  # this agent's own file, mode 0600, of this version
-
-
-class _Desk:
-    """One device: its worker, and who may use it."""
-
-    def __init__(self) -> None:
-        self.busy = Lock()
-        """Held while a request runs."""
-        self.facts: DeviceFacts | None = None
-        """Once it was measured on. It may be gone, and then be brought back."""
-        self._worker: Worker | None = None
-        self.epoch = 0
-        """Of the lease that the worker is for."""
-        self._lock = Lock()
-
-    @property
-    def is_taken(self) -> bool:
-        """Whether it has a worker."""
-        return self._worker is not None
-
-    def worker(self, epoch: int, start: Callable[[], Worker]) -> Worker:
-        """The worker of this lease. That of an earlier lease, whose driver died, is ended."""
-        with self._lock:
-            before, self._worker = (self._worker, None) if self.epoch != epoch else (None, self._worker)
-        if before is not None:
-            before.close()
-        with self._lock:
-            if self._worker is None:
-                self._worker, self.epoch = start(), epoch
-            return self._worker
-
-    def vacate(self, epoch: int | None = None) -> None:
-        """Close the worker, if it is that of the lease `epoch` and nothing runs."""
-        if not self.busy.acquire(blocking=False):
-            return
-        try:
-            with self._lock:
-                if epoch not in (None, self.epoch):
-                    return
-                worker, self._worker = self._worker, None
-            if worker is not None:
-                worker.close()
-        finally:
-            self.busy.release()
-
-    def dismissed(self) -> Worker | None:
-        """Its worker, which it has no longer."""
-        with self._lock:
-            worker, self._worker = self._worker, None
-        return worker
-
-    def kill(self) -> None:
-        if worker := self.dismissed():
-            worker.kill()
-
-    def end(self) -> None:
-        """Close the worker, or kill it if it still runs something."""
-        if self.busy.locked():
-            self.kill()
-        self.vacate()
-
-
-def _free_bytes(folder: Path) -> int:
-    """0 where the disk cannot be asked."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return 0

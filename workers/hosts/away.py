@@ -4,7 +4,7 @@ from sweeps.errors import DeviceError
 from sweeps.records import Failed
 
 LOST = "its connection is lost"
-_KINDS = frozenset({"host_away", "host_leaving"})
+_KINDS = frozenset({"host_away", "host_leaving", "host_disk"})
 
 
 def away(name: str, why: str) -> DeviceError:
@@ -14,6 +14,11 @@ def away(name: str, why: str) -> DeviceError:
         f"the host {name}: {why}",
         "what it has measured is kept there; a sweep waits for it, for four minutes: check it and its network",
     )
+
+
+def no_disk(name: str, why: str) -> DeviceError:
+    """As `away`, of a host that cannot write to its disk."""
+    return DeviceError("host_disk", f"the host {name}: {why}", "free space there; a sweep waits for four minutes")
 
 
 def host_away(failed: Failed) -> tuple[str, str] | None:

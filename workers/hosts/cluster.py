@@ -16,7 +16,7 @@ import ray
 from ray import exceptions
 from ray._private import worker
 
-from sweeps.errors import ClusterError, DeviceError
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError, in_one_line
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
@@ -105,7 +105,7 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
 
     Raises `ClusterError` if another computer of the lab has its name.
     """
-    boot, machine = time.time_ns() // 10**6, config.machine()
+    boot, machine = config.next_boot(time.time_ns() // 10**6), config.machine()
     for host in earlier_starts(Hosts().find(), config.name, machine):
         ray.kill(host.actor)
     actor_class: Any = HostActor
@@ -120,7 +120,7 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
     except exceptions.RayTaskError as error:
         raise error.cause from error
     except exceptions.RayError as error:
-        raise ClusterError(f"the agent of this host does not start: {str(error)[:300]}") from error
+        raise why_not(str(error)) from error
 
     def end(timeout_s: float) -> None:
         with suppress(exceptions.RayError):
@@ -128,6 +128,16 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
         ray.kill(actor)
 
     return RemoteHost(actor, config.name, _Shared(), Link(None)), end
+
+
+def why_not(words: str) -> ClusterError:
+    """Why the agent does not start: EdgeSweep's own error among Ray's words, if there is one."""
+    lines = [line.strip() for line in words.splitlines()]
+    own = next((number for number, line in enumerate(lines) if line.startswith("sweeps.errors.")), None)
+    if own is None:
+        return ClusterError(f"the agent of this host does not start: {words[:300]}")
+    _, arrow, step = " ".join(lines[own + 1 : own + 2]).partition("-> ")
+    return ClusterError(f"the agent of this host does not start: {lines[own].partition(': ')[2]}", arrow and step)
 
 
 def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
@@ -248,7 +258,7 @@ class RemoteHost:
             answer = ray.get(reference, timeout=within_s)
         except exceptions.RayTaskError as error:
             self._link.heard()
-            raise error.cause from error
+            raise error_of(self._name, error.cause) from error
         except exceptions.ActorDiedError as error:
             self.dead = True
             raise away(self._name, "its agent has ended") from error
@@ -258,6 +268,13 @@ class RemoteHost:
             raise away(self._name, LOST) from error
         self._link.heard()
         return answer
+
+
+def error_of(name: str, cause: BaseException) -> EdgeSweepError:
+    """What a host's agent raised: one of EdgeSweep's errors, or what it did not expect, in one line."""
+    if isinstance(cause, EdgeSweepError):
+        return cause
+    return DeviceError("worker_error", f"the host {name}: {in_one_line(cause)}", "see the log of Ray on that host")
 
 
 class _Shared:

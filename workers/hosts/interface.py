@@ -10,7 +10,7 @@ from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.measure.bench import AnswerT, Request
 
-HOST_PROTOCOL = 4
+HOST_PROTOCOL = 5
 """Grows when drivers and hosts of different versions would not understand each other."""
 
 CLOCK_S = 60.0
@@ -78,7 +78,8 @@ class Hello:
     machine: str
     """Identifies the host's state folder: two hosts with one name are told apart by it."""
     boot: int
-    """Start of the agent in ms since 1970; the newest agent of a host is the one that counts."""
+    """Start of the agent in ms since 1970, or more if the clock was set back. The newest agent of a host has the
+    largest, and is the one that counts."""
     versions: Versions
     tags: tuple[str, ...]
     change: int
@@ -148,7 +149,7 @@ class Host(Protocol):
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         """Raises `DeviceError`: `offline` if the host lacks the device, `leased` if a person ended this driver's use,
-        `host_leaving`."""
+        `host_leaving`, `host_disk` if its disk is full."""
         ...
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> "Beat":
@@ -173,7 +174,7 @@ class Host(Protocol):
         ...
 
     def receive(self, packed: PackedArtifact) -> None:
-        """Raises `StoreError`, and `DeviceError` if the host's disk is full."""
+        """Raises `StoreError`, and `DeviceError("host_disk", ...)`."""
         ...
 
     def run(

@@ -51,7 +51,8 @@ class Leases:
         self._lock = Lock()
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
-        """Raises `DeviceError("leased", ...)` if a person ended this driver's use of the device."""
+        """Raises `DeviceError("leased", ...)` if a person ended this driver's use of the device, and whatever
+        `next_epoch` does; then nothing has changed."""
         with self._lock:
             now, slot = self._clock(), self._slots.setdefault(device_id, _Slot())
             if who in slot.barred:
@@ -63,8 +64,9 @@ class Leases:
             ahead = list(slot.queue).index(who)
             if ahead or slot.running or now < slot.until_s:
                 return Queued(slot.who, slot.running, ahead, now - slot.since_s, slot.left_s(now))
+            epoch = self._next_epoch()
             del slot.queue[who]
-            slot.who, slot.epoch = who, self._next_epoch()
+            slot.who, slot.epoch = who, epoch
             slot.since_s, slot.until_s, slot.left_until_s = now, now + self._time_to_live_s, 0.0
             return Granted(slot.epoch)
 
@@ -110,7 +112,7 @@ class Leases:
             slot = self._slots.get(device_id)
             now = self._clock()
             if slot is None or not slot.who or slot.epoch != epoch or now >= slot.until_s:
-                raise DeviceError("lease_lost", f"the lease {epoch} of {device_id} has ended")
+                raise lease_lost(device_id, epoch)
             slot.running = what
             if left_s:
                 slot.left_until_s = now + left_s
@@ -155,6 +157,10 @@ class Leases:
                 waiting=waiting,
                 left_s=slot.left_s(now),
             )
+
+
+def lease_lost(device_id: str, epoch: int) -> DeviceError:
+    return DeviceError("lease_lost", f"the lease {epoch} of {device_id} has ended")
 
 
 def _vacate(slot: _Slot) -> None:

@@ -4,13 +4,14 @@ They survive the driver, the agent and the computer. A result is stored once: a 
 """
 
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from sweeps.errors import StoreError
+from workers.hosts.disk import lack_of_room
 
 _CAP_BYTES = 2**30
 _TABLES = """
@@ -33,22 +34,25 @@ class Outbox:
     """
 
     def __init__(self, file: Path, version: str, cap_bytes: int = _CAP_BYTES) -> None:
-        """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable."""
+        """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable.
+
+        On a full disk it is opened later, by whatever is asked first once there is room.
+        """
         self._file = file
         self._version = version
         self._cap_bytes = cap_bytes
         self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+        self.trouble: StoreError | None = None
+        """Why it could not be written the last time; `None` if it could."""
+        self.dropped = ""
+        """In words, which results of other versions were dropped; empty if there were none."""
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch(mode=0o600)
-            file.chmod(0o600)
-            self._connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.executescript(_TABLES)
-            self._connection.execute("DELETE FROM results WHERE version != ?", (version,))
+            self._opened()
         except (sqlite3.Error, OSError) as error:
-            raise self._error(error) from error
+            self.trouble = self._error(error)
+            if not lack_of_room(file.parent):
+                raise self.trouble from error
 
     def keep(self, result_id: str, device_id: str, epoch: int, answer: bytes, acknowledged: Sequence[str] = ()) -> None:
         """Store a result, on disk when this returns, and forget those that are `acknowledged`, in one commit.
@@ -69,7 +73,7 @@ class Outbox:
         )
 
     def find(self, result_id: str) -> bytes | None:
-        rows = self._run("SELECT answer FROM results WHERE id = ?", (result_id,))
+        rows = self._read("SELECT answer FROM results WHERE id = ?", (result_id,))
         return bytes(rows[0][0]) if rows else None
 
     def acknowledge(self, result_ids: Sequence[str]) -> None:
@@ -79,38 +83,79 @@ class Outbox:
 
     def count(self) -> int:
         """How many results no driver has acknowledged."""
-        return int(self._run("SELECT COUNT(*) FROM results")[0][0])
+        return int(self._read("SELECT COUNT(*) FROM results")[0][0])
 
     def next_epoch(self) -> int:
         """A number larger than all before, also those before the host was started again."""
-        rows = self._run(
-            "INSERT INTO epochs VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET last = last + 1 RETURNING last"
-        )
-        return int(rows[0][0])
+        with (
+            self._writing() as connection,
+            closing(
+                connection.execute(
+                    "INSERT INTO epochs VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET last = last + 1 RETURNING last"
+                )
+            ) as cursor,
+        ):
+            return int(cursor.fetchall()[0][0])
 
     def close(self) -> None:
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            return self._connection
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.touch(mode=0o600)
+        self._file.chmod(0o600)
+        connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(_TABLES)
+            others = connection.execute(
+                "SELECT version, COUNT(*) FROM results WHERE version != ? GROUP BY version", (self._version,)
+            ).fetchall()
+            if others:
+                connection.execute("DELETE FROM results WHERE version != ?", (self._version,))
+        except sqlite3.Error:
+            connection.close()
+            raise
+        named = " and ".join(f"{count} of EdgeSweep {version}" for version, count in others)
+        self.dropped = f"results that cannot be read by {self._version} were dropped: {named}" if named else ""
+        self._connection = connection
+        return connection
 
     def _commit(self, *statements: tuple[str, Sequence[object]]) -> None:
         """All of them or none: a commit waits for the disk, so what belongs together is one."""
-        with self._lock:
+        with self._writing() as connection:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
+                connection.execute("BEGIN IMMEDIATE")
                 for statement, values in statements:
-                    self._connection.execute(statement, values)
-                self._connection.execute("COMMIT")
-            except sqlite3.Error as error:
+                    connection.execute(statement, values)
+                connection.execute("COMMIT")
+            except sqlite3.Error:
                 with suppress(sqlite3.Error):  # sqlite may have ended it already
-                    self._connection.execute("ROLLBACK")
-                raise self._error(error) from error
+                    connection.execute("ROLLBACK")
+                raise
 
-    def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             try:
-                with closing(self._connection.execute(statement, values)) as cursor:
+                yield self._opened()
+            except (sqlite3.Error, OSError) as error:
+                self.trouble = self._error(error)
+                raise self.trouble from error
+            self.trouble = None
+
+    def _read(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                with closing(self._opened().execute(statement, values)) as cursor:
                     return cursor.fetchall()
-            except sqlite3.Error as error:
-                raise self._error(error) from error
+            except (sqlite3.Error, OSError) as error:
+                self.trouble = self._error(error)
+                raise self.trouble from error
 
     def _error(self, error: Exception) -> StoreError:
         return StoreError(

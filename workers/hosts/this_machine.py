@@ -4,6 +4,7 @@ import platform
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +15,8 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import built_in, catalog
 from workers.devices import registry
-from workers.hosts.agent import HostAgent, Identity, Worker
+from workers.hosts.agent import HostAgent, Identity
+from workers.hosts.desk import Worker
 from workers.hosts.interface import HOST_PROTOCOL, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
@@ -50,10 +52,20 @@ class HostConfig:
         file = self.state / "host.id"
         self.state.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            part = file.with_suffix(".part")
-            part.write_text(secrets.token_hex(4), encoding="ascii")
-            part.replace(file)
+            _replace(file, secrets.token_hex(4))
         return file.read_text(encoding="ascii").strip()
+
+    def next_boot(self, now_ms: int) -> int:
+        """Of a start of the agent: larger than that of all before, also if the clock was set back meanwhile. `now_ms`:
+        since 1970."""
+        file = self.state / "host.boot"
+        last = 0
+        with suppress(OSError, ValueError):
+            last = int(file.read_text(encoding="ascii"))
+        boot = max(now_ms, last + 1)
+        with suppress(OSError):  # a full disk keeps no agent from starting
+            _replace(file, str(boot))
+        return boot
 
 
 def versions() -> Versions:
@@ -110,6 +122,13 @@ def _facts(name: str, folder: Path) -> DeviceFacts:
     for runtime in built_in.BUILT_IN_NAMES:
         references |= runtimes.get(runtime).references()
     return device_facts(name, folder, references, (), lambda _: None)
+
+
+def _replace(file: Path, text: str) -> None:
+    """Whole, or not at all."""
+    part = file.with_suffix(".part")
+    part.write_text(text, encoding="ascii")
+    part.replace(file)
 
 
 def _version(package: str) -> str:

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 
 from sweeps.errors import QUEUED_KIND, DeviceError
 from sweeps.records import Failed
-from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, World, facts
+from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, Wire, World, facts
 from workers.artifacts import ArtifactStore
+from workers.hosts.executor import LabLane
 from workers.hosts.interface import SILENT_S, TIME_TO_LIVE_S, Hello
 from workers.hosts.lab import Lab
+from workers.measure.kept import KeptRequest
 from workers.measure.recovery import RecoverRequest, Taken
 
 
@@ -254,7 +257,7 @@ def test_a_host_whose_clock_is_an_hour_off_measures_like_the_others(world: World
     assert world.executor(lab).lane(named("one")).ask(Ask(JOB, 1)) == "answer 0 to 1"
 
 
-def test_a_host_whose_disk_is_full_says_so_and_its_results_still_arrive(world: World) -> None:
+def test_a_host_whose_results_cannot_be_kept_says_so_and_they_still_arrive(world: World) -> None:
     host, _ = world.add("lab-1", "one")
     lab = world.lab()
     lane = world.executor(lab).lane(named("one"))
@@ -262,7 +265,7 @@ def test_a_host_whose_disk_is_full_says_so_and_its_results_still_arrive(world: W
     host.outbox.close()
     assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
     hello: Hello = host.agent.hello()
-    assert [error.kind for error in hello.refused] == ["os_error"]
+    assert [error.kind for error in hello.refused] == ["host_disk"]
     assert "outbox.sqlite" in hello.refused[0].message
 
 
@@ -302,3 +305,140 @@ def test_a_host_that_has_joined_and_does_not_answer_is_told(world: World) -> Non
     lab.look()
     assert [hello.name for hello, answers in lab.hellos() if answers] == ["lab-1"]
     assert lab.mute() == ()
+
+
+def test_a_host_whose_answer_is_an_unexpected_error_is_heard_again_once_it_answers(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    lab = world.lab()
+    broken: list[str] = []
+
+    def out_of_threads(method: str, _: tuple[Any, ...]) -> bool:
+        if method == "beat":
+            broken.append(method)
+            raise RuntimeError("can't start new thread")
+        return False
+
+    wire.faulty = out_of_threads
+    wait_for(lambda: len(broken) > 1)
+    world.now_s += SILENT_S + 1
+    assert [answers for _, answers in lab.hellos()] == [False]
+    wire.faulty = lambda *_: False
+    wait_for(lambda: [answers for _, answers in lab.hellos()] == [True])
+
+
+def lose_answer(world: World, wire: Wire, lane: LabLane) -> KeptRequest[str]:
+    """A block ends, and its driver does not hear of it. Returns how to ask for what is kept."""
+    wire.faulty = lambda method, _: method == "run"
+    assert kind_of(lane.ask(Ask(JOB, 1))) == "host_away"
+    wire.faulty = lambda *_: False
+    return KeptRequest(JOB, Ask(JOB, 1))
+
+
+def lane_of(world: World, lab: Lab, device_id: str = "one") -> LabLane:
+    lane = world.executor(lab).lane(named(device_id))
+    assert isinstance(lane, LabLane)
+    return lane
+
+
+def test_what_a_host_keeps_is_collected_without_a_lease(world: World) -> None:
+    host, wire = world.add("lab-1", "one")
+    lane = lane_of(world, world.lab())
+    kept = lose_answer(world, wire, lane)
+    world.lab("person").free("host:lab-1/adb:one")
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "leased"
+    assert lane.ask(kept) == "answer 0 to 1"
+    assert host.agent.hello().stored == 1, "until it is in the journal"
+    lane.close()
+    assert host.agent.hello().stored == 0
+    assert kind_of(lane.ask(kept)) == "not_kept"
+    assert host.workers[0].answers == ["answer 0 to 1"]
+
+
+def test_collecting_does_not_wait_for_another_drivers_block(world: World) -> None:
+    host, wire = world.add("lab-1", "one")
+    ann = world.lab()
+    lane = lane_of(world, ann)
+    kept = lose_answer(world, wire, lane)
+    ann.hand_back("one")
+    host.held = True
+    bob = lane_of(world, world.lab("bob"))
+    with ThreadPoolExecutor(1) as pool:
+        block = pool.submit(bob.ask, Ask(JOB, 7))
+        wait_for(lambda: len(host.workers) > 1 and host.workers[1].asked.is_set())
+        assert kind_of(lane.ask(Ask(JOB, 1))) == QUEUED_KIND
+        assert lane.ask(kept) == "answer 0 to 1"
+        assert kind_of(lane.ask(KeptRequest(JOB, Ask(JOB, 2)))) == "not_kept"
+        host.workers[1].go.set()
+        assert block.result(60) == "answer 0 to 7"
+
+
+def test_the_result_of_a_device_that_has_moved_is_its_last_hosts_also_after_a_restart(world: World) -> None:
+    first, wire = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "two")
+    lab = world.lab()
+    lane = lane_of(world, lab)
+    lose_answer(world, wire, lane)
+    first.names = []
+    first.identity["boot"] = 2
+    del world.hosts["lab-1 0"]
+    world.hosts["lab-1 again"] = first
+    first.start()
+    lab.look()
+    second.names = ["adb:two", "adb:one"]
+    second.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    assert second.workers == []
+    assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
+    assert first.agent.hello().stored == 0
+
+
+REMOTE = "10.0.0.7:5555"
+"""The address of a phone that every host may reach."""
+
+
+def test_a_phone_in_the_network_is_its_first_hosts_also_while_that_is_cut_off(world: World) -> None:
+    second, _ = world.add("lab-2", REMOTE)
+    first, wire = world.add("lab-1", REMOTE)
+    lane = lane_of(world, world.lab(), REMOTE)
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    assert len(first.workers) == 1, "whoever joined first"
+    wire.cut_off()
+    world.now_s += SILENT_S + 1
+    wait_for(lambda: isinstance(lane.ask(Ask(JOB, 2)), Failed))
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "host_away", "its block may run there, and would be ended as an orphan"
+    assert second.workers == []
+    wire.cut = False
+    wait_for(lambda: lane.ask(Ask(JOB, 2)) == "answer 1 to 2")
+
+
+def test_a_phone_that_another_sweep_has_through_another_host_is_waited_for(world: World) -> None:
+    world.add("lab-2", REMOTE)
+    ann = world.lab()
+    lane = lane_of(world, ann, REMOTE)
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    first, _ = world.add("lab-1", REMOTE)
+    bob = lane_of(world, world.lab("bob"), REMOTE)
+    queued = bob.ask(Ask(JOB, 7))
+    assert isinstance(queued, Failed)
+    assert (queued.kind, queued.message) == (QUEUED_KIND, f"ann has {REMOTE} at the host lab-2")
+    assert first.workers == []
+    ann.look()
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2", "it stays where it is"
+    ann.hand_back(REMOTE)
+    assert bob.ask(Ask(JOB, 7)) == "answer 0 to 7"
+    assert len(first.workers) == 1
+
+
+def test_a_phone_on_a_cable_that_is_elsewhere_has_left_a_host_that_is_silent(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "two")
+    lab = world.lab()
+    lane = lane_of(world, lab)
+    lane.ask(Ask(JOB, 1))
+    wire.cut_off()
+    world.now_s += SILENT_S + 1
+    second.names = ["adb:two", "adb:one"]
+    second.agent.tend()
+    wait_for(lambda: lane.ask(Ask(JOB, 2)) == "answer 0 to 2")
+    assert len(second.workers) == 1

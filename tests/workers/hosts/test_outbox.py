@@ -68,7 +68,10 @@ def test_results_of_another_version_are_not_read(tmp_path: Path) -> None:
     old.close()
     new = Outbox(tmp_path / "o", "2")
     assert new.find("block") is None
+    assert new.dropped == "results that cannot be read by 2 were dropped: 1 of EdgeSweep 1"
     assert new.next_epoch() == epoch + 1
+    new.close()
+    assert Outbox(tmp_path / "o", "2").dropped == "", "it is told once"
 
 
 def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:

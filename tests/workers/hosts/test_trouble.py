@@ -24,9 +24,10 @@ from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost, facts
 from workers.executors.lane import Lane
 from workers.executors.loopback import LOOPBACK
 from workers.hosts import access, node
-from workers.hosts.cluster import earlier_starts, pass_on_what_ray_says
+from workers.hosts.cluster import earlier_starts, error_of, pass_on_what_ray_says
 from workers.hosts.interface import Hello
 from workers.hosts.node import NodeOptions, node_of_head
+from workers.hosts.this_machine import HostConfig
 from workers.measure.requests import ReadyRequest
 
 
@@ -78,6 +79,22 @@ def test_a_name_is_refused_only_if_another_machine_that_answers_has_it(tmp_path:
 
     second.hello = away  # type: ignore[method-assign]
     assert earlier_starts(found, "lab-2", "cc") == []
+
+
+def test_what_an_agent_did_not_expect_is_an_error_in_one_line_that_names_the_host() -> None:
+    own = DeviceError("offline", "it is gone")
+    assert error_of("lab-1", own) is own
+    other = error_of("lab-1", RuntimeError("can't start new thread\nat all"))
+    assert isinstance(other, DeviceError)
+    assert (other.kind, other.message) == ("worker_error", "the host lab-1: RuntimeError: can't start new thread")
+
+
+def test_a_later_start_of_a_host_is_the_later_one_also_if_its_clock_was_set_back(tmp_path: Path) -> None:
+    config = HostConfig(name="lab-1", state=tmp_path)
+    boots = [config.next_boot(now_ms) for now_ms in (5_000_000, 1_400_000, 1_400_000, 5_000_009)]
+    assert boots == [5_000_000, 5_000_001, 5_000_002, 5_000_009]
+    (tmp_path / "host.boot").write_text("damaged")
+    assert config.next_boot(7) == 7
 
 
 def test_what_ray_tells_a_driver_is_no_output_and_the_end_of_a_node_is_told_by_the_driver_alone(

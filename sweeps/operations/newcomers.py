@@ -1,0 +1,80 @@
+"""Devices that come, or come back, while a sweep runs: they join it once the others are done."""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError, StoreError
+from sweeps.quarantine import QuarantineBook
+from sweeps.spec import catalog, places
+from workers.devices import registry
+from workers.hosts.lab import Lab
+
+
+class Newcomers:
+    """Of one run. A device that went away joins once more; one that goes again waits for the next run."""
+
+    def __init__(
+        self,
+        asked: Sequence[str],
+        devices: Sequence[DeviceFacts],
+        lab: Lab | None,
+        listed: Callable[[], Collection[str]] = registry.listed,
+        book: QuarantineBook | None = None,
+    ) -> None:
+        """`asked`: names in the sweep file. `devices`: of the plan that was made now. `lab`: its hosts have the phones;
+        without it this computer has them. `listed`: the names of those. `book`: of devices that are to be left alone,
+        if not this user's."""
+        self._asked = _that_come_and_go(asked)
+        self._lab = lab
+        self._listed = listed
+        self._book = book or QuarantineBook()
+        # What is there and not in the plan cannot be measured.
+        self._joined = self._there(devices).keys() - {facts.device_id for facts in devices}
+
+    def joining(self, devices: Sequence[DeviceFacts], gone: Collection[str]) -> tuple[str, ...]:
+        """The names of devices that the sweep file asks for, that are there now, and that have work: new ones, and of
+        the plan's `devices` those that are `gone` (by id), which went away with work left. Each is told of once."""
+        back = {facts.device_id for facts in devices if facts.device_id in gone and not self._is_kept_out(facts)}
+        done = {facts.device_id for facts in devices} - back
+        found = {
+            device_id: name
+            for device_id, name in self._there(devices).items()
+            if device_id not in done and device_id not in self._joined
+        }
+        self._joined |= found.keys()
+        return tuple(found.values())
+
+    def _there(self, devices: Sequence[DeviceFacts]) -> dict[str, str]:
+        """Names by id; of one of this computer that is not in the plan, by its name."""
+        if not self._asked:
+            return {}
+        if self._lab is None:
+            ids = {facts.name: facts.device_id for facts in devices}
+            with suppress(DeviceError):
+                names = [name for name in self._listed() if any(_means(one, name) for one in self._asked)]
+                return {ids.get(name, name): name for name in names}
+            return {}
+        # A host may have joined meanwhile. Without the head nobody joins.
+        with suppress(DeviceError):
+            self._lab.look()
+        there = (facts for name in self._asked for facts in self._lab.select(name))
+        return {facts.device_id: facts.name for facts in there if isinstance(facts, DeviceFacts)}
+
+    def _is_kept_out(self, facts: DeviceFacts) -> bool:
+        with suppress(StoreError):
+            return self._book.quarantine(facts.device_id) is not None
+        return False
+
+
+def _that_come_and_go(names: Sequence[str]) -> tuple[str, ...]:
+    found = []
+    for name in dict.fromkeys(names):
+        entry = catalog.device(name)
+        if places.only_in_a_lab(name) or (entry is not None and entry.discovery):
+            found.append(name)
+    return tuple(found)
+
+
+def _means(asked: str, name: str) -> bool:
+    return asked == name or (asked.endswith(":*") and name.startswith(asked[:-1]))

@@ -1,0 +1,91 @@
+"""Who joins a sweep that runs: devices that the sweep file asks for, that came or came back, each once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError
+from sweeps.operations.newcomers import Newcomers
+from sweeps.quarantine import QuarantineBook
+from tests.workers.hosts.hosts import World, facts
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> QuarantineBook:
+    return QuarantineBook(tmp_path / "state")
+
+
+def named(device_id: str, host: str = "lab-1") -> DeviceFacts:
+    return facts(device_id, name=f"host:{host}/adb:{device_id}")
+
+
+def test_a_phone_or_a_host_with_phones_that_comes_joins_if_the_sweep_file_asks_for_it(
+    world: World, book: QuarantineBook
+) -> None:
+    host, _ = world.add("lab-1", "one")
+    planned = [named("one")]
+    lab = world.lab()
+    every = Newcomers(["adb:*"], planned, lab, book=book)
+    single = Newcomers(["adb:one", "local"], planned, lab, book=book)
+    assert every.joining(planned, ()) == ()
+    host.names.append("adb:two")
+    host.agent.tend()
+    world.add("lab-2", "three")
+    while not (names := every.joining(planned, ())):
+        pass
+    while len(names) < 2:
+        names += every.joining(planned, ())
+    assert sorted(names) == ["host:lab-1/adb:two", "host:lab-2/adb:three"]
+    assert every.joining(planned, ()) == (), "each is told of once: it may not be usable"
+    assert single.joining(planned, ()) == ()
+
+
+def test_a_device_that_went_away_joins_once_more_when_it_is_there_and_not_in_quarantine(
+    world: World, book: QuarantineBook
+) -> None:
+    world.add("lab-1", "one", "two")
+    planned = [named("one"), named("two"), named("three", "lab-2")]
+    newcomers = Newcomers(["adb:*"], planned, world.lab(), book=book)
+    book.put("two", "host:lab-1/adb:two", "it falls from the table")
+    gone = {"one", "two", "three"}
+    assert newcomers.joining(planned, gone) == ("host:lab-1/adb:one",), "three is still away"
+    assert newcomers.joining(planned, gone) == ()
+    book.readmit("two")
+    assert newcomers.joining(planned, gone) == ("host:lab-1/adb:two",)
+
+
+def test_phones_of_this_computer_join_by_their_names(book: QuarantineBook) -> None:
+    listed = ["adb:one", "adb:useless"]
+    planned = [facts("one")]
+    newcomers = Newcomers(["adb:*"], planned, None, lambda: listed, book)
+    listed.append("adb:two")
+    assert newcomers.joining(planned, ()) == ("adb:two",), "what could not be planned before is no newcomer"
+    listed.remove("adb:one")
+    assert newcomers.joining(planned, {"one"}) == ()
+    listed.append("adb:one")
+    assert newcomers.joining(planned, {"one"}) == ("adb:one",)
+    assert Newcomers(["adb:one"], planned, None, lambda: listed, book).joining(planned, ()) == ()
+
+
+def test_without_an_adb_server_or_a_head_nobody_joins(world: World, book: QuarantineBook) -> None:
+    def no_server() -> list[str]:
+        raise DeviceError("adb_server", "there is none")
+
+    assert Newcomers(["adb:*"], [], None, no_server, book).joining([], ()) == ()
+    world.add("lab-1", "one")
+    lab = world.lab()
+
+    def no_head() -> None:
+        raise DeviceError("host_away", "the head does not answer")
+
+    lab.look = no_head  # type: ignore[method-assign]
+    assert Newcomers(["adb:*"], [named("one")], lab, book=book).joining([named("one")], ()) == ()

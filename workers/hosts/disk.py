@@ -1,0 +1,77 @@
+"""The disk of a host. Where there is no room nothing is started: no lease could be noted, and no result be kept."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeps.errors import DeviceError, StoreError
+from workers.hosts.away import no_disk
+
+if TYPE_CHECKING:
+    from workers.hosts.outbox import Outbox
+
+LEAST_BYTES = 64 * 2**20
+"""A disk with less counts as full: adb, Ray and the outputs of programs need some while a block runs."""
+
+
+def free_bytes(folder: Path) -> int:
+    """0 where the disk cannot be asked."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0
+
+
+def lack_of_room(folder: Path) -> str:
+    """In words, with the disk as "its"; empty if there is room."""
+    free = free_bytes(folder)
+    if free >= LEAST_BYTES:
+        return ""
+    return f"its disk is full: {free / 2**20:.0f} MB are free in {folder}, {LEAST_BYTES >> 20} MB are needed"
+
+
+class Disk:
+    """Of the host `name`: `folder` has its artifacts and its devices' files, `outbox` the results."""
+
+    def __init__(self, name: str, folder: Path, outbox: "Outbox") -> None:
+        self._name = name
+        self._folder = folder
+        self._outbox = outbox
+
+    @property
+    def free_bytes(self) -> int:
+        return free_bytes(self._folder)
+
+    def stored(self) -> int:
+        """How many results no driver has acknowledged. 0 where they cannot be read, of which `troubles` tells."""
+        try:
+            return self._outbox.count()
+        except StoreError:
+            return 0
+
+    def troubles(self) -> tuple[DeviceError, ...]:
+        """What is wrong, for people."""
+        found = []
+        if lack := lack_of_room(self._folder):
+            found.append(DeviceError("host_disk", lack, "free space there: its devices wait for it"))
+        elif refused := self._outbox.trouble:
+            found.append(DeviceError("host_disk", refused.message, refused.next_step))
+        if self._outbox.dropped:
+            found.append(DeviceError("other_version", self._outbox.dropped, "their sweeps measure them again"))
+        return tuple(found)
+
+    def check(self) -> None:
+        """Raises `DeviceError("host_disk", ...)` if there is no room."""
+        if lack := lack_of_room(self._folder):
+            raise no_disk(self._name, lack)
+
+    def refused(self, error: OSError | StoreError) -> DeviceError:
+        """Of a write that failed, for whoever asked for it."""
+        return no_disk(self._name, error.message if isinstance(error, StoreError) else f"its disk refuses: {error}")
+
+    def retry(self) -> None:
+        """Write something if the last write failed, which may be over. To be called from time to time."""
+        if self._outbox.trouble is not None and not lack_of_room(self._folder):
+            with suppress(StoreError):
+                self._outbox.next_epoch()
