@@ -10,6 +10,7 @@ from dashboard import data, fleet_data, links
 from dashboard.data import Source
 from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
+from dashboard.views import watch
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.live import Live, read_live
 from sweeps.quarantine import QuarantineBook
@@ -32,7 +33,7 @@ def show(now: Source, root: Path) -> None:
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):
             st.caption("Runs now")
-            _runs(root, called)
+            watch.watched(root, lambda: _runs(root, called))
         with st.container(border=True, width="stretch", key="needs-attention"):
             st.caption("Needs attention")
             found = list(_needs(now, root, called))
