@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sweeps.launching.inquiry import ask, unread
 from sweeps.workspace import Workspace
@@ -96,4 +97,11 @@ def hosts(
         raise unread(verb, what) from error
 
 
-_NO_DEVICE = {"name": "", "device_class": "", "used_by": None, "running": None, "left_s": None, "waiting": ()}
+_NO_DEVICE: dict[str, Any] = {
+    "name": "",
+    "device_class": "",
+    "used_by": None,
+    "running": None,
+    "left_s": None,
+    "waiting": (),
+}
