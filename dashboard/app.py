@@ -59,6 +59,7 @@ def _draw(entry: PageEntry, root: Path) -> None:
             st.text(line(error.message))
             if error.next_step:
                 st.text(f"Next step: {line(error.next_step)}")
+        rights.show_person()
 
 
 main()

@@ -1,12 +1,16 @@
 """What the page of a comparison shows, made from results and blocks. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.sessions import run_of, sessions_of
 from sweeps.records import Block
 from sweeps.results import ResultRow
 from sweeps.stats import Estimate, ratio_by_rounds
@@ -84,12 +88,48 @@ def ratio_text(ratio: Estimate) -> str:
     return f"{ratio.value:.{digits}f}×{ends}"
 
 
-def side_text(sweep: str, job_key: str) -> str:
-    """A side as a URL has it. A sweep's name has no colon."""
-    return f"{sweep}:{job_key}"
+def sessions(row: ResultRow) -> dict[int, int]:
+    """The sessions that its blocks are from, by their start (seconds since 1970; 0: unknown), each with its blocks."""
+    runs = [run_of(visit) for visit in row.published_medians_ms]
+    return dict(sorted(Counter(sessions_of(runs, sorted(row.sessions))).items()))
 
 
-def side_of(text: str) -> tuple[str, str]:
-    """Sweep and job key of a side in a URL; either may be empty or unknown."""
-    sweep, _, job_key = text.partition(":")
-    return sweep, job_key
+def in_session(row: ResultRow, run: int, session: int) -> bool:
+    """Whether a run of the driver belongs to a session of `row`; every one, if `session` is 0."""
+    return not session or sessions_of([run], sorted(row.sessions)) == (session,)
+
+
+def only(row: ResultRow, session: int) -> ResultRow:
+    """The same result with the blocks of one session alone; all of them, if it is 0. Its metrics stay those of all."""
+
+    def kept(medians: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+        return tuple((visit, ms) for visit, ms in medians if in_session(row, run_of(visit), session))
+
+    return replace(
+        row, block_medians_ms=kept(row.block_medians_ms), confirmed_medians_ms=kept(row.confirmed_medians_ms)
+    )
+
+
+def session_text(start: int) -> str:
+    """`2026-11-20 14:03 UTC`."""
+    return f"{datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M} UTC" if start else "at an unknown time"
+
+
+def dates_text(row: ResultRow) -> str:
+    """When it was measured: `on 2026-11-20`, or `from 2026-11-20 to 2026-11-22`; empty if that is unknown."""
+    days = [session_text(start)[:10] for start in sessions(row) if start]
+    if not days:
+        return ""
+    return f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
+
+
+def side_text(sweep: str, job_key: str, session: int = 0) -> str:
+    """A side as a URL has it. A sweep's name has no colon. `session`: its start; 0 is all of them."""
+    return f"{sweep}:{job_key}{f':{session}' if session else ''}"
+
+
+def side_of(text: str) -> tuple[str, str, str]:
+    """Sweep, job key and session of a side in a URL; each may be empty or unknown."""
+    sweep, _, rest = text.partition(":")
+    job_key, _, session = rest.partition(":")
+    return sweep, job_key, session

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
+from dashboard.compare_rows import only
 from dashboard.data import Source, place_rows
 from sweeps.journal.evidence import JobEvidence, KnownDevice, Sentinel, known_devices, read_job, read_sentinels
 from sweeps.journal.journal import Journal
@@ -23,6 +24,8 @@ class Side(NamedTuple):
 
     place: Place
     job_key: str
+    session: int = 0
+    """The start of the only session that counts; 0: all of them."""
 
 
 MARGIN_PERCENT = 5.0
@@ -62,5 +65,6 @@ def comparison(now: Source, a: Side, b: Side) -> Comparison:
 
 
 def row(now: Source, side: Side) -> ResultRow | None:
-    """The result of one job of a place."""
-    return next((one for one in place_rows(now, side.place) if one.job_key == side.job_key), None)
+    """The result of one job of a place, of one session or of all."""
+    found = next((one for one in place_rows(now, side.place) if one.job_key == side.job_key), None)
+    return found if found is None or not side.session else only(found, side.session)

@@ -5,9 +5,9 @@ from streamlit.navigation.page import Page
 
 from dashboard.views.registry import PAGES
 
-PARAMETERS = ("sweep", "device", "model", "job", "part", "a", "b")
+PARAMETERS = ("sweep", "device", "model", "job", "part", "a", "b", "file")
 """The names that all pages share. `device`: the id of a unit or a pool; `job`: a job's key; `part`: which of several
-sets of conditions; `a` and `b`: what is compared."""
+sets of conditions; `a` and `b`: what is compared; `file`: what Launch begins with."""
 
 
 def there(page: str) -> bool:

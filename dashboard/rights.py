@@ -8,9 +8,12 @@ import streamlit as st
 from streamlit import config
 
 from dashboard import gate
+from dashboard.inert import words
 from dashboard.options import given
 from dashboard.roles import Role, read_roles
 from sweeps.errors import EdgeSweepError
+
+_MAY = {Role.LOOK: "look", Role.LAUNCH: "launch sweeps", Role.OPERATE: "operate this computer"}
 
 
 def role() -> Role:
@@ -42,6 +45,16 @@ def ask_to_log_in() -> None:
     st.title("EdgeSweep", anchor=False)
     st.text("Log in to see the results of this workspace.")
     st.button("Log in", icon=":material/login:", type="primary", on_click=st.login)
+
+
+def show_person() -> None:
+    """Draw who is logged in, and the way out; nothing where nobody is."""
+    if not given().login or not st.user.is_logged_in:
+        return
+    who = words(_address() or "somebody whose address the issuer did not check")
+    with st.container(horizontal=True, vertical_alignment="center", key="person"):
+        st.caption(f"Logged in as {who}, who may {_MAY[role()]}.")
+        st.button("Log out", icon=":material/logout:", on_click=st.logout)
 
 
 def _by_link() -> bool:

@@ -14,7 +14,21 @@ SIDES = (8, 2048)
 MOST_THREADS = 1024
 WITHOUT_TRUTH = {"minimize": "latency_p50_ms", "constraints": []}
 """The objective on synthetic images: nothing is known to be right on them."""
-_AXES = {"precisions": "precision", "layouts": "layout", "backends": "backend", "threads": "threads"}
+MORE = {
+    "runtimes": "runtime",
+    "quantizations": "quantization",
+    "qengines": "qengine",
+    "granularities": "granularity",
+    "interfaces": "interface",
+    "captures": "capture",
+    "formats": "format",
+    "preferences": "preference",
+    "graph_optimizations": "graph_optimization",
+    "cpus": "cpus",
+}
+"""Axes that few sweeps need, by their fields: a new sweep's file has none of them."""
+AXES = {"precisions": "precision", "layouts": "layout", "backends": "backend", "threads": "threads", **MORE}
+"""The axis of a grid that each field is."""
 _MODEL: Location = ("models", 0)
 _PLACES: Mapping[str, Location] = {
     "name": ("name",),
@@ -22,7 +36,7 @@ _PLACES: Mapping[str, Location] = {
     "arguments": (*_MODEL, "arguments"),
     "weights": (*_MODEL, "weights"),
     "side": (*_MODEL, "input_shape"),
-    **{name: ("grids", 0, axis) for name, axis in _AXES.items()},
+    **{name: ("grids", 0, axis) for name, axis in AXES.items()},
     "devices": ("devices",),
     "preset": ("protocol", "preset"),
 }
@@ -46,7 +60,17 @@ class SweepForm:
     layouts: Sequence[str] = ("nchw", "nhwc")
     backends: Sequence[str] = ("cpu",)
     threads: Sequence[int] = (1,)
-    """Empty, as the three before: not in the file."""
+    """Empty, as the other axes: not in the file."""
+    runtimes: Sequence[str] = ()
+    quantizations: Sequence[str] = ()
+    qengines: Sequence[str] = ()
+    granularities: Sequence[str] = ()
+    interfaces: Sequence[str] = ()
+    captures: Sequence[str] = ()
+    formats: Sequence[str] = ()
+    preferences: Sequence[str] = ()
+    graph_optimizations: Sequence[str] = ()
+    cpus: Sequence[str] = ()
     devices: Sequence[str] = ("local",)
     preset: str = "quick"
 
@@ -60,7 +84,7 @@ class SweepForm:
             "name": self.name,
             "models": [model],
             "data": {"calibration": _data(self.images, 100), "evaluation": _data(self.images, None)},
-            "grids": [{axis: list(getattr(self, name)) for name, axis in _AXES.items()}],
+            "grids": [{axis: list(chosen) for name, axis in AXES.items() if (chosen := getattr(self, name))}],
             "devices": list(self.devices),
             "protocol": {"preset": self.preset},
         }
@@ -104,7 +128,7 @@ def write(text: str, name: str, value: Any) -> str:
     """The text with another value of one field. It must be one that `read` can read."""
     if name == "images":
         return _with_images(text, str(value))
-    if name in _AXES:
+    if name in AXES:
         value = list(value) or GONE
     elif name == "devices":
         value = list(value)
@@ -209,15 +233,20 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "arguments": _arguments_of,
     "weights": lambda value: "pretrained" if value is None else _text(value),
     "side": _side_of,
-    **{name: _list_of(int if name == "threads" else str) for name in _AXES},
+    **{name: _list_of(int if name == "threads" else str) for name in AXES},
     "devices": lambda value: _list_of(str)(value) or ("local",),
     "preset": _preset_of,
 }
 
 
-def to_address(value: Any) -> str:
+def to_address(name: str, value: Any) -> str:
     """A field's value as a page's address has it."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return _between(name).join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _between(name: str) -> str:
+    """What stands between the values of a list: a list of CPUs has commas of its own."""
+    return ";" if name == "cpus" else ","
 
 
 def of_address(name: str, text: str) -> Any:
@@ -228,13 +257,13 @@ def of_address(name: str, text: str) -> Any:
         return int(text)
     if name == "preset":
         return _preset_of(text or None)
-    if name in _AXES or name == "devices":
-        parts = dict.fromkeys(one for one in text.split(",") if one)
-        if name == "devices":
+    if name in AXES or name == "devices":
+        parts = dict.fromkeys(one for one in text.split(_between(name)) if one)
+        if name in ("devices", "cpus"):
             return tuple(parts)
         if name == "threads":
             return tuple(_threads(one) for one in parts)
-        if unknown := parts.keys() - set(catalog.values(_AXES[name])):
+        if unknown := parts.keys() - set(catalog.values(AXES[name])):
             raise ValueError(*unknown)
         return tuple(parts)
     return text

@@ -10,9 +10,10 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from secrets import token_hex
 from urllib.parse import urlencode
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, StorageState, sync_playwright
 
 from dashboard.launch import serving
 from dashboard.views.registry import PAGES
@@ -41,16 +42,30 @@ def wait_until_drawn(page: Page) -> None:
     page.evaluate("document.fonts.ready")
 
 
-def picture(browser: Browser, url: str, out: Path, width: int, theme: str, scale: float = 1) -> None:
-    """Write a PNG of a whole page."""
+def picture(
+    browser: Browser,
+    url: str,
+    out: Path,
+    width: int,
+    theme: str,
+    scale: float = 1,
+    rights: StorageState | None = None,
+    press: str = "",
+) -> None:
+    """Write a PNG of a whole page. `rights`: the cookies of who came in by the link. `press`: a button of the page."""
     page = browser.new_page(
         viewport={"width": width, "height": 1000},
         device_scale_factor=scale,
         color_scheme="light" if theme == "light" else "dark",
+        storage_state=rights,
     )
     page.set_default_timeout(TIMEOUT_MS)
     page.goto(url)
     wait_until_drawn(page)
+    if press:
+        page.get_by_role("button", name=press).click()
+        page.get_by_text("What would run").wait_for()
+        wait_until_drawn(page)
     # Streamlit scrolls inside the page, so that the window itself has to become as tall as what is in it.
     height = page.evaluate("document.querySelector('[data-testid=\"stMain\"]').scrollHeight")
     page.set_viewport_size({"width": width, "height": int(height)})
@@ -59,16 +74,27 @@ def picture(browser: Browser, url: str, out: Path, width: int, theme: str, scale
     page.close()
 
 
+def entered(browser: Browser, link: str) -> StorageState:
+    """The cookies of a browser that came in by the link, which works once."""
+    with browser.new_context() as context:
+        context.new_page().goto(link)
+        return context.storage_state()
+
+
 def take(workspace: Path, out: Path, query: dict[str, str], widths: tuple[int, ...], themes: tuple[str, ...]) -> None:
-    """Write `PAGE-THEME-WIDTH.png` for every page of the registry."""
+    """Write `PAGE-THEME-WIDTH.png` for every page of the registry, as who may start sweeps sees it."""
     out.mkdir(parents=True, exist_ok=True)
-    with serving(workspace) as port, sync_playwright() as playwright:
+    token = token_hex(16)
+    with serving(workspace, token=token) as port, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=TIMEOUT_MS)
+        rights = entered(browser, f"http://127.0.0.1:{port}/enter?token={token}")
         for number, entry in enumerate(PAGES):
             url = f"http://127.0.0.1:{port}/{entry.name if number else ''}?{urlencode(query)}"
             for theme in themes:
                 for width in widths:
-                    picture(browser, url, out / f"{entry.name}-{theme}-{width}.png", width, theme)
+                    file = out / f"{entry.name}-{theme}-{width}.png"
+                    press = "Preview" if entry.name == "launch" else ""
+                    picture(browser, url, file, width, theme, rights=rights, press=press)
         browser.close()
 
 

@@ -23,7 +23,7 @@ from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 from workers.models import apart
 
-pytest_plugins = ["tests.faults.plugin"]
+pytest_plugins = ["tests.faults.plugin", "tests.virtual_phones"]
 
 # Ray keeps the token of the home that it was first started in for as long as the process lives, and tests of phones
 # have a home of their own.

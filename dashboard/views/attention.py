@@ -13,6 +13,7 @@ from dashboard.data import Source
 from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
 from dashboard.running import Running
+from dashboard.views import watch
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import find
 from sweeps.launching.live import LiveDevice
@@ -43,7 +44,7 @@ def show(now: Source, root: Path, run: Running) -> None:
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):
             st.caption("Runs now")
-            _runs(root, called)
+            watch.watched(root, lambda: _runs(root, called))
         with st.container(border=True, width="stretch", key="needs-attention"):
             st.caption("Needs attention")
             found = list(_needs(now, root, run, called))

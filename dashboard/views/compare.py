@@ -19,6 +19,7 @@ from dashboard.views.tables import table_height
 from dashboard.words import build_names, device_names
 from sweeps.journal.results_table import Place
 from sweeps.ranking.compare import Compared, Finding
+from sweeps.records import Block
 from sweeps.results import ResultRow
 from sweeps.stats import Estimate
 
@@ -42,7 +43,7 @@ _ICONS: dict[Finding, str] = {
 
 def show(root: Path) -> None:
     """Draw the page."""
-    places.head("Compare", "Is B slower than A? Two variants, two devices, two sweeps, or one build on two days.")
+    places.head("Compare", "Is B slower than A? Two variants, two devices, two sweeps, or one build on two dates.")
     now = data.source(root)
     if now is None or not now.plans:
         empty.show(root)
@@ -58,6 +59,9 @@ def show(root: Path) -> None:
         return
     if a == b:
         st.info("A and B are one and the same result: choose another on one of the sides.", icon=":material/equal:")
+        return
+    if a[:2] == b[:2] and not (a.session and b.session):
+        st.info("All dates have those of one date among them: choose a date on both sides.", icon=":material/equal:")
         return
     rows = [evidence.row(now, side) for side in (a, b)]
     if rows[0] is not None and rows[1] is not None:
@@ -91,7 +95,7 @@ def _timed(now: Source, place: Place) -> list[ResultRow]:
 def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_back: bool) -> Side | None:
     """Select boxes, whose choice is one parameter of the URL. `is_back`: the URL asks for nothing."""
     wanted = state.asked(letter)
-    keys = [f"{letter} {name}" for name in ("sweep", "device", "model", "job")]
+    keys = [f"{letter} {name}" for name in ("sweep", "device", "model", "job", "date")]
     if wanted is not None and wanted != st.session_state.get(f"compared {letter}"):
         found = _of_url(now, root, wanted)
         if found is None:
@@ -105,7 +109,8 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_
         suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
     side = letter.upper()
-    sweep = _box(f"{side}: sweep", [one.name for one in data.sweeps(now)], keys[0], start.place.sweep, str)
+    known = {one.name: f"{one.name} · {one.updated:%Y-%m-%d}" for one in data.sweeps(now)}
+    sweep = _box(f"{side}: sweep", list(known), keys[0], start.place.sweep, known.get)
     there = data.places(now, root, sweep)
     if not there.devices:
         return None
@@ -121,10 +126,25 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_
         return None
     called = build_names(data.place_rows(now, place))
     job_key = _box(f"{side}: variant", list(timed), keys[3], start.job_key, called.get)
-    text = compare_rows.side_text(sweep, job_key)
+    session = _date(side, timed[job_key], keys[4], start.session)
+    text = compare_rows.side_text(sweep, job_key, session)
     state.put(letter, text)
     st.session_state[f"compared {letter}"] = text
-    return Side(place, job_key)
+    return Side(place, job_key, session)
+
+
+def _date(side: str, row: ResultRow, key: str, start: int) -> int:
+    """Which of its sessions counts; 0: all of them, as where it has only one."""
+    known = compare_rows.sessions(row)
+    if len(known) < 2:
+        return 0
+
+    def shown(session: int) -> str:
+        blocks = known.get(session, sum(known.values()))
+        when = compare_rows.session_text(session) if session else f"all {len(known)} dates"
+        return f"{when} ({blocks} block{'s' * (blocks != 1)})"
+
+    return int(_box(f"{side}: measured", [0, *(one for one in known if one)], key, start, shown))
 
 
 def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
@@ -134,14 +154,16 @@ def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
 
 
 def _of_url(now: Source, root: Path, text: str) -> Side | None:
-    sweep, job_key = compare_rows.side_of(text)
+    sweep, job_key, wanted = compare_rows.side_of(text)
     found = data.some_rows(now, sweep, (job_key,)).get(job_key)
     if found is None:
         return None
-    for device, models in data.places(now, root, sweep).models.items():
-        place = Place(sweep, device, found.model)
-        if found.model in models and any(row.job_key == job_key for row in _timed(now, place)):
-            return Side(place, job_key)
+    having = [device for device, models in data.places(now, root, sweep).models.items() if found.model in models]
+    for place in (Place(sweep, device, found.model) for device in having):
+        row = next((one for one in _timed(now, place) if one.job_key == job_key), None)
+        if row is not None:
+            sessions = {str(one): one for one in compare_rows.sessions(row)} if wanted else {"": 0}
+            return Side(place, job_key, sessions[wanted]) if wanted in sessions else None
     return None
 
 
@@ -155,7 +177,8 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
         with st.container(gap=None):
             for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
                 name = build_names(data.place_rows(now, side.place))[row.job_key]
-                st.markdown(f"**{letter}** {words(name)}, on {words(row.device)}, in {words(row.sweep)}")
+                when = f", measured {dates}" if (dates := compare_rows.dates_text(row)) else ""
+                st.markdown(f"**{letter}** {words(name)}, on {words(row.device)}, in {words(row.sweep)}{when}")
         _figures(found)
         _ratio(found, ratio, len(pairs))
         if found.why:
@@ -256,9 +279,15 @@ def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _distributions(now: Source, sides: tuple[Side, Side], look: Palette) -> tuple[Spec | None, int]:
     """The chart, and how many samples lie beyond it. Shared by all sessions: never change it."""
-    found = [evidence.job(now, side.place.sweep, side.job_key) for side in sides]
-    a, b = ([one.block for one in side.blocks] if side else [] for side in found)
+    a, b = (_blocks(now, side) for side in sides)
     bins, beyond = compare_rows.histograms(a, b)
     if not bins:
         return None, 0
     return drawing.distributions(bins, compare_rows.block_points(a, b), look), beyond
+
+
+def _blocks(now: Source, side: Side) -> list[Block]:
+    found, row = evidence.job(now, side.place.sweep, side.job_key), evidence.row(now, side)
+    if found is None or row is None:
+        return []
+    return [one.block for one in found.blocks if compare_rows.in_session(row, one.block.session, side.session)]

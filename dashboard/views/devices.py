@@ -13,7 +13,7 @@ from dashboard.data import Source
 from dashboard.inert import line, words
 from dashboard.links import link
 from dashboard.style import Palette, palette
-from dashboard.views import empty, places
+from dashboard.views import empty, hosts, places
 from dashboard.views.tables import table_height, text_width
 from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
@@ -40,7 +40,13 @@ def show(root: Path) -> None:
     now = data.source(root)
     if (now is None or not now.plans) and not records:
         empty.show(root)
+        hosts.show(root)
         return
+    _show(root, now, records)
+    hosts.show(root)
+
+
+def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> None:
     known = evidence.devices(now) if now is not None and now.plans else ()
     verdicts = data.verdicts(now, root) if now is not None and known else ()
     holders = {
@@ -127,7 +133,7 @@ def _overview(
     )
     st.caption(
         "Away is what a run missed. Whether a device that waits is plugged in now, only asking it can tell: "
-        "`edgesweep devices`; for a lab's hosts, their health and leases: `edgesweep hosts`."
+        "`edgesweep devices`; a lab's hosts, their health and leases stand below where a lab is known (`--lab`)."
     )
 
 
@@ -150,7 +156,7 @@ def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int |
     elif name.startswith("adb:"):
         st.text("No process of this computer measures on it.")
     elif name.startswith("host:"):
-        st.text("Its host lends it to one sweep at a time. Who has it now: edgesweep hosts")
+        st.text("Its host lends it to one sweep at a time. Who has it now: ask the hosts below, or edgesweep hosts")
     elif name.startswith("ssh:"):
         st.text("The board itself keeps who measures on it. Who has it now: edgesweep devices")
 

@@ -11,7 +11,8 @@ from dashboard.inert import inert, line, words
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
-from dashboard.views import launch_form, live
+from dashboard.views import launch_devices, launch_form, live
+from dashboard.views.launch_devices import HERE, LAB, ON
 from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.checked import Checked, check
@@ -23,7 +24,6 @@ from sweeps.workspace import Workspace
 MOST_CHARACTERS = launch_form.MOST_CHARACTERS
 PLANNED = "launch plan"
 """Of the last preview, with the text that it is of, and where it would run."""
-HERE, LAB = "here", "lab"
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
 """Indentation has a meaning there."""
 
@@ -68,8 +68,8 @@ def _where() -> tuple[str, ...]:
     if not lab:
         return ()
     names = {LAB: f"The lab {given().lab}", HERE: "This computer"}
-    chosen = state.segment("on", "Runs on", list(names), lambda one: words(names[one]))
-    return lab if chosen == LAB else ()
+    state.segment(ON, "Runs on", list(names), lambda one: words(names[one]))
+    return launch_devices.options()
 
 
 def _act(root: Path, text: str, checked: Checked, may: Role) -> None:

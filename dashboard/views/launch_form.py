@@ -9,9 +9,22 @@ from dashboard import state
 from dashboard.inert import line, words
 from dashboard.rights import role
 from dashboard.roles import Role
-from dashboard.sweep_form import FIELDS, PRESETS, SIDES, Shown, SweepForm, of_address, read, to_address, write
-from sweeps.journal.journal import Journal
+from dashboard.sweep_form import (
+    AXES,
+    FIELDS,
+    MORE,
+    PRESETS,
+    SIDES,
+    Shown,
+    SweepForm,
+    of_address,
+    read,
+    to_address,
+    write,
+)
+from dashboard.views import launch_devices
 from sweeps.spec import catalog
+from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
 
 TEXT = "launch file"
@@ -34,6 +47,16 @@ _LABELS = {
     "layouts": "Layout",
     "backends": "Backend",
     "threads": "Threads",
+    "runtimes": "Runtime",
+    "quantizations": "How int8 is made",
+    "qengines": "Kernels of int8",
+    "granularities": "Scales of int8",
+    "interfaces": "Inputs and outputs of int8",
+    "captures": "How TorchScript is made",
+    "formats": "File format",
+    "preferences": "What NNAPI compiles for",
+    "graph_optimizations": "What ONNX Runtime does to the graph",
+    "cpus": "CPUs",
     "devices": "Devices (type any name)",
     "preset": "Protocol",
 }
@@ -79,29 +102,13 @@ def draw(root: Path, may: Role) -> None:
     _pick("weights", ("demo", "random", "pretrained"), hidden)
     st.number_input(_LABELS["side"], *SIDES, **_common("side", hidden))
     _pick("images", ("digits", "synthetic"), hidden)
-    for name, options in (
-        ("precisions", catalog.values("precision")),
-        ("layouts", catalog.values("layout")),
-        ("backends", catalog.values("backend")),
-        ("threads", (1, 2, 4, 8)),
-    ):
-        every = list(dict.fromkeys([*options, *st.session_state[_key(name)]]))
-        st.pills(
-            _LABELS[name],
-            every,
-            selection_mode="multi",
-            format_func=lambda one: words(str(one)),
-            **_common(name, hidden),
-        )
-    known = list(dict.fromkeys([*_devices(root), *st.session_state[_key("devices")]]))
-    st.multiselect(
-        _LABELS["devices"],
-        known,
-        accept_new_options=True,
-        format_func=line,
-        help="local, adb:SERIAL, adb:*, ssh:USER@BOARD, fake:NAME",
-        **_common("devices", hidden),
-    )
+    for name in (one for one in AXES if one not in MORE):
+        _axis(name, hidden)
+    with st.expander("More axes", expanded=any(st.session_state[_key(name)] for name in MORE)):
+        st.caption("Where nothing is chosen, an axis has its usual value.")
+        for name in MORE:
+            _axis(name, hidden)
+    launch_devices.draw(root, may, st.session_state[_key("devices")], _LABELS["devices"], _common("devices", hidden))
     st.segmented_control(_LABELS["preset"], PRESETS, **_common("preset", hidden))
 
 
@@ -166,11 +173,26 @@ def _into_address(text: str, base: str) -> None:
         value = None
         if shown is not None and begun is not None and name not in shown.hidden:
             value = getattr(shown.form, name)
-            value = None if value == getattr(begun.form, name) else to_address(value)
+            value = None if value == getattr(begun.form, name) else to_address(name, value)
         state.put(name, value)
         if value is not None:
             asked[name] = value
     st.session_state[_ASKED] = asked
+
+
+def _axis(name: str, hidden: frozenset[str]) -> None:
+    """Its values as buttons: what the catalog has, and what else the file has."""
+    axis = AXES[name]
+    known = {"threads": (1, 2, 4, 8), "cpus": ("all", "big", "little")}.get(axis) or catalog.values(axis)
+    usual = ", ".join(map(str, GridSpec.model_fields[axis].default))
+    st.pills(
+        _LABELS[name],
+        list(dict.fromkeys([*known, *st.session_state[_key(name)]])),
+        selection_mode="multi",
+        format_func=lambda one: words(str(one)),
+        help=f"{GridSpec.model_fields[axis].description} Usually: {usual}.",
+        **_common(name, hidden),
+    )
 
 
 def _pick(name: str, options: tuple[str, ...], hidden: frozenset[str]) -> None:
@@ -195,14 +217,3 @@ def _write(name: str) -> None:
 
 def _key(name: str) -> str:
     return f"launch {name}"
-
-
-@st.cache_data(ttl=60, max_entries=8, show_spinner=False)
-def _devices(root: Path) -> list[str]:
-    """This computer, and what earlier sweeps of the workspace measured on."""
-    found = ["local"]
-    workspace = Workspace(root)
-    if workspace.journal.exists():
-        with Journal.open(workspace.journal, read_only=True) as journal:
-            found += [facts.name for sweep in journal.sweeps()[:20] for facts in journal.devices(sweep.name)]
-    return found

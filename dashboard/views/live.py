@@ -14,6 +14,7 @@ from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.running import Running
+from dashboard.views import watch
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import stop
@@ -34,9 +35,11 @@ def show(root: Path) -> None:
 
 
 def draw(root: Path) -> None:
-    """Draw what runs now, again and again while it runs."""
+    """Draw what runs now, again and again while it runs; and where nothing runs, what begins."""
     every_s = running.read(root).every_s
     st.fragment(_now, run_every=every_s)(root, every_s)
+    if every_s is None:
+        watch.watched(root)
 
 
 def _now(root: Path, every_s: int | None) -> None:

@@ -1,8 +1,11 @@
 """The sidebar of Decide: what the winner is best at, and what it has to keep; ranked again at once."""
 
+from typing import NamedTuple
+
 import streamlit as st
 
 from dashboard import state
+from dashboard.inert import line
 from dashboard.words import metric_title
 from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import direction
@@ -10,13 +13,34 @@ from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 
 GOALS = ("latency_p50_ms", "latency_p90_ms", "top1_percent", "artifact_mb", "model_rss_mb")
+
+
+class Bound(NamedTuple):
+    """A bound that has a field."""
+
+    metric: str
+    is_most: bool
+    """`at_most`; else `at_least`."""
+    label: str
+    step: float
+
+    def of(self, objective: ObjectiveSpec) -> float | None:
+        """The limit that an objective has there."""
+        found = (one for one in objective.constraints if _key(one) == (self.metric, self.is_most))
+        return next((_limit(one) for one in found), None)
+
+    def spec(self, limit: float) -> ConstraintSpec:
+        return ConstraintSpec(metric=self.metric, **{"at_most" if self.is_most else "at_least": limit})
+
+
 BOUNDS = {
-    "drop": ("accuracy_drop_points", "Accuracy drop, at most (points)", 0.1),
-    "ms": ("latency_p50_ms", "Latency p50, at most (ms)", 1.0),
-    "mb": ("artifact_mb", "File, at most (MB)", 1.0),
+    "drop": Bound("accuracy_drop_points", True, "Accuracy drop, at most (points)", 0.1),
+    "ms": Bound("latency_p50_ms", True, "Latency p50, at most (ms)", 1.0),
+    "mb": Bound("artifact_mb", True, "File, at most (MB)", 1.0),
+    "rss": Bound("model_rss_mb", True, "Memory of the model, at most (MB)", 1.0),
+    "top1": Bound("top1_percent", False, "Top-1, at least (%)", 0.5),
 }
-"""The parameters of the URL, each with its metric, its label and a step."""
-_PARAMETERS = ("goal", *BOUNDS)
+"""Always there, by their parameters of the URL. Other bounds of a sweep file have fields of their own."""
 
 
 def choose(asked: ObjectiveSpec) -> str | None:
@@ -27,28 +51,27 @@ def choose(asked: ObjectiveSpec) -> str | None:
         goal = state.chosen(
             "goal", "The best has the", (own, *(name for name in GOALS if name != own)), _goal, usual=own
         )
-        given = {bound.metric: bound.at_most for bound in asked.constraints if bound.at_most is not None}
-        kept = [bound for bound in asked.constraints if not _adjustable(bound)]
-        wanted = {
-            metric: state.number(name, label, given.get(metric), step=step)
-            for name, (metric, label, step) in BOUNDS.items()
-        }
+        fields = BOUNDS | _others(asked)
+        given = {name: field.of(asked) for name, field in fields.items()}
+        wanted = {name: state.number(name, field.label, given[name], step=field.step) for name, field in fields.items()}
+        known = {(field.metric, field.is_most) for field in fields.values()}
+        kept = [bound for bound in asked.constraints if _key(bound) not in known]
         for bound in kept:
             limit = f"at most {bound.at_most:g}" if bound.at_most is not None else f"at least {bound.at_least:g}"
             st.text(f"{metric_title(bound.metric)}: {limit} {catalog.metric(bound.metric).unit}".rstrip())
-        changed = goal != own or any(limit != given.get(metric) for metric, limit in wanted.items())
+        changed = goal != own or wanted != given
         st.caption("Changed here, and in the address of this page." if changed else "As the sweep file has it.")
         st.button(
             "As in the sweep file",
             icon=":material/undo:",
             disabled=not changed,
             on_click=state.forget,
-            args=_PARAMETERS,
+            args=("goal", *fields),
             key="objective-back",
         )
     if not changed:
         return None
-    bounds = [ConstraintSpec(metric=metric, at_most=limit) for metric, limit in wanted.items() if limit is not None]
+    bounds = [fields[name].spec(limit) for name, limit in wanted.items() if limit is not None]
     smaller = direction(asked)[1] if goal == own else METRICS[goal].better == "lower"
     front = None if asked.front == goal else asked.front
     made = (
@@ -77,5 +100,24 @@ def _goal(metric: str) -> str:
     return f"{'lowest' if lower else 'highest'} {metric_title(metric).removeprefix('the ')}"
 
 
-def _adjustable(bound: ConstraintSpec) -> bool:
-    return bound.at_most is not None and any(bound.metric == metric for metric, _, _ in BOUNDS.values())
+def _others(asked: ObjectiveSpec) -> dict[str, Bound]:
+    """The bounds of the sweep file that `BOUNDS` lacks and a field can hold, by parameters of their own."""
+    known = {(field.metric, field.is_most) for field in BOUNDS.values()}
+    found = {}
+    for bound in asked.constraints:
+        metric, is_most = _key(bound)
+        if (metric, is_most) in known or not 0 <= _limit(bound) <= state.MOST_NUMBER:
+            continue
+        title, unit = metric_title(metric).removeprefix("the "), catalog.metric(metric).unit
+        label = f"{title[:1].upper()}{title[1:]}, at {'most' if is_most else 'least'}{f' ({unit})' if unit else ''}"
+        found[f"{'most' if is_most else 'least'}-{metric}"] = Bound(metric, is_most, line(label), 1.0)
+    return found
+
+
+def _key(bound: ConstraintSpec) -> tuple[str, bool]:
+    return bound.metric, bound.at_most is not None
+
+
+def _limit(bound: ConstraintSpec) -> float:
+    limit = bound.at_most if bound.at_most is not None else bound.at_least
+    return 0.0 if limit is None else limit

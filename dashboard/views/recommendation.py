@@ -37,7 +37,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
             st.text(plain_words(device.no_winner_reason or "nothing has been measured yet"))
             if waiting:
                 st.caption(f":material/hourglass_empty: {_count(waiting, 'job')} still to come.")
-            _provisional(device, table)
+            _provisional(root, ranked, device, table)
             st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
@@ -58,7 +58,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
         _take_along(root, ranked, device, winner)
 
 
-def _provisional(device: DeviceRanking, table: pd.DataFrame) -> None:
+def _provisional(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> None:
     """What to take until something wins, and the one thing to do."""
     found = device.provisional
     if found is None:
@@ -69,7 +69,7 @@ def _provisional(device: DeviceRanking, table: pd.DataFrame) -> None:
         st.subheader(words(row["variant"]), anchor=False)
         st.text(plain_words(f"It is not the winner: {found.why}"))
     st.markdown("**To settle it:**" if found.name else "**To go on:**")
-    st.code(line(found.settle.timed_text), language=None, wrap_lines=True)
+    settle.show_provisional(root, ranked, found.settle)
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:

@@ -1,22 +1,26 @@
-"""What settles a tie: a button for who may start sweeps, and the command for everybody else."""
+"""What settles a tie, or a choice that is provisional: a button for who may start sweeps, else the command."""
 
 from pathlib import Path
 
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.inert import inert
+from dashboard.inert import inert, line
 from dashboard.options import given
 from dashboard.ranked import Ranked
 from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.views import live
+from dashboard.views.launch_form import KEPT
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.journal import Journal
-from sweeps.launching.start import kept_file, settle
+from sweeps.launching.start import RETRY, SETTLE, again, kept_file
+from sweeps.ranking.provisional import Settle
 from sweeps.ranking.values import DeviceRanking
 from sweeps.text import duration
 from sweeps.workspace import Workspace
+
+_NOT_KEPT = "the sweep was started in a terminal, so its file is not known here"
 
 
 def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
@@ -36,10 +40,31 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     st.caption(f"{_estimate(root, device, rounds)} What else is tied in this sweep gets as many rounds.")
     if not pressed or role() < Role.LAUNCH:
         return  # whatever a browser sends
+    _start(root, sweep, (SETTLE, str(rounds)))
+
+
+def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
+    """The one thing to do where nothing may win: a button that does it, or the way to the line that has to change."""
+    st.code(line(found.timed_text), language=None, wrap_lines=True)
+    if role() < Role.LAUNCH:
+        return
+    sweep = ranked.place.sweep
+    if not kept_file(Workspace(root), sweep).is_file():
+        st.caption(f"There is no button for it: {_NOT_KEPT}.")
+    elif found.field:
+        links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
+    else:
+        options = (RETRY,) if RETRY in found.command.split() else ()
+        label = "Measure what failed or is not trusted again" if options else "Run the sweep again"
+        if st.button(label, icon=":material/replay:", key="again"):
+            _start(root, sweep, options)
+
+
+def _start(root: Path, sweep: str, options: tuple[str, ...]) -> None:
     try:
         now = data.source(root)
         if now is not None:
-            settle(Workspace.open(root), data.spec(now, sweep), rounds, person(), given().models)
+            again(Workspace.open(root), data.spec(now, sweep), options, person(), given().models)
     except EdgeSweepError as error:
         live.problem("It was not started.", error)
     else:
@@ -54,7 +79,7 @@ def _why_not(root: Path, ranked: Ranked) -> str:
     if now is None or ranked.objective != data.spec(now, sweep).objective:
         return "more rounds go to what the sweep file's own objective leaves tied, and another one is chosen here"
     if not kept_file(Workspace(root), sweep).is_file():
-        return "the sweep was started in a terminal, so its file is not known here"
+        return _NOT_KEPT
     return ""
 
 

@@ -1,8 +1,5 @@
 """The plan of a sweep file that is not started yet: `edgesweep plan --json` as a process with limits."""
 
-import json
-import resource
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,15 +7,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from sweeps.errors import EdgeSweepError, WorkspaceError
+from sweeps.launching.inquiry import ask, unread
 from sweeps.launching.record import write
-from sweeps.launching.start import command, environment, unwritable
-from sweeps.text import plain
+from sweeps.launching.start import unwritable
 from sweeps.workspace import Workspace
 
 LIMIT_S = 180.0
 """A phone that does not answer is waited for; the first plan for phones compiles their runner."""
-CPU_LIMIT_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,51 +65,24 @@ def preview(
     try:
         workspace.launches.mkdir(parents=True, exist_ok=True)
         write(file, text)
-        argv = command("plan", "--json", "--workspace", str(workspace.root), *options, str(file))
-        done = _run(argv, workspace, models, limit_s)
+        document, told = ask(
+            ("plan", "--workspace", str(workspace.root), *options, str(file)),
+            workspace,
+            what="the plan",
+            limit_s=limit_s,
+            next_step="look whether its devices answer: edgesweep devices",
+            models=models,
+            file=file,
+        )
     except OSError as error:
         raise unwritable(workspace, error) from error
     finally:
         with suppress(OSError):
             file.unlink(missing_ok=True)
-    told = plain(done.stderr.decode("utf-8", "replace").replace(str(file), "the file")).strip().splitlines()
-    if done.returncode:
-        raise _failed(told, done.returncode)
     try:
-        return _read(json.loads(done.stdout), tuple(told))
+        return _read(document, tuple(told.strip().splitlines()))
     except (ValueError, KeyError, TypeError) as error:
-        raise EdgeSweepError("the plan cannot be read", "run `edgesweep plan` on the file") from error
-
-
-def _run(
-    argv: Sequence[str], workspace: Workspace, models: Sequence[Path], limit_s: float
-) -> "subprocess.CompletedProcess[bytes]":
-    with subprocess.Popen(  # noqa: S603  # our own argument list
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=workspace.launches,
-        env=environment(models),
-    ) as process:
-        with suppress(OSError):
-            resource.prlimit(process.pid, resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
-        try:
-            out, told = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired as error:
-            process.kill()
-            raise WorkspaceError(
-                f"the plan was not ready after {limit_s:.0f} s", "look whether its devices answer: edgesweep devices"
-            ) from error
-    return subprocess.CompletedProcess(argv, process.returncode, out, told)
-
-
-def _failed(told: Sequence[str], code: int) -> EdgeSweepError:
-    """From the two lines that the command line prints of an error."""
-    errors = [line.removeprefix("edgesweep: ") for line in told if line.startswith("edgesweep: ")]
-    steps = [line.strip().removeprefix("next: ") for line in told if line.startswith("  next: ")]
-    message = errors[-1] if errors else (told[-1] if told else f"the plan ended with code {code} and said nothing")
-    return EdgeSweepError(message, steps[-1] if steps else "")
+        raise unread("plan", "the plan") from error
 
 
 def _read(document: dict[str, Any], notes: tuple[str, ...]) -> Preview:

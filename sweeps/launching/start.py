@@ -25,7 +25,7 @@ LAB_VARIABLE, TOKEN_VARIABLE = "EDGESWEEP_LAB", "EDGESWEEP_TOKEN_FILE"
 DETACH = Path(__file__).with_name("detach.py")
 DETACH_LIMIT_S = 60.0
 TAIL_BYTES = 8_000
-SETTLE = "--settle"
+SETTLE, RETRY = "--settle", "--retry-failed"
 
 
 def command(*arguments: str) -> list[str]:
@@ -91,33 +91,42 @@ def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch
 
 
 def settle(workspace: Workspace, planned: SweepSpec, rounds: int, by: str, models: Sequence[Path] = ()) -> Launch:
-    """Start a sweep again, with `rounds` more of the jobs that are then tied for the first place.
+    """Start a sweep again, with `rounds` more of the jobs that are then tied for the first place. As `again`."""
+    return again(workspace, planned, (SETTLE, str(rounds)), by, models)
+
+
+def again(
+    workspace: Workspace, planned: SweepSpec, options: Sequence[str], by: str, models: Sequence[Path] = ()
+) -> Launch:
+    """Start a sweep again, with these options beside those of its last start.
 
     `planned`: what was measured: the kept sweep file must still describe it. Raises as `start`.
     """
+    words = " ".join(("edgesweep run SWEEP.yaml", *options))
     try:
         text = kept_file(workspace, planned.name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise WorkspaceError(
-            f"the sweep file of {planned.name} is not in this workspace",
-            f"where it is: edgesweep run SWEEP.yaml --settle {rounds}",
+            f"the sweep file of {planned.name} is not in this workspace", f"where it is: {words}"
         ) from error
     spec = check(workspace, text, models).spec
     if spec is not None and spec != planned:
         raise WorkspaceError(
             f"the sweep file of {planned.name} that is kept here is not the one that was measured last",
-            f"with that one: edgesweep run SWEEP.yaml --settle {rounds}",
+            f"with that one: {words}",
         )
     before = last(workspace, Launch)
-    options = before.options if before is not None and before.sweep == planned.name else ()
-    return start(workspace, text, by, models, (*_without_settle(options), SETTLE, str(rounds)))
+    kept = before.options if before is not None and before.sweep == planned.name else ()
+    return start(workspace, text, by, models, (*_of_every_start(kept), *options))
 
 
-def _without_settle(options: Sequence[str]) -> tuple[str, ...]:
-    if SETTLE not in options:
-        return tuple(options)
-    place = options.index(SETTLE)
-    return (*options[:place], *options[place + 2 :])
+def _of_every_start(options: Sequence[str]) -> tuple[str, ...]:
+    """Without those that one start alone was asked for."""
+    kept = [option for option in options if option != RETRY]
+    if SETTLE in kept:
+        place = kept.index(SETTLE)
+        del kept[place : place + 2]
+    return tuple(kept)
 
 
 def kept_file(workspace: Workspace, sweep: str) -> Path:

@@ -173,7 +173,7 @@ def test_pictures_of_all_pages_are_taken_from_a_workspace(workspace: Path, tmp_p
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for name in ("fleet", "decide"):
+    for name in ("fleet", "decide", "launch"):
         header = (tmp_path / f"{name}-dark-420.png").read_bytes()[:24]
         assert re.match(rb"\x89PNG", header)
         width, height = int.from_bytes(header[16:20]), int.from_bytes(header[20:24])

@@ -25,6 +25,7 @@ from sweeps.launching.start import kept_file
 from sweeps.quarantine import QuarantineBook
 from sweeps.results import ComparisonConditions
 from sweeps.workspace import Workspace
+from tests.dashboard.conftest import WIDE, Recorder, by_axes
 
 Page = Callable[[Path], AppTest]
 
@@ -245,6 +246,25 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert told.read_text().splitlines()[-2:] == ["--settle", rounds]
+
+    shown = page(root, sweep="open", ms="0.5")
+    assert shown.header[0].value == "No winner"
+    [link] = [one.proto for one in shown.get("page_link") if one.proto.label == "Change the sweep file"]
+    assert link.query_string == "file=kept%3Aopen"
+
+    # Provisional, until what the state of the device disqualified is measured again.
+    hot = Recorder(own).record(
+        "hot", by_axes, edit_block=lambda block, job: replace(block, labels=("gate_timeout",)), grid=WIDE
+    )
+    assert "started in a terminal, so its file is not known here" in texts(page(root, sweep="hot"))
+    kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))
+    shown = page(root, sweep="hot")
+    assert "edgesweep run SWEEP.yaml --retry-failed" in shown.code[0].value
+    next(one for one in shown.button if one.key == "again").click().run()
+    assert not shown.exception
+    launch = last(own, Launch)
+    assert launch is not None
+    assert (launch.sweep, launch.options) == ("hot", ("--retry-failed",))
 
 
 def test_the_front_is_marked_where_it_is_asked_for(page: Page, workspace: Path) -> None:

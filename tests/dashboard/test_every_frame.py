@@ -9,6 +9,8 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from dashboard.launch import serving
 from infra import made_up as pictures
+from sweeps.journal.journal import Journal
+from sweeps.workspace import Workspace
 from tests.free_port import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.browser]
@@ -119,6 +121,22 @@ def test_no_visible_card_is_of_another_objective_than_the_sidebar_says(page: Pag
     nothing_wrong(page, [goals[0], *(goals[1], goals[0]) * 2])
 
 
+def test_no_visible_verdict_is_of_another_variant_than_compare_s_box_says(page: Page, workspace: Path) -> None:
+    with Journal.open(Workspace(workspace).journal, read_only=True) as journal:
+        keys = {job.name: job.key for job, _ in journal.jobs("phones") if job.device_id == "board-1"}
+    a, b = (next(key for name, key in keys.items() if part in name) for part in ("int8-x86 nhwc script", "fp32 nhwc"))
+    page.goto(f"/compare?a=phones:{a}&b=phones:{b}")
+    variants = ("fp32 · NHWC · 1 thread · scripted · optimized", "fp32 · NCHW · 1 thread · scripted · optimized")
+    there = ".st-key-verdict"
+    watched = {"label": 'input[aria-label="B: variant"]', "card": f"{there} p", "there": there}
+    wait_for_pair(page, variants[0], start=True, names=variants, watched=watched)
+    for variant in (variants[1], variants[0]):
+        page.get_by_role("combobox", name="B: variant").click()
+        page.get_by_role("option", name=variant).click()
+        wait_for_pair(page, variant)
+    nothing_wrong(page, [variants[0], variants[1], variants[0]])
+
+
 def test_no_visible_map_is_of_another_model_than_fleet_s_row_of_models_says(page: Page, made_up: str) -> None:
     page.goto(f"{made_up}?sweep=release-candidate&model=resnet18")
     models = ("resnet18", "efficientnet_b0")
@@ -140,7 +158,7 @@ def wait_for_pair(
 ) -> None:
     """Until the last frame has the card of the selection under its label."""
     if start:
-        page.locator(".st-key-choices").wait_for()
+        page.locator(watched.get("there", ".st-key-choices")).wait_for()
         page.evaluate(WATCH, [names, NOBODY, watched["label"], watched["card"]])
     page.wait_for_function(
         "device => window.frames_seen.length && window.frames_seen.at(-1).every((name) => name === device)", arg=device

@@ -3,18 +3,23 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard import rights
 from dashboard.inert import line
 from sweeps.journal.journal import Journal
 from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
 from sweeps.launching.live import LiveFile
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
+from sweeps.store.client import connect
+from sweeps.store.run_content import JOB_KEY
 from sweeps.workspace import Workspace
+from tests.fresh_mlflow import fresh_mlflow
 
 Shown = Callable[..., AppTest]
 PAGES = ("compare", "result", "devices")
@@ -106,6 +111,21 @@ def test_a_result_shows_where_its_time_goes_or_the_command_that_tells(
     assert evil not in "\n".join(str(part.value) for part in (*page.markdown, *page.caption))
 
 
+def test_the_run_of_a_job_is_found_in_mlflow_by_a_button(shown: Shown, own: tuple[Workspace, Job]) -> None:
+    workspace, job = own
+    fresh_mlflow(workspace.root)
+    client = connect(workspace.tracking_uri, make=False)
+    experiment = client.create_experiment("before")
+    run = client.create_run(experiment, tags={JOB_KEY: job.key}).info.run_id
+
+    def asked(key: str, device: str) -> str:
+        page = shown(workspace.root, "result", sweep="before", device=device, job=key)
+        return said(page.button(key="find-run").click().run())
+
+    assert f"Experiment {experiment}, run {run}, at sqlite:///" in asked(job.key, "phone-1")
+    assert "MLflow has no run of this job yet" in asked(key_of(workspace.root, "before", FAST), "board-1")
+
+
 def test_what_a_device_without_sensors_lacks_is_said_in_words(shown: Shown, evidence_store: Path) -> None:
     page = shown(evidence_store, "result", sweep="before", device="board-1", job=key_of(evidence_store, "before", FAST))
     assert "The device has no sensor that can be read" in said(page)
@@ -148,9 +168,53 @@ def test_two_days_and_two_devices_are_compared_as_the_command_does(shown: Shown,
     assert "device class: Acme Board 3 (Fast SoC) and Globex Phone 9 (SoC X)" in text
 
 
+def test_a_build_that_was_measured_on_two_dates_is_compared_with_itself(
+    shown: Shown, own: tuple[Workspace, Job]
+) -> None:
+    workspace, job = own
+    first, second = 1_800_000_000, 1_800_432_000
+    with Journal.open(workspace.journal) as journal:
+        for block in journal.blocks(job.key)[:2]:
+            slower = tuple(2 * ns for ns in block.samples_ns)
+            journal.add_block(replace(block, session=second, round=block.round + 3, samples_ns=slower))
+    side = f"before:{job.key}"
+    page = shown(workspace.root, "compare", a=f"{side}:{first}", b=f"{side}:{second}")
+    text = said(page)
+    assert "B / A" in text
+    assert "Sessions: 1 of A, 1 of B" in text
+    assert "never measured in the same round" in text
+    assert "measured on 2027-01-15" in text
+    assert "measured on 2027-01-20" in text
+    boxes = [box for box in page.selectbox if box.label.endswith(": measured")]
+    assert [box.options for box in boxes] == [
+        ["all 2 dates (5 blocks)", "2027-01-15 08:00 UTC (3 blocks)", "2027-01-20 08:00 UTC (2 blocks)"]
+    ] * 2
+    boxes[1].set_value(0).run()
+    assert page.query_params["b"] == side
+    assert "choose a date on both sides" in said(page)
+    assert "asks for something that is not here" in said(shown(workspace.root, "compare", a=f"{side}:7", b=side))
+
+
 def test_a_result_and_itself_are_not_compared(shown: Shown, evidence_store: Path) -> None:
     side = f"before:{key_of(evidence_store, 'before', FAST)}"
     assert "one and the same result" in said(shown(evidence_store, "compare", a=side, b=side))
+
+
+def test_hosts_and_devices_of_a_lab_that_is_away_are_asked_by_a_button_and_its_error_is_text(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert not shown(tmp_path, "devices").button
+    monkeypatch.setenv("EDGESWEEP_LAB", "127.0.0.1:1")
+    monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", str(tmp_path / "no token"))
+    asked = shown(tmp_path, "devices").button[0]
+    assert (asked.label, asked.disabled) == ("Ask the hosts", True)
+    monkeypatch.setattr(rights, "_by_link", lambda: True)
+    for name, label in (("devices", "Ask the hosts"), ("launch", "Look for devices")):
+        page = shown(tmp_path, name)
+        next(button for button in page.button if button.label == label).click().run()
+        text = said(page)
+        assert f"the token file {tmp_path / 'no token'} cannot be read" in text
+        assert "Next step: copy it from the lab's head" in text
 
 
 def test_a_device_shows_facts_use_history_and_what_was_measured(shown: Shown, evidence_store: Path) -> None:

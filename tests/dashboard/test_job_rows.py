@@ -134,9 +134,10 @@ def test_a_ratio_has_as_many_digits_as_tell_it_from_1() -> None:
     assert compare_rows.ratio_text(Estimate(1.0123, None, None)) == "1.012×"
 
 
-def test_sides_are_in_the_url_as_sweep_and_key() -> None:
-    assert compare_rows.side_of(compare_rows.side_text("s", "k")) == ("s", "k")
-    assert compare_rows.side_of("nothing") == ("nothing", "")
+def test_sides_are_in_the_url_as_sweep_key_and_session() -> None:
+    assert compare_rows.side_of(compare_rows.side_text("s", "k")) == ("s", "k", "")
+    assert compare_rows.side_of(compare_rows.side_text("s", "k", 1_800_000_000)) == ("s", "k", "1800000000")
+    assert compare_rows.side_of("nothing") == ("nothing", "", "")
 
 
 def test_the_state_of_a_device_is_the_worst_that_is_known() -> None:

@@ -135,7 +135,7 @@ def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
     workspace = Workspace.open(tmp_path)
     shown = opened("launch", tmp_path)
     assert "You may look" in shown.info[0].value
-    assert labels(shown) == {"Preview": False, "Start": False}
+    assert labels(shown) == {"Look for devices": False, "Preview": False, "Start": False}
     assert {box.disabled for kind in (shown.text_area, shown.text_input) for box in kind} == {True}
     shown.text_area[0].proto.disabled = False
     shown.text_area[0].set_value("name: mine\nmodels: 3\n").run()
@@ -149,7 +149,8 @@ def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
     with workspace.lock(), LiveFile(workspace.live, "phones"):
         assert labels(opened("live", tmp_path)) == {}
     monkeypatch.setattr(rights, "_by_link", lambda: True)
-    assert labels(opened("launch", tmp_path)) == {"Preview": True, "Start": True, "Make a link": True}
+    buttons = ("Look for devices", "Preview", "Start", "Make a link")
+    assert labels(opened("launch", tmp_path)) == dict.fromkeys(buttons, True)
 
 
 @pytest.mark.usefixtures("by_link")
@@ -269,7 +270,7 @@ def test_where_a_lab_is_known_a_person_chooses_between_it_and_this_computer(
     monkeypatch.setattr("dashboard.views.launch.start", lambda *given: started.append(given[-1]))
     without = page(tmp_path, "launch")
     assert not [group for group in without.button_group if group.label == "Runs on"]
-    without.button[1].click().run()
+    next(button for button in without.button if button.label == "Start").click().run()
     monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.1:6379")
     monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", str(tmp_path / "token"))
     shown = page(tmp_path, "launch")

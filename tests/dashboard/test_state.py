@@ -1,6 +1,8 @@
 """The address of a page holds its state, and what it asks for is not trusted."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,10 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from dashboard.beats import plainest
+from sweeps.planning.plan import Plan
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.workspace import Workspace
+from tests.dashboard.conftest import WIDE, Recorder, by_axes
 from tests.dashboard.test_decide import BEST, BEST_ON_PHONE, choose, table, texts
 
 Page = Callable[..., AppTest]
@@ -32,6 +38,32 @@ def test_what_is_chosen_is_in_the_address_and_another_browser_sees_the_same(page
     again.button(key="objective-back").click().run()
     assert again.header[0].value == BEST_ON_PHONE
     assert "drop" not in again.query_params
+
+
+def test_memory_and_bounds_from_below_are_fields_too_and_those_of_the_sweep_file_have_their_own(
+    page: Page, workspace: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "own"
+    shutil.copytree(workspace, root)
+    bounds = ({"metric": "top1_percent", "at_least": 90.0}, {"metric": "agreement_percent", "at_least": 95.0})
+    Recorder(Workspace(root)).record("bounded", by_axes, grid=WIDE, edit=lambda plan: bounded(plan, bounds))
+    shown = page(root, sweep="bounded")
+    fields = {box.label: box.value for box in shown.number_input}
+    assert fields["Top-1, at least (%)"] == 90.0
+    assert fields["Memory of the model, at most (MB)"] is None
+    [own] = [box for box in shown.number_input if box.label.startswith("Agreement")]
+    assert own.value == 95.0
+    assert shown.header[0].value == BEST
+    own.set_value(99.5).run()
+    assert shown.header[0].value == "No winner"
+    assert shown.query_params["least-agreement_percent"] == "99.5"
+    assert page(root, sweep="bounded", top1="99").header[0].value == "No winner"
+    assert page(root, sweep="bounded", rss="1").header[0].value == "No winner"
+
+
+def bounded(plan: Plan, bounds: Sequence[dict[str, object]]) -> Plan:
+    objective = ObjectiveSpec(constraints=tuple(ConstraintSpec.model_validate(one) for one in bounds))
+    return replace(plan, sweep=plan.sweep.model_copy(update={"objective": objective}))
 
 
 def test_what_counts_in_one_sweep_is_not_kept_for_another(page: Page, workspace: Path) -> None:

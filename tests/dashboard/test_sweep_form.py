@@ -18,9 +18,9 @@ models:
 - {source: resnet18, weights: random}
 grids:
   - precision: [fp32]
-    capture:   # both
-      - script
-      - trace
+    reuse_input:   # both
+      - true
+      - false
   - {precision: [int8], qengine: [qnnpack]}
 devices:  # on the shelf
 - adb:1
@@ -38,6 +38,16 @@ OTHER = {
     "layouts": ("nhwc",),
     "backends": ("cpu", "nnapi"),
     "threads": (1, 4),
+    "runtimes": ("onnxruntime", "torchscript"),
+    "quantizations": ("dynamic",),
+    "qengines": ("qnnpack", "x86"),
+    "granularities": ("per_tensor",),
+    "interfaces": ("full", "core"),
+    "captures": ("trace", "script"),
+    "formats": ("ptl",),
+    "preferences": ("low_power",),
+    "graph_optimizations": ("basic", "all"),
+    "cpus": ("big", "0,1"),
     "devices": ("local", "ssh:me@board, of mine"),
     "preset": "race",
 }
@@ -70,7 +80,7 @@ def test_a_change_keeps_comments_and_what_the_form_cannot_show() -> None:
         "name: june   # for the store",
         "source: resnet50  # torchvision's",
         "- {source: resnet18, weights: random}",
-        "capture:   # both\n      - script\n      - trace",
+        "reuse_input:   # both\n      - true\n      - false",
         "{precision: [int8], qengine: [qnnpack]}",
         "devices: [local, 'ssh:me@board, of mine']  # on the shelf",
         "recovery: {retries: 1}",
@@ -152,7 +162,7 @@ def test_odd_yaml_has_the_new_value_and_every_old_one(text: str) -> None:
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_field_is_in_the_address_as_it_is(name: str) -> None:
     value = tuple(one for one in OTHER[name] if "," not in one) if name == "devices" else OTHER[name]
-    assert of_address(name, to_address(value)) == value
+    assert of_address(name, to_address(name, value)) == value
 
 
 @pytest.mark.parametrize(
@@ -160,7 +170,7 @@ def test_a_field_is_in_the_address_as_it_is(name: str) -> None:
     [
         *(("side", text) for text in ("x", "9" * 5000, "²")),
         *(("threads", text) for text in ("0", "1,x", "1025")),
-        *(("precisions", "fp23"), ("preset", "slow"), ("layouts", "nchw,<script>")),
+        *(("precisions", "fp23"), ("preset", "slow"), ("layouts", "nchw,<script>"), ("runtimes", "tflite")),
     ],
 )
 def test_what_no_field_can_have_is_refused(name: str, text: str) -> None:

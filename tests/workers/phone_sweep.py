@@ -29,6 +29,7 @@ from tests.faults import seen
 from tests.faults.invariants import Scene, check
 from tests.fresh_mlflow import fresh_mlflow
 from tests.transports import stand_in
+from tests.virtual_phones import OURS, as_new
 from tests.workers.tiny_model import SOURCE
 from tests.workers.tiny_sweep import Sweep
 from workers.devices.adb.attempt import leads_attempt
@@ -56,7 +57,6 @@ _STARTS = "local/starts"
 _NOW = "local/now"
 # Until somebody has removed the file; not for ever, where whoever should has failed.
 PAUSE = f"touch /data/{_NOW}; i=0; while [ -e /data/{_NOW} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
-OURS = ("fault", "starts", "now", "others")
 _RUNNER = """#!/bin/sh
 program='{program}'
 [ "$1" = --nnapi-devices ] && exec "$program" "$@"
@@ -74,34 +74,6 @@ class ImpatientPhone(AdbDevice):
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name, answer_s=self.ANSWER_S, backoff_s=self.PAUSES_S)
-
-
-def as_new(phone: VirtualPhone) -> None:
-    """Whatever a test did to it that can be undone."""
-    phone.go_on()
-    phone.slow_down()
-    phone.plug()
-    phone.start_daemon()
-    phone.heat(25.0)
-    phone.drain(80)
-    phone.refuse_fixed_performance(None)
-    phone.end_fixed_performance()
-    for path in ("local/tmp/edgesweep", *(f"local/{name}" for name in OURS)):
-        _remove(phone.data / path)
-
-
-def _remove(path: Path) -> None:
-    """Also while a program on the phone, which is about to end, writes into it."""
-    deadline = time.monotonic() + 60
-    while True:
-        shutil.rmtree(path, ignore_errors=True)
-        try:
-            path.unlink(missing_ok=True)
-            return
-        except IsADirectoryError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.05)
 
 
 def put_runner(runners: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
-from sweeps.launching import driver
+from sweeps.launching import around, driver
 from sweeps.launching.checked import Problem, check
 from sweeps.launching.preview import preview
 from sweeps.launching.record import Ask
@@ -295,3 +295,13 @@ def test_a_preview_that_fails_says_why(workspace: Workspace, small: str) -> None
     assert caught.value.next_step.startswith("use one of: fake:")
     with pytest.raises(WorkspaceError, match="was not ready after 0 s"):
         preview(workspace, small, limit_s=0.0)
+
+
+def test_devices_and_hosts_that_cannot_be_listed_say_why(workspace: Workspace, tmp_path: Path) -> None:
+    lab = ("--lab", "127.0.0.1:1", "--token-file", str(tmp_path / "none"))
+    for listed in (around.devices, around.hosts):
+        with pytest.raises(EdgeSweepError, match="none") as caught:
+            listed(workspace, lab)
+        assert caught.value.next_step
+    with pytest.raises(WorkspaceError, match="the list of devices was not ready after 0 s"):
+        around.devices(workspace, limit_s=0.0)

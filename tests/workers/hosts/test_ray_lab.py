@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from sweeps.journal.journal import Journal
+from sweeps.launching import around
 from sweeps.workspace import Workspace
 from tests.conftest import EDGESWEEP, OWN_NET
 from tests.faults import seen
@@ -302,7 +303,7 @@ def _disturbed(lab: RunningLab, name: str, in_flight: int, disturb: Callable[[],
         check(scene, journal)
 
 
-def test_a_host_that_leaves_hands_back_its_devices_and_ends_all_it_started(lab: RunningLab) -> None:
+def test_a_host_that_leaves_hands_back_its_devices_and_ends_all_it_started(lab: RunningLab, tmp_path: Path) -> None:
     started = lab.processes("lab-2")
     left = subprocess.run(
         [EDGESWEEP, "host", "leave", "--state", str(lab.folder / "lab-2")], capture_output=True, text=True
@@ -310,7 +311,10 @@ def test_a_host_that_leaves_hands_back_its_devices_and_ends_all_it_started(lab: 
     assert left.returncode == 0, left.stderr
     assert lab.hosts["lab-2"].wait(PATIENCE_S) == 0
     lab.wait(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in started))
-    assert [host["name"] for host in lab.document()] == ["lab-1"]
+    rows, _ = around.hosts(Workspace(tmp_path), ("--lab", lab.head, "--token-file", str(lab.token)))
+    assert [(row.host, row.device, row.used_by, row.waiting) for row in rows if row.answers] == [
+        ("lab-1", "host:lab-1/fake:steady", "", 0)
+    ]
     again = subprocess.run(
         [EDGESWEEP, "host", "leave", "--state", str(lab.folder / "lab-2")], capture_output=True, text=True
     )

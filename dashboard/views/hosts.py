@@ -1,0 +1,64 @@
+"""The hosts of a lab, with who uses their devices: asked for by a button, because asking takes seconds of CPU."""
+
+import time
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import compare_rows
+from dashboard.inert import line
+from dashboard.options import given
+from dashboard.rights import role
+from dashboard.roles import Role
+from dashboard.views import live
+from dashboard.views.tables import table_height
+from sweeps.errors import EdgeSweepError
+from sweeps.launching import around
+from sweeps.launching.around import HostRow
+from sweeps.text import duration
+from sweeps.workspace import Workspace
+
+_TOLD = "hosts of the lab"
+
+
+def show(root: Path) -> None:
+    """Nothing, where no lab is known."""
+    options = given().lab_options
+    if not options:
+        return
+    st.subheader("Hosts of the lab", anchor=False)
+    may = role() >= Role.LAUNCH
+    pressed = st.button("Ask the hosts", icon=":material/dns:", disabled=not may)
+    if not may:
+        st.caption("Asking them is for who may launch sweeps. In a terminal: `edgesweep hosts`.")
+        return  # whatever a browser sends
+    if pressed:
+        st.session_state.pop(_TOLD, None)
+        try:
+            with st.spinner("Asking the lab's head"):
+                st.session_state[_TOLD] = (time.time(), *around.hosts(Workspace(root), options))
+        except EdgeSweepError as error:
+            live.problem("The hosts did not answer.", error)
+    if (told := st.session_state.get(_TOLD)) is None:
+        return
+    at_s, rows, troubles = told
+    st.dataframe(
+        pd.DataFrame([_line(row) for row in rows], columns=["Host", "Device", "Model", "Used by", "Runs"]),
+        hide_index=True,
+        key="hosts-table",
+        height=table_height(min(len(rows), 20)),
+    )
+    for text in troubles:
+        st.text(line(text))
+    st.caption(f"As of {compare_rows.session_text(int(at_s))}. Not asked again until you do.")
+
+
+def _line(row: HostRow) -> tuple[str, ...]:
+    host = row.host if row.answers else f"{row.host} (does not answer)"
+    if not row.device:
+        return line(host), "no device", "", "", ""
+    who = row.used_by or "nobody"
+    who += f", about {duration(row.left_s)} left" if row.used_by and row.left_s else ""
+    who += f"; {row.waiting} wait" if row.waiting else ""
+    return line(host), line(row.device), line(row.device_class), line(who), line(row.running)

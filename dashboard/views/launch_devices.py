@@ -1,0 +1,68 @@
+"""The devices of a new sweep: those of earlier ones, those that answer when they are looked for, and any other name."""
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.inert import line, words
+from dashboard.options import given
+from dashboard.rights import role
+from dashboard.roles import Role
+from dashboard.views import live
+from sweeps.errors import EdgeSweepError
+from sweeps.journal.journal import Journal
+from sweeps.launching import around
+from sweeps.workspace import Workspace
+
+HERE, LAB = "here", "lab"
+ON = "on"
+"""The parameter of the URL that says where a sweep runs, where a lab is known."""
+_FOUND = "launch devices found"
+MOST = 40
+
+
+def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str, Any]) -> None:
+    """The box, and the button that looks for devices. `chosen`: what the file has. `common`: of the form's widgets."""
+    box = st.container()
+    if st.button("Look for devices", icon=":material/search:", disabled=may < Role.LAUNCH) and role() >= Role.LAUNCH:
+        st.session_state.pop(_FOUND, None)
+        try:
+            with st.spinner("Asking phones, boards and this computer"):
+                st.session_state[_FOUND] = around.devices(Workspace(root), options())
+        except EdgeSweepError as error:
+            live.problem("No device was found.", error)
+    found, refused = st.session_state.get(_FOUND, ((), ()))
+    known = [*_earlier(root), *(one.name for one in found), *chosen]
+    box.multiselect(
+        label,
+        list(dict.fromkeys(known)),
+        accept_new_options=True,
+        format_func=line,
+        help="local, adb:SERIAL, adb:*, ssh:USER@BOARD, fake:NAME",
+        **common,
+    )
+    if _FOUND in st.session_state:
+        st.caption(f"{len(found)} devices answer: choose them above." if found else "No device answers.")
+    for one in found[:MOST]:
+        kept_out = " (quarantined: sweeps leave it alone)" * one.quarantined
+        st.markdown(f"**{words(one.name)}** · {words(one.device)}{kept_out}")
+    for text in refused[:MOST]:
+        st.text(line(text))
+
+
+def options() -> tuple[str, ...]:
+    """Arguments of commands that use what the sweep would run on."""
+    return given().lab_options if state.asked(ON) != HERE else ()
+
+
+@st.cache_data(ttl=60, max_entries=8, show_spinner=False)
+def _earlier(root: Path) -> list[str]:
+    """This computer, and what earlier sweeps of the workspace measured on."""
+    found = ["local"]
+    workspace = Workspace(root)
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            found += [facts.name for sweep in journal.sweeps()[:20] for facts in journal.devices(sweep.name)]
+    return found

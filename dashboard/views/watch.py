@@ -1,0 +1,29 @@
+"""A page that is open notices that a sweep has begun or ended, wherever it was started."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+
+from sweeps.launching.driver import find
+from sweeps.workspace import Workspace
+
+EVERY_S = 10
+"""A look takes some milliseconds of this computer, which may be what is measured."""
+
+
+def watched(root: Path, draw: Callable[[], None] = lambda: None) -> None:
+    """Call `draw` now and again and again. When another sweep runs, or none, the whole page is drawn anew."""
+    before = _runs(root)
+
+    def look() -> None:
+        if _runs(root) != before:
+            st.rerun()
+        draw()
+
+    st.fragment(look, run_every=EVERY_S)()
+
+
+def _runs(root: Path) -> tuple[int | None, str]:
+    driver = find(Workspace(root))
+    return driver.pid, driver.sweep

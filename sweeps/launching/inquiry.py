@@ -1,0 +1,84 @@
+"""Asks a command of EdgeSweep, which runs as a process of its own with limits, for its JSON document."""
+
+import json
+import resource
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import EdgeSweepError, WorkspaceError
+from sweeps.launching.start import command, environment, unwritable
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+CPU_LIMIT_S = 120
+
+
+def ask(
+    words: Sequence[str],
+    workspace: Workspace,
+    *,
+    what: str,
+    limit_s: float,
+    next_step: str,
+    models: Sequence[Path] = (),
+    file: Path | None = None,
+) -> tuple[dict[str, Any], str]:
+    """The document of `edgesweep WORDS --json`, and what was said on stderr. It runs in the folder `launches`.
+
+    `what`: the answer in words, for errors. `models`: the folders that models' own code may come from. `file`: one of
+    ours among the words, which nobody knows. Raises `EdgeSweepError` with what the command said if it fails,
+    `WorkspaceError` with `next_step` if it takes longer than `limit_s`, or if the workspace cannot be written.
+    """
+    try:
+        workspace.launches.mkdir(parents=True, exist_ok=True)
+        code, out, said = _run(words, workspace, what, limit_s, next_step, models)
+    except OSError as error:
+        raise unwritable(workspace, error) from error
+    told = plain(said.decode("utf-8", "replace"))
+    told = told if file is None else told.replace(str(file), "the file")
+    if code:
+        raise _failed(told.strip().splitlines(), code, what)
+    try:
+        document = json.loads(out)
+    except ValueError as error:
+        raise unread(words[0], what) from error
+    return document, told
+
+
+def unread(verb: str, what: str) -> EdgeSweepError:
+    """An answer that is not what it should be."""
+    return EdgeSweepError(f"{what} cannot be read", f"run `edgesweep {verb}` in a terminal")
+
+
+def _run(
+    words: Sequence[str], workspace: Workspace, what: str, limit_s: float, next_step: str, models: Sequence[Path]
+) -> tuple[int, bytes, bytes]:
+    with (
+        subprocess.Popen(  # noqa: S603  # our own argument list
+            command(words[0], "--json", *words[1:]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=workspace.launches,
+            env=environment(models),
+        ) as process
+    ):
+        with suppress(OSError):
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+        try:
+            out, said = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise WorkspaceError(f"{what} was not ready after {limit_s:.0f} s", next_step) from error
+    return process.returncode, out, said
+
+
+def _failed(told: Sequence[str], code: int, what: str) -> EdgeSweepError:
+    """From the two lines that the command line prints of an error."""
+    errors = [line.removeprefix("edgesweep: ") for line in told if line.startswith("edgesweep: ")]
+    steps = [line.strip().removeprefix("next: ") for line in told if line.startswith("  next: ")]
+    message = errors[-1] if errors else (told[-1] if told else f"{what} ended with code {code} and said nothing")
+    return EdgeSweepError(message, steps[-1] if steps else "")
