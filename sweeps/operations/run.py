@@ -159,9 +159,9 @@ def _run(
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
             late: dict[str, int] = {}
-            if retry_failed and not interrupted and (again := disqualified_jobs(journal, planned)):
-                tell(f"{len(again)} with a disqualifying label: measured again")
-                interrupted = drive.run(planned, late, with_links(planned, again))
+            if retry_failed and not interrupted and (untrusted := disqualified_jobs(journal, planned)):
+                tell(f"{len(untrusted)} with a disqualifying label: measured again")
+                interrupted = drive.run(planned, late, with_links(planned, untrusted))
             if settle and not interrupted:
                 more = dict.fromkeys(tied_jobs(results_of(workspace, spec.name)), settle)
                 tell(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
