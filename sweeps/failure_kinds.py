@@ -165,6 +165,7 @@ _LAB = {
     "host_disk": "a host of the lab is full, or its disk fails -> free space there; its devices are waited for",
     "host_leaving": "a host leaves the lab -> start edgesweep host there again",
     "lease_lost": "the right to use a lab's device has ended -> run again",
+    "not_kept": "a host keeps no answer that was lost -> nothing to do: it is measured again",
     "other_version": "another version left results on a host, which cannot be read -> run again: they are measured",
     "queued": "another sweep has the device now -> wait: it is this sweep's in its turn",
     "worker_error": "EdgeSweep's process for the device failed -> run again; if it stays, report the message",

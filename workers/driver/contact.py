@@ -10,6 +10,7 @@ from sweeps.errors import ABSENT_KINDS, QUEUED_KIND
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Block, Failed, Job
+from workers.devices.interface import Sensors
 from workers.driver.context import RunContext
 from workers.driver.events import Away, Waiting
 from workers.driver.recovery import DeviceRecovery, who_is_away
@@ -17,9 +18,13 @@ from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
 from workers.measure.bench import AnswerT, Request
+from workers.measure.kept import KeptRequest
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.waiting import Wait, WaitLimits
+
+_UNKNOWN = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
+"""Of a device that is not looked at."""
 
 
 class Contact:
@@ -31,7 +36,8 @@ class Contact:
         self._facts = facts
         self._jobs = jobs
         self._context = context
-        self._run = f"{context.plan.sweep.name} {context.session}"
+        self._run = _run(context, context.session)
+        self._earlier = context.earlier
         self._limits = WaitLimits(context.protocol)
         self._recovery = DeviceRecovery(lane, facts, context)
         self._is_away = False
@@ -64,6 +70,17 @@ class Contact:
             return replace(block, session=self._context.session)
         return block
 
+    def left_behind(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | None]:
+        """The block that the run before asked for last, if that run died and the block ended all the same: it is of
+        that run's session. Asked for once, of the first block that this run would measure: the order of blocks does not
+        depend on where a run ends."""
+        session, self._earlier = self._earlier, 0
+        if not session:
+            return None
+        run = _run(self._context, session)
+        block = yield from self._kept(BlockRequest(job, round_, protocol, _UNKNOWN, run))
+        return None if block is None else replace(block, session=session)
+
     def batch(
         self, jobs: Sequence[Job], protocol: Protocol, number: int, brief: Collection[str] = ()
     ) -> Steps[Batch | Failed | None]:
@@ -80,16 +97,29 @@ class Contact:
     def _behind_gate(
         self, job: Job, request: Callable[[Readiness], Request[AnswerT]]
     ) -> Steps[AnswerT | Failed | None]:
+        asked: Request[AnswerT] | None = None
         for _ in range(MAX_ATTEMPTS):
             readiness = yield from self._ready(job)
             if not isinstance(readiness, Readiness):
-                return readiness
-            answer = yield from self.asked(request(readiness), once=True)
-            if answer is not None or self.stopped():
+                # Nothing more can be measured. What was, is at its host.
+                kept = yield from self._kept(asked)
+                return readiness if kept is None else kept
+            asked = request(readiness)
+            answer = yield from self.asked(asked, once=True)
+            if answer is not None:
                 return answer
+            if self.stopped():
+                return (yield from self._kept(asked))
             # It was away, so its state has to be looked at again.
         message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
         return Failed(stage="run", kind="disconnected", message=message)
+
+    def _kept(self, request: Request[AnswerT] | None) -> Steps[AnswerT | None]:
+        """The answer to this, if it was lost on the way and its host keeps it; without the device."""
+        if request is None or not request.result_id:
+            return None
+        answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, KeptRequest(request.job, request)))
+        return None if isinstance(answer, Failed) else answer
 
     def asked(self, request: Request[AnswerT], *, once: bool = False) -> Steps[AnswerT | Failed | None]:
         """What the device answers. One that has gone away is brought back, or waited for.
@@ -145,3 +175,8 @@ class Contact:
                 return ended
             yield Waiting(self._facts.name, found.lacking, wait.waited_s)
         return None
+
+
+def _run(context: RunContext, session: int) -> str:
+    """Identifies a run of the driver for hosts."""
+    return f"{context.plan.sweep.name} {session}"

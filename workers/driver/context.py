@@ -25,6 +25,8 @@ class RunContext:
     prepared: Mapping[str, PreparedModel]
     """By the model's name."""
     session: int
+    earlier: int
+    """The session of the run before this one; 0 if there was none."""
     publish: Callable[[], Iterator[Event]]
     stop: Callable[[], bool]
     more: Mapping[str, int]

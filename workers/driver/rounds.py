@@ -138,6 +138,10 @@ class Rounds:
     ) -> Steps[None]:
         if any(block.round == round_ for block in self._journal.blocks(job.key)):
             return
+        left = yield from self._contact.left_behind(job, round_, self._protocol)
+        if left is not None:
+            self._journal.add_block(replace(left, confirms=confirms, checks=checks, added=added))
+            return
         # Counted here, because the outcome of a job that is already measured does not show failures.
         failures = 0
         outcomes = self._context.outcomes

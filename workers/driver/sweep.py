@@ -68,6 +68,7 @@ class Driver:
         self._prepared: dict[str, PreparedModel] = {}
         self._health = Health(book or QuarantineBook(), away_wait)
         schedule = Schedule()
+        earlier = journal.last_session()
         self._builds = RunBuilds(plan, journal, self._outcomes, store, schedule, stop)
         self._context = RunContext(
             plan=plan,
@@ -76,7 +77,8 @@ class Driver:
             outcomes=self._outcomes,
             prepared=self._prepared,
             # Also where two runs start in one second, or the clock was set back.
-            session=max(int(time.time()), journal.last_session() + 1),
+            session=max(int(time.time()), earlier + 1),
+            earlier=earlier,
             publish=self._publish,
             stop=stop,
             more=more or {},

@@ -12,37 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Protocol
+from typing import Any
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
 from sweeps.records import Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.hosts.desk import Desk, Worker
 from workers.hosts.disk import Disk
 from workers.hosts.interface import Beat, Granted, Hello, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
-from workers.hosts.leases import Leases
+from workers.hosts.leases import Leases, lease_lost
 from workers.hosts.outbox import Outbox
 from workers.measure.bench import AnswerT, Request, failed
 
 _LEAVE_POLL_S = 0.2
 _DISK_KINDS = ("no_space", "os_error")
-
-
-class Worker(Protocol):
-    """What measures on one device for one lease; on a cluster a process of its own."""
-
-    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """Every error is returned as a value."""
-        ...
-
-    def close(self) -> None:
-        """Hand the device back in order. Not called while it answers."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once, with the block that runs: `ask` then returns a `Failed`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +69,7 @@ class HostAgent:
         self._now = now
         self._apart = apart
         self._leaving = Event()
-        self._desks: dict[str, _Desk] = {}
+        self._desks: dict[str, Desk] = {}
         """By device id."""
         self._lock = Lock()
         self._receiving = Lock()
@@ -145,8 +130,15 @@ class HostAgent:
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
         desk = self._desk(device_id)
+        if desk.asked != request.result_id and not self._leases.is_live(device_id, epoch):
+            # What is stored is given to anybody, and nobody waits for another driver's block.
+            kept = self._stored(request.result_id)
+            with suppress(StoreError):
+                self._outbox.acknowledge(acknowledged)
+            return kept if kept is not None else failed(request.stage, lease_lost(device_id, epoch))
         # Whoever comes while a block runs waits for it, and may be its own driver, back from an outage.
         with desk.busy:
+            desk.asked = request.result_id
             stored = self._stored(request.result_id)
             answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
             # Without a disk the driver still gets the answer: only an outage would lose it. What is acknowledged is
@@ -188,9 +180,9 @@ class HostAgent:
             time.sleep(_LEAVE_POLL_S)
             waited_s += _LEAVE_POLL_S
         with ThreadPoolExecutor(max(1, len(desks))) as pool:
-            list(pool.map(_Desk.end, desks))
+            list(pool.map(Desk.end, desks))
 
-    def _answer(self, desk: "_Desk", device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
+    def _answer(self, desk: Desk, device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             if self._leaving.is_set():
                 raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
@@ -219,9 +211,9 @@ class HostAgent:
         desk.facts = found
         return found
 
-    def _desk(self, device_id: str) -> "_Desk":
+    def _desk(self, device_id: str) -> Desk:
         with self._lock:
-            return self._desks.setdefault(device_id, _Desk())
+            return self._desks.setdefault(device_id, Desk())
 
     def _stored(self, result_id: str) -> Any:
         """`None` if there is no such result, or the disk cannot be read."""
@@ -234,63 +226,3 @@ class HostAgent:
         if found is None:
             return None
         return pickle.loads(found)  # noqa: S301  # this agent's own file, mode 0600, of this version
-
-
-class _Desk:
-    """One device: its worker, and who may use it."""
-
-    def __init__(self) -> None:
-        self.busy = Lock()
-        """Held while a request runs."""
-        self.facts: DeviceFacts | None = None
-        """Once it was measured on. It may be gone, and then be brought back."""
-        self._worker: Worker | None = None
-        self.epoch = 0
-        """Of the lease that the worker is for."""
-        self._lock = Lock()
-
-    @property
-    def is_taken(self) -> bool:
-        """Whether it has a worker."""
-        return self._worker is not None
-
-    def worker(self, epoch: int, start: Callable[[], Worker]) -> Worker:
-        """The worker of this lease. That of an earlier lease, whose driver died, is ended."""
-        with self._lock:
-            before, self._worker = (self._worker, None) if self.epoch != epoch else (None, self._worker)
-        if before is not None:
-            before.close()
-        with self._lock:
-            if self._worker is None:
-                self._worker, self.epoch = start(), epoch
-            return self._worker
-
-    def vacate(self, epoch: int | None = None) -> None:
-        """Close the worker, if it is that of the lease `epoch` and nothing runs."""
-        if not self.busy.acquire(blocking=False):
-            return
-        try:
-            with self._lock:
-                if epoch not in (None, self.epoch):
-                    return
-                worker, self._worker = self._worker, None
-            if worker is not None:
-                worker.close()
-        finally:
-            self.busy.release()
-
-    def dismissed(self) -> Worker | None:
-        """Its worker, which it has no longer."""
-        with self._lock:
-            worker, self._worker = self._worker, None
-        return worker
-
-    def kill(self) -> None:
-        if worker := self.dismissed():
-            worker.kill()
-
-    def end(self) -> None:
-        """Close the worker, or kill it if it still runs something."""
-        if self.busy.locked():
-            self.kill()
-        self.vacate()

@@ -15,8 +15,11 @@ from workers.executors.lane import failed_by
 from workers.hosts.interface import Host
 from workers.hosts.lab import Lab
 from workers.measure.bench import AnswerT, Request, failed
+from workers.measure.kept import KeptRequest, not_kept
 from workers.measure.recovery import RecoverRequest
 
+_NO_LEASE = 0
+"""An epoch that no lease has: a host gives what it keeps, and starts nothing."""
 _LEASES = 2
 """A lease that ended while the driver was cut off is taken anew once; after that the device is another driver's."""
 
@@ -60,11 +63,16 @@ class LabLane:
         self._taken: tuple[str, ...] = ()
         """Results that the driver got and that their host still keeps."""
         self._taken_from: Host | None = None
+        self._unheard: tuple[str, Host] | None = None
+        """The result whose answer did not arrive, and the host that was asked for it."""
         self._there: set[str] = set()
         """Artifacts that this host has, by build key: it is not asked before every block."""
         self._there_on: Host | None = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        if isinstance(request, KeptRequest):
+            kept: AnswerT | Failed = self._kept(request.of)
+            return kept
         # It is in the journal by now: the driver asks a device for one thing after the other.
         taken, self._taken = self._taken, ()
         try:
@@ -77,6 +85,10 @@ class LabLane:
             if host is not self._taken_from:
                 self._acknowledge(taken)
                 taken = ()
+            if self._is_elsewhere(request.result_id, host):
+                kept = self._kept(request)
+                if not isinstance(kept, Failed):
+                    return kept
             answer = self._ask(host, request, taken)
         except DeviceError as error:
             self._taken = taken
@@ -85,6 +97,30 @@ class LabLane:
             return failed_by(request.stage, error)
         if request.result_id and not isinstance(answer, Failed):
             self._taken, self._taken_from = (request.result_id,), host
+        return answer
+
+    def _is_elsewhere(self, result_id: str, host: Host) -> bool:
+        """Whether this was asked of another host, which did not answer and may keep it: the device has moved."""
+        return self._unheard is not None and self._unheard[0] == result_id and self._unheard[1] is not host
+
+    def _kept(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        """The answer that the host keeps: it is given without a lease, whoever has the device now."""
+        device_id = self._facts.device_id
+        try:
+            if self._unheard is not None and self._unheard[0] == request.result_id:
+                host = self._lab.present(self._unheard[1])
+            else:
+                host = self._lab.where(device_id, places.host_of(self._facts.name), or_last=True)
+            answer = host.run(device_id, _NO_LEASE, request)
+        except EdgeSweepError as error:
+            return failed_by(request.stage, error)
+        self._unheard = None
+        if isinstance(answer, Failed):
+            return failed(request.stage, not_kept(request.job))
+        if host is not self._taken_from:
+            self._acknowledge(self._taken)
+            self._taken = ()
+        self._taken, self._taken_from = (*self._taken, request.result_id), host
         return answer
 
     def rest(self, seconds: float) -> None:
@@ -105,7 +141,12 @@ class LabLane:
                 for build_key in host.missing(unsure):
                     self._send(host, build_key)
                 self._there |= unsure
-            answer = host.run(device_id, epoch, request, taken if attempt == 0 else ())
+            try:
+                answer = host.run(device_id, epoch, request, taken if attempt == 0 else ())
+            except DeviceError:
+                if request.result_id:
+                    self._unheard = request.result_id, host
+                raise
             if isinstance(answer, Failed):
                 # Perhaps because an artifact is gone, or damaged.
                 self._there.clear()

@@ -74,6 +74,8 @@ class Lab:
         self._known: dict[str, _Known] = {}
         self._last_host: dict[str, str] = {}
         """By device id, the name of the host that had the device last."""
+        self._places: dict[Host, tuple[str, str]] = {}
+        """Of each start of a host that this driver knew: what it is a start of."""
         self._mute: dict[str, DeviceError] = {}
         self._lock = threading.RLock()
         self._looking = threading.Lock()
@@ -165,6 +167,15 @@ class Lab:
             "offline", f"no host of the lab has {device_id} now", "plug it in again; edgesweep hosts lists all devices"
         )
 
+    def present(self, host: Host) -> Host:
+        """The last start of this host. Raises `DeviceError("host_away", ...)` if it is not in the lab, or silent."""
+        place = self._places[host]
+        with self._lock:
+            for one in self._known.values():
+                if one.place == place and not one.is_silent(self._clock()):
+                    return one.host
+        raise away(place[0], LOST)
+
     def lease(self, host: Host, device_id: str) -> int:
         """The epoch under which this driver has the device. Raises `DeviceError`, also of `QUEUED_KIND`."""
         known = self._of(host)
@@ -230,7 +241,8 @@ class Lab:
                     if one.hello.boot > hello.boot:
                         return
                     del self._known[other]
-            self._known[key] = _Known(host, hello, self._clock(), wrong)
+            known = self._known[key] = _Known(host, hello, self._clock(), wrong)
+            self._places[host] = known.place
             self._remember(hello)
         follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
         follower.start()

@@ -112,7 +112,7 @@ class Leases:
             slot = self._slots.get(device_id)
             now = self._clock()
             if slot is None or not slot.who or slot.epoch != epoch or now >= slot.until_s:
-                raise DeviceError("lease_lost", f"the lease {epoch} of {device_id} has ended")
+                raise lease_lost(device_id, epoch)
             slot.running = what
             if left_s:
                 slot.left_until_s = now + left_s
@@ -157,6 +157,10 @@ class Leases:
                 waiting=waiting,
                 left_s=slot.left_s(now),
             )
+
+
+def lease_lost(device_id: str, epoch: int) -> DeviceError:
+    return DeviceError("lease_lost", f"the lease {epoch} of {device_id} has ended")
 
 
 def _vacate(slot: _Slot) -> None:

@@ -14,7 +14,8 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import built_in, catalog
 from workers.devices import registry
-from workers.hosts.agent import HostAgent, Identity, Worker
+from workers.hosts.agent import HostAgent, Identity
+from workers.hosts.desk import Worker
 from workers.hosts.interface import HOST_PROTOCOL, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases

@@ -13,7 +13,8 @@ from sweeps.variant import RunAxes, Variant
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import PackedArtifact
-from workers.hosts.agent import HostAgent, Identity, Worker
+from workers.hosts.agent import HostAgent, Identity
+from workers.hosts.desk import Worker
 from workers.hosts.executor import LabExecutor
 from workers.hosts.interface import Host, Versions
 from workers.hosts.inventory import Inventory

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 
 from sweeps.errors import QUEUED_KIND, DeviceError
 from sweeps.records import Failed
-from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, World, facts
+from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, Wire, World, facts
 from workers.artifacts import ArtifactStore
+from workers.hosts.executor import LabLane
 from workers.hosts.interface import SILENT_S, TIME_TO_LIVE_S, Hello
 from workers.hosts.lab import Lab
+from workers.measure.kept import KeptRequest
 from workers.measure.recovery import RecoverRequest, Taken
 
 
@@ -321,3 +324,70 @@ def test_a_host_whose_answer_is_an_unexpected_error_is_heard_again_once_it_answe
     assert [answers for _, answers in lab.hellos()] == [False]
     wire.faulty = lambda *_: False
     wait_for(lambda: [answers for _, answers in lab.hellos()] == [True])
+
+
+def lose_answer(world: World, wire: Wire, lane: LabLane) -> KeptRequest[str]:
+    """A block ends, and its driver does not hear of it. Returns how to ask for what is kept."""
+    wire.faulty = lambda method, _: method == "run"
+    assert kind_of(lane.ask(Ask(JOB, 1))) == "host_away"
+    wire.faulty = lambda *_: False
+    return KeptRequest(JOB, Ask(JOB, 1))
+
+
+def lane_of(world: World, lab: Lab, device_id: str = "one") -> LabLane:
+    lane = world.executor(lab).lane(named(device_id))
+    assert isinstance(lane, LabLane)
+    return lane
+
+
+def test_what_a_host_keeps_is_collected_without_a_lease(world: World) -> None:
+    host, wire = world.add("lab-1", "one")
+    lane = lane_of(world, world.lab())
+    kept = lose_answer(world, wire, lane)
+    world.lab("person").free("host:lab-1/adb:one")
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "leased"
+    assert lane.ask(kept) == "answer 0 to 1"
+    assert host.agent.hello().stored == 1, "until it is in the journal"
+    lane.close()
+    assert host.agent.hello().stored == 0
+    assert kind_of(lane.ask(kept)) == "not_kept"
+    assert host.workers[0].answers == ["answer 0 to 1"]
+
+
+def test_collecting_does_not_wait_for_another_drivers_block(world: World) -> None:
+    host, wire = world.add("lab-1", "one")
+    ann = world.lab()
+    lane = lane_of(world, ann)
+    kept = lose_answer(world, wire, lane)
+    ann.hand_back("one")
+    host.held = True
+    bob = lane_of(world, world.lab("bob"))
+    with ThreadPoolExecutor(1) as pool:
+        block = pool.submit(bob.ask, Ask(JOB, 7))
+        wait_for(lambda: len(host.workers) > 1 and host.workers[1].asked.is_set())
+        assert kind_of(lane.ask(Ask(JOB, 1))) == QUEUED_KIND
+        assert lane.ask(kept) == "answer 0 to 1"
+        assert kind_of(lane.ask(KeptRequest(JOB, Ask(JOB, 2)))) == "not_kept"
+        host.workers[1].go.set()
+        assert block.result(60) == "answer 0 to 7"
+
+
+def test_the_result_of_a_device_that_has_moved_is_its_last_hosts_also_after_a_restart(world: World) -> None:
+    first, wire = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "two")
+    lab = world.lab()
+    lane = lane_of(world, lab)
+    lose_answer(world, wire, lane)
+    first.names = []
+    first.identity["boot"] = 2
+    del world.hosts["lab-1 0"]
+    world.hosts["lab-1 again"] = first
+    first.start()
+    lab.look()
+    second.names = ["adb:two", "adb:one"]
+    second.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    assert second.workers == []
+    assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
+    assert first.agent.hello().stored == 0

@@ -2,12 +2,13 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
 from sweeps.operations.run import Watch, run_sweep
 from sweeps.records import Failed, Measured
@@ -24,6 +25,7 @@ from workers.driver.ladder import AwayWait
 from workers.executors.lane import Lane
 from workers.hosts.executor import LabExecutor
 from workers.hosts.lab import Lab
+from workers.measure.requests import BlockRequest
 from workers.plan import plan_sweep
 
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
@@ -156,6 +158,93 @@ def test_a_sweep_waits_while_another_one_has_the_device_and_says_so(tmp_path: Pa
     waits = [event for event in events if isinstance(event, Waiting)]
     assert len(waits) == 1, "it is said once"
     assert "bob has fake-steady" in waits[0].lacking[0]
+
+
+class Killed(BaseException):
+    """The driver ends at once."""
+
+
+class Counted(Measuring):
+    """Counts the blocks that end, by job and round."""
+
+    blocks: Counter[tuple[str, int]]
+
+    def ask(self, request: Any) -> Any:
+        answer = super().ask(request)
+        if isinstance(request, BlockRequest) and not request.job.sentinel:
+            self.blocks[request.job.key, request.round] += 1
+        return answer
+
+
+def count_blocks(host: TestHost) -> "Counter[tuple[str, int]]":
+    blocks: Counter[tuple[str, int]] = Counter()
+
+    def make(device: DeviceFacts) -> Counted:
+        worker = Counted(device, host.folder)
+        worker.blocks = blocks
+        return worker
+
+    host.make_worker = make
+    return blocks
+
+
+def nth_block(number: int, then: Callable[[], bool]) -> Callable[[str, tuple[Any, ...]], bool]:
+    """What is wrong with the answers of a host: `then`, once a block has ended so many times."""
+    blocks: list[object] = []
+
+    def faulty(method: str, values: tuple[Any, ...]) -> bool:
+        if method == "run" and isinstance(values[2], BlockRequest) and not values[2].job.sentinel:
+            blocks.append(values[2])
+            return len(blocks) == number and then()
+        return False
+
+    return faulty
+
+
+def test_a_block_that_ends_after_its_driver_died_is_the_next_runs(tmp_path: Path, world: World) -> None:
+    host = add(world, "lab-1", "steady")
+    lab = world.lab()
+    sweep = sweep_on(tmp_path, lab, "host:lab-1/fake:steady")
+    blocks = count_blocks(host)
+    (wire,) = world.wires.values()
+
+    def die() -> bool:
+        raise Killed
+
+    wire.faulty = nth_block(3, die)
+    with Journal.open(sweep.workspace.journal) as journal, pytest.raises(Killed):
+        run(lab, sweep, journal)
+    lab.close()
+    assert host.agent.hello().stored > 0
+    assert sum(blocks.values()) == 3
+    again = world.lab("bob")
+    with Journal.open(sweep.workspace.journal) as journal:
+        run(again, sweep, journal)
+        check_blocks(journal, sweep)
+        sessions = {block.session for job in sweep.plan.jobs for block in journal.blocks(job.key)}
+        assert len(sessions) == 2
+        first = [one for job in sweep.plan.jobs for one in journal.blocks(job.key) if one.session == min(sessions)]
+        assert len(first) == 3, "it is of the session in which it was measured"
+    assert set(blocks.values()) == {1}, "no block was measured twice"
+    assert host.agent.hello().stored == 0
+
+
+def test_a_block_whose_answer_was_lost_is_collected_although_the_device_is_taken_away(
+    tmp_path: Path, world: World
+) -> None:
+    host = add(world, "lab-1", "steady")
+    lab = world.lab()
+    sweep = sweep_on(tmp_path, lab, "host:lab-1/fake:steady")
+    blocks = count_blocks(host)
+    (wire,) = world.wires.values()
+    wire.faulty = nth_block(2, lambda: bool(host.agent.free("fake-steady")))
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = sweep.run(
+            journal, executor=LabExecutor(lab, sweep.workspace.root), away_wait=AwayWait(limit_s=0.1, poll_s=0.02)
+        )
+        assert any(isinstance(event, Away) for event in events)
+        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == sum(blocks.values()) == 2
+    assert host.agent.hello().stored == 0
 
 
 @pytest.mark.system

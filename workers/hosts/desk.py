@@ -1,0 +1,87 @@
+"""One device of a host: the worker that measures on it, and the lease that the worker is for."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Protocol
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.records import Failed
+from workers.measure.bench import AnswerT, Request
+
+
+class Worker(Protocol):
+    """What measures on one device for one lease; on a cluster a process of its own."""
+
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        """Every error is returned as a value."""
+        ...
+
+    def close(self) -> None:
+        """Hand the device back in order. Not called while it answers."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once, with the block that runs: `ask` then returns a `Failed`."""
+        ...
+
+
+class Desk:
+    """One device: its worker, and who may use it."""
+
+    def __init__(self) -> None:
+        self.busy = Lock()
+        """Held while a request runs."""
+        self.asked = ""
+        """The result that was asked for last."""
+        self.facts: DeviceFacts | None = None
+        """Once it was measured on. It may be gone, and then be brought back."""
+        self._worker: Worker | None = None
+        self.epoch = 0
+        """Of the lease that the worker is for."""
+        self._lock = Lock()
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether it has a worker."""
+        return self._worker is not None
+
+    def worker(self, epoch: int, start: Callable[[], Worker]) -> Worker:
+        """The worker of this lease. That of an earlier lease, whose driver died, is ended."""
+        with self._lock:
+            before, self._worker = (self._worker, None) if self.epoch != epoch else (None, self._worker)
+        if before is not None:
+            before.close()
+        with self._lock:
+            if self._worker is None:
+                self._worker, self.epoch = start(), epoch
+            return self._worker
+
+    def vacate(self, epoch: int | None = None) -> None:
+        """Close the worker, if it is that of the lease `epoch` and nothing runs."""
+        if not self.busy.acquire(blocking=False):
+            return
+        try:
+            with self._lock:
+                if epoch not in (None, self.epoch):
+                    return
+                worker, self._worker = self._worker, None
+            if worker is not None:
+                worker.close()
+        finally:
+            self.busy.release()
+
+    def dismissed(self) -> Worker | None:
+        """Its worker, which it has no longer."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+        return worker
+
+    def kill(self) -> None:
+        if worker := self.dismissed():
+            worker.kill()
+
+    def end(self) -> None:
+        """Close the worker, or kill it if it still runs something."""
+        if self.busy.locked():
+            self.kill()
+        self.vacate()
