@@ -144,6 +144,9 @@ class Block:
     added: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Measured after the job's rounds had ended, together with others (`edgesweep run --settle`). It is compared with
     theirs; it did not make the job win a race. Not told in old journals."""
+    host: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """The host of a lab where it was measured: a device may move while a sweep runs. Empty without a lab, and in old
+    journals."""
 
     @property
     def races(self) -> bool:

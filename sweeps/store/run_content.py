@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from sweeps.batches import BatchShare
@@ -74,7 +74,8 @@ class RunContent:
     block_medians_ms: tuple[tuple[int, float], ...]
     tags: Mapping[str, str]
     host: str = ""
-    """The host of a lab that has the device; empty if the device is attached to the computer that publishes."""
+    """The hosts of a lab where it was measured, or where the device was planned if nothing was; empty if the device is
+    attached to the computer that publishes."""
     measured: Span | None = None
     """From the first process to the last one; `None` where nothing was measured."""
 
@@ -102,7 +103,10 @@ def of_job(
 ) -> RunContent:
     """The run of a finished job; the arguments are those of `sweeps.journal.result_row.row_of_job`."""
     row = row_of_job(sweep, planned, outcome, blocks, manifest, settled, sessions, batches)
-    return of_row(row, planned, manifest)
+    content = of_row(row, planned, manifest)
+    # A device may have moved since the plan, and between two blocks.
+    hosts = ", ".join(dict.fromkeys(block.host for block in blocks if block.host))
+    return replace(content, host=cut(hosts, MAX_PARAM_LENGTH)) if hosts else content
 
 
 def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:

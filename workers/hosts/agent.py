@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -16,7 +16,7 @@ from typing import Any
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
-from sweeps.records import Failed
+from sweeps.records import Block, Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.hosts.desk import Desk, Worker
 from workers.hosts.disk import Disk
@@ -194,7 +194,7 @@ class HostAgent:
                 self._leases.end(device_id)
             if isinstance(answer, Failed) and answer.kind in _DISK_KINDS:
                 self._disk.check()  # it filled up meanwhile: no fault of the job
-            return answer
+            return replace(answer, host=self._identity.name) if isinstance(answer, Block) else answer
         except DeviceError as error:
             return failed(request.stage, error)
 

@@ -5,48 +5,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import places
-from sweeps.text import duration
 from workers.hosts.away import LOST, away
-from workers.hosts.interface import BEAT_S, SILENT_S, Beat, Hello, Host, Queued, Versions
+from workers.hosts.interface import BEAT_S, Beat, Hello, Host, Queued, Versions
+from workers.hosts.known import Known, chosen, used_at, waits_for
 
 _JOIN_S = 15.0
 """More than the longest call that a follower waits for."""
 
 Found = tuple[str, Host]
 """A host of the lab, and a text that identifies this start of it."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """One host."""
-
-    host: Host
-    hello: Hello
-    heard_s: float
-    wrong: str
-    """Why it cannot be used: both versions of what differs. Empty if it can."""
-    epochs: dict[str, int] = field(default_factory=dict)
-    """Leases that this driver holds, by device id."""
-    _of: Hello | None = None
-    _ids: frozenset[str] = frozenset()
-    """Of the devices in `_of`."""
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.hello.name, self.hello.machine
-
-    def is_silent(self, now_s: float) -> bool:
-        return now_s - self.heard_s > SILENT_S and not self.host.has_answered()
-
-    def has(self, device_id: str) -> bool:
-        if self._of is not self.hello:
-            self._of, self._ids = self.hello, frozenset(one.facts.device_id for one in self.hello.devices)
-        return not self.wrong and device_id in self._ids
 
 
 class Lab:
@@ -71,7 +42,8 @@ class Lab:
         self._clock = clock
         self._tell = tell
         self._now = now
-        self._known: dict[str, _Known] = {}
+        self._told: set[str] = set()
+        self._known: dict[str, Known] = {}
         self._last_host: dict[str, str] = {}
         """By device id, the name of the host that had the device last."""
         self._places: dict[Host, tuple[str, str]] = {}
@@ -126,10 +98,9 @@ class Lab:
             for facts in map(hello.named, (device.facts for device in hello.devices)):
                 if not places.matches(name, facts, hello.tags):
                     continue
-                if facts.device_id in seen:
-                    self._tell(
-                        f"{facts.name} and {seen[facts.device_id]} both call themselves {facts.device_id}: "
-                        f"measured as {seen[facts.device_id]}"
+                if (first := seen.get(facts.device_id)) is not None:
+                    self._tell_once(
+                        f"{facts.name} and {first} both call themselves {facts.device_id}: measured as {first}"
                     )
                     continue
                 seen[facts.device_id] = facts.name
@@ -144,11 +115,9 @@ class Lab:
         for again in (True, False):
             with self._lock:
                 having = [one for one in self._known.values() if one.has(device_id)]
-                answering = [one for one in having if not one.is_silent(self._clock())]
-                # Where the lease is, if it is on several; its host would not give it to another connection anyway.
-                answering.sort(key=lambda one: device_id not in one.epochs)
-                if answering:
-                    return answering[0].host
+                host = chosen(having, device_id, self._clock())
+                if host is not None:
+                    return host
                 may_look = self._clock() - self._looked_s >= BEAT_S
             if again and may_look:
                 self.look()
@@ -181,11 +150,17 @@ class Lab:
         known = self._of(host)
         with self._lock:
             held = known.epochs.get(device_id)
-        if held is not None:
-            return held
+            if held is not None:
+                return held
+            now_s = self._clock()
+            having = [one for one in self._known.values() if one is not known and one.has(device_id)]
+            others = [one for one in having if not one.is_silent(now_s)]
+        for other in others:
+            if used := used_at(other, device_id, self.who):
+                raise DeviceError("queued", used)
         answer = host.acquire(device_id, self.who)
         if isinstance(answer, Queued):
-            raise DeviceError("queued", _waits_for(answer, device_id))
+            raise DeviceError("queued", waits_for(answer, device_id))
         with self._lock:
             known.epochs[device_id] = answer.epoch
         return answer.epoch
@@ -241,7 +216,7 @@ class Lab:
                     if one.hello.boot > hello.boot:
                         return
                     del self._known[other]
-            known = self._known[key] = _Known(host, hello, self._clock(), wrong)
+            known = self._known[key] = Known(host, hello, self._clock(), wrong)
             self._places[host] = known.place
             self._remember(hello)
         follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
@@ -275,10 +250,15 @@ class Lab:
                     known.hello = beat.hello
                     self._remember(beat.hello)
 
+    def _tell_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            self._tell(message)
+
     def _remember(self, hello: Hello) -> None:
         self._last_host |= {device.facts.device_id: hello.name for device in hello.devices}
 
-    def _of(self, host: Host) -> _Known:
+    def _of(self, host: Host) -> Known:
         """Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""
         with self._lock:
             for one in self._known.values():
@@ -292,12 +272,3 @@ def _hello(host: Host) -> Hello | DeviceError:
         return host.hello()
     except DeviceError as error:
         return error
-
-
-def _waits_for(queued: Queued, device_id: str) -> str:
-    others = f", {queued.ahead} come first" if queued.ahead else ""
-    if not queued.holder:
-        return f"{device_id} is given to the next in the queue as soon as its block ends{others}"
-    measures = f", measures {queued.running}" if queued.running else ""
-    left = f", about {duration(queued.left_s)} are left" if queued.left_s else ""
-    return f"{queued.holder} has {device_id} (for {duration(queued.held_s)}{measures}{left}){others}"

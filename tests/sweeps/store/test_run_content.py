@@ -56,6 +56,16 @@ def test_why_the_rounds_ended_comes_back_as_it_was(run, settled):
     assert read(run(settled)).settled == settled
 
 
+def test_the_host_is_the_one_where_each_block_was_measured(run, records):
+    job = records.job(0)
+    blocks = [replace(records.block(job, round_), host=host) for round_, host in enumerate(["lab-2", "lab-1", "lab-2"])]
+    moved = run(blocks=blocks)
+    assert moved.host == "lab-2, lab-1"
+    stayed = run(journal="other")
+    assert stayed.host == "", "without a lab it is the computer that publishes"
+    assert run(blocks=[replace(block, host="") for block in blocks], journal="third").attempt_key == moved.attempt_key
+
+
 def test_a_reduced_range_is_told_of_and_a_full_one_leaves_a_run_as_it_was_before_there_were_others(run, records):
     full = run()
     assert "reduced_range" not in full.params

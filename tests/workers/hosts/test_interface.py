@@ -12,7 +12,7 @@ from workers.hosts.interface import HOST_PROTOCOL, Beat, Granted, Hello, Queued
 from workers.measure import batch_request, recovery, requests
 from workers.measure.bench import Request
 
-_DIGESTS = {4: "4751daa5e835a543"}
+_DIGESTS = {5: "d5a1f03d70d3842c"}
 """Of the fields of all that crosses, by protocol."""
 
 

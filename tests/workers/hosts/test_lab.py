@@ -391,3 +391,54 @@ def test_the_result_of_a_device_that_has_moved_is_its_last_hosts_also_after_a_re
     assert second.workers == []
     assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
     assert first.agent.hello().stored == 0
+
+
+REMOTE = "10.0.0.7:5555"
+"""The address of a phone that every host may reach."""
+
+
+def test_a_phone_in_the_network_is_its_first_hosts_also_while_that_is_cut_off(world: World) -> None:
+    second, _ = world.add("lab-2", REMOTE)
+    first, wire = world.add("lab-1", REMOTE)
+    lane = lane_of(world, world.lab(), REMOTE)
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    assert len(first.workers) == 1, "whoever joined first"
+    wire.cut_off()
+    world.now_s += SILENT_S + 1
+    wait_for(lambda: isinstance(lane.ask(Ask(JOB, 2)), Failed))
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "host_away", "its block may run there, and would be ended as an orphan"
+    assert second.workers == []
+    wire.cut = False
+    wait_for(lambda: lane.ask(Ask(JOB, 2)) == "answer 1 to 2")
+
+
+def test_a_phone_that_another_sweep_has_through_another_host_is_waited_for(world: World) -> None:
+    world.add("lab-2", REMOTE)
+    ann = world.lab()
+    lane = lane_of(world, ann, REMOTE)
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    first, _ = world.add("lab-1", REMOTE)
+    bob = lane_of(world, world.lab("bob"), REMOTE)
+    queued = bob.ask(Ask(JOB, 7))
+    assert isinstance(queued, Failed)
+    assert (queued.kind, queued.message) == (QUEUED_KIND, f"ann has {REMOTE} at the host lab-2")
+    assert first.workers == []
+    ann.look()
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2", "it stays where it is"
+    ann.hand_back(REMOTE)
+    assert bob.ask(Ask(JOB, 7)) == "answer 0 to 7"
+    assert len(first.workers) == 1
+
+
+def test_a_phone_on_a_cable_that_is_elsewhere_has_left_a_host_that_is_silent(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "two")
+    lab = world.lab()
+    lane = lane_of(world, lab)
+    lane.ask(Ask(JOB, 1))
+    wire.cut_off()
+    world.now_s += SILENT_S + 1
+    second.names = ["adb:two", "adb:one"]
+    second.agent.tend()
+    wait_for(lambda: lane.ask(Ask(JOB, 2)) == "answer 0 to 2")
+    assert len(second.workers) == 1

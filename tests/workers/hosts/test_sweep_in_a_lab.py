@@ -88,6 +88,8 @@ def test_a_sweep_measures_on_two_hosts_and_leaves_nothing_behind(tmp_path: Path,
     with Journal.open(sweep.workspace.journal) as journal:
         events = run(lab, sweep, journal)
         check_blocks(journal, sweep)
+        where = {(job.device_id, one.host) for job in sweep.plan.jobs for one in journal.blocks(job.key)}
+        assert where == {("fake-steady", "lab-1"), ("fake-cool", "lab-2")}
     assert not any(isinstance(event, Away | AttemptFailed | Waiting) for event in events)
     assert {job.device_id for job in sweep.plan.jobs} == {"fake-steady", "fake-cool"}
     for host in hosts:
