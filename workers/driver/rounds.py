@@ -50,6 +50,7 @@ class Rounds:
         elsewhere = {job.link for job in timed} - by_key.keys()
         common = {job.key: job for job in self._context.plan.jobs if job.key in elsewhere}
         round_, there = self._first_round(contests.active, common)
+        completes = self._completes(common)
         while keys := contests.active:
             # The variant that compares units is measured beside those that were assigned to this one.
             links = {by_key[key].link for key in keys} & common.keys() - self._given_up
@@ -60,7 +61,7 @@ class Rounds:
                     return
                 job = by_key[key] if key in by_key else common[key]
                 yield self._progress.measuring(total, f"{job.name}, round {round_ + 1}")
-                yield from self._block(job, round_, added=key in links)
+                yield from self._block(job, round_, added=key in links, completes=completes)
                 if self._contact.stopped():
                     return
                 if key in self._given_up and key in by_key:
@@ -127,20 +128,33 @@ class Rounds:
         blocks = [self._journal.blocks(key) for key in keys]
         # What confirmed the winner of a race before is no round.
         there = min((sum(one.races or one.added for one in its) for its in blocks), default=0)
-        if self._protocol.budget == "full" and not common:
+        if self._completes(common):
             return there, there
         blocks += [self._journal.blocks(key) for key in common]
         new = 1 + max((block.round for its in blocks for block in its), default=-1)
         return new, there if common else new
 
+    def _completes(self, common: Collection[str]) -> bool:
+        """Whether the round in which an earlier run ended goes on; otherwise the next one begins, with all blocks of
+        one session."""
+        return self._protocol.budget == "full" and not common
+
     def _block(
-        self, job: Job, round_: int, *, confirms: bool = False, checks: bool = False, added: bool = False
+        self,
+        job: Job,
+        round_: int,
+        *,
+        confirms: bool = False,
+        checks: bool = False,
+        added: bool = False,
+        completes: bool = False,
     ) -> Steps[None]:
+        """`completes`: it may be a block of an earlier run's round."""
         if any(block.round == round_ for block in self._journal.blocks(job.key)):
             return
-        left = yield from self._contact.left_behind(job, round_, self._protocol)
+        left = (yield from self._contact.left_behind(job, round_, self._protocol)) if completes else None
         if left is not None:
-            self._journal.add_block(replace(left, confirms=confirms, checks=checks, added=added))
+            self._journal.add_block(left)
             return
         # Counted here, because the outcome of a job that is already measured does not show failures.
         failures = 0

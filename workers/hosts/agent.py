@@ -129,23 +129,23 @@ class HostAgent:
     def run(
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
-        desk = self._desk(device_id)
-        if desk.asked != request.result_id and not self._leases.is_live(device_id, epoch):
+        desk, result_id = self._desk(device_id), request.result_id
+        if desk.asked != result_id and not self._leases.is_live(device_id, epoch):
             # What is stored is given to anybody, and nobody waits for another driver's block.
-            kept = self._stored(request.result_id)
+            kept = self._stored(result_id)
             with suppress(StoreError):
                 self._outbox.acknowledge(acknowledged)
             return kept if kept is not None else failed(request.stage, lease_lost(device_id, epoch))
         # Whoever comes while a block runs waits for it, and may be its own driver, back from an outage.
         with desk.busy:
-            desk.asked = request.result_id
-            stored = self._stored(request.result_id)
+            desk.asked = result_id
+            stored = self._stored(result_id)
             answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
             # Without a disk the driver still gets the answer: only an outage would lose it. What is acknowledged is
             # asked for no more, and is dropped when there is too much.
             with suppress(StoreError):
-                if request.result_id and stored is None and not isinstance(answer, Failed):
-                    self._outbox.keep(request.result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
+                if result_id and stored is None and not isinstance(answer, Failed):
+                    self._outbox.keep(result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
                 else:
                     self._outbox.acknowledge(acknowledged)
             return answer

@@ -85,7 +85,7 @@ class LabLane:
             if host is not self._taken_from:
                 self._acknowledge(taken)
                 taken = ()
-            if self._is_elsewhere(request.result_id, host):
+            if self._is_elsewhere(request, host):
                 kept = self._kept(request)
                 if not isinstance(kept, Failed):
                     return kept
@@ -99,9 +99,11 @@ class LabLane:
             self._taken, self._taken_from = (request.result_id,), host
         return answer
 
-    def _is_elsewhere(self, result_id: str, host: Host) -> bool:
+    def _is_elsewhere(self, request: Request[AnswerT], host: Host) -> bool:
         """Whether this was asked of another host, which did not answer and may keep it: the device has moved."""
-        return self._unheard is not None and self._unheard[0] == result_id and self._unheard[1] is not host
+        if self._unheard is None or self._unheard[1] is host:
+            return False
+        return self._unheard[0] == request.result_id
 
     def _kept(self, request: Request[AnswerT]) -> AnswerT | Failed:
         """The answer that the host keeps: it is given without a lease, whoever has the device now."""
