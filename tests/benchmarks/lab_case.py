@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.computers import Computer, Network
 from workers.native.compiler import cache_folder
 
@@ -28,6 +30,7 @@ from workers.devices.virtual_phone.phone import VirtualPhone
 host = AdbHost()
 with VirtualPhone(Path(sys.argv[1]), sys.argv[2]) as phone:
     assert host.connect(phone.serial)
+    phone.slow_down(bytes_per_s=float(sys.argv[3]) if sys.argv[3:] else None)
     print(phone.serial, flush=True)
     sys.stdin.read()
 """
@@ -60,12 +63,13 @@ class Lab:
             for phone in range(PHONES):
                 self.plug(name, f"{name}-phone-{phone + 1}")
             self.join(name)
-        self._give_token(self.network.computers[DRIVER])
+        self.give_token(self.network.computers[DRIVER])
 
-    def plug(self, name: str, serialno: str) -> None:
-        """Start a phone on the cable of this host."""
+    def plug(self, name: str, serialno: str, *bytes_per_s: float) -> None:
+        """Start a phone on the cable of this host, which carries so much, or whatever it can."""
         self._count += 1
         argv = [sys.executable, "-c", _PHONE, f"/tmp/phone-{self._count}", serialno]  # the computer's own
+        argv += map(str, bytes_per_s)
         phone = self.network.computers[name].start(argv)
         assert phone.stdout is not None
         if not phone.stdout.readline():
@@ -76,7 +80,13 @@ class Lab:
         """End a phone in order: its host's cable has nothing on it then."""
         self._phones.pop(serialno).communicate()
 
-    def join(self, name: str) -> None:
+    def data(self, serialno: str) -> Path:
+        """The path of the phone's `/data` on this machine."""
+        inside = psutil.Process(self._phones[serialno].pid).children(recursive=True)
+        (first,) = (child for one in inside if one.name() == "unshare" for child in one.children())
+        return Path(f"/proc/{first.pid}/root/data")
+
+    def join(self, name: str, *more: str, **environment: str) -> None:
         """Returns once the host is in the lab."""
         computer = self.network.computers[name]
         log = self._logs[name] = computer.folder / "host.log"
@@ -84,8 +94,8 @@ class Lab:
         if name == HOSTS[0]:
             words = ["up", "--address", self.network.address(name), "--port", str(PORT)]
         else:
-            words = ["join", self.head, "--token-file", self._give_token(computer)]
-        self._hosts[name] = computer.start([_EDGESWEEP, "host", *words, "--name", name], log)
+            words = ["join", self.head, "--token-file", self.give_token(computer)]
+        self._hosts[name] = computer.start([_EDGESWEEP, "host", *words, "--name", name, *more], log, **environment)
         self.wait(lambda: "is a host of the lab" in self.said(name) or self._hosts[name].poll() is not None)
         if self._hosts[name].poll() is not None:
             raise RuntimeError(f"{name} does not join: {self.said(name)}")
@@ -95,12 +105,21 @@ class Lab:
 
     def hosts(self) -> list[dict[str, Any]]:
         """As `edgesweep hosts --json` tells."""
+        hosts: list[dict[str, Any]] = self._told()["hosts"]
+        return hosts
+
+    def troubles(self) -> list[str]:
+        """As `edgesweep hosts --json` tells."""
+        troubles: list[str] = self._told()["troubles"]
+        return troubles
+
+    def _told(self) -> dict[str, Any]:
         words = [_EDGESWEEP, "hosts", "--json", "--lab", self.head, "--token-file", "lab-token"]
         told = self.network.computers[DRIVER].run(words)
         if told.returncode != 0:
             raise RuntimeError("edgesweep hosts failed: see above")
-        hosts: list[dict[str, Any]] = json.loads(told.stdout)["hosts"]
-        return hosts
+        document: dict[str, Any] = json.loads(told.stdout)
+        return document
 
     def wait(self, until: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + seconds
@@ -109,7 +128,7 @@ class Lab:
                 raise TimeoutError("\n".join(f"{name}: {self.said(name)}" for name in self._logs))
             time.sleep(0.1)
 
-    def _give_token(self, computer: Computer) -> str:
+    def give_token(self, computer: Computer) -> str:
         source = self.network.computers[HOSTS[0]].folder / "home" / _TOKEN
         file = computer.folder / "home" / "lab-token"
         shutil.copyfile(source, file)

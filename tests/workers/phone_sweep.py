@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 import pytest
@@ -103,15 +104,20 @@ def _remove(path: Path) -> None:
             time.sleep(0.05)
 
 
+def put_runner(runners: Path) -> None:
+    """The runner whose starts are counted, and which has faults, for whoever has this folder in EDGESWEEP_RUNNERS."""
+    runner = runners / host_abi() / "edgesweep_runner_full"
+    runner.parent.mkdir(parents=True)
+    runner.write_text(_RUNNER.format(program=native_runner.program()))
+    runner.chmod(runner.stat().st_mode | stat.S_IXUSR)
+
+
 @pytest.fixture(scope="module")
 def running(
     port: int, phones: list[VirtualPhone], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[VirtualPhone]]:
     runners = tmp_path_factory.mktemp("runners")
-    runner = runners / host_abi() / "edgesweep_runner_full"
-    runner.parent.mkdir()
-    runner.write_text(_RUNNER.format(program=native_runner.program()))
-    runner.chmod(runner.stat().st_mode | stat.S_IXUSR)
+    put_runner(runners)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(programs.FOLDER_VARIABLE, str(runners))
         for phone in phones:
@@ -180,7 +186,14 @@ class PhoneSweep(Sweep):
         return next(facts for facts in self.plan.devices if facts.device_id == job.device_id)
 
 
-def fault(phone: VirtualPhone, script: str, *, once: bool = False) -> None:
+class Phone(Protocol):
+    """One on any computer's cable: what a test reads and writes on it."""
+
+    @property
+    def data(self) -> Path: ...
+
+
+def fault(phone: Phone, script: str, *, once: bool = False) -> None:
     """What the runner does first, in a shell, whenever it times or evaluates: `$program "$@"` is the real one."""
     (phone.data / _FAULT).write_text("rm /data/local/fault\n" * once + f"{script}\n")
 
@@ -266,12 +279,12 @@ def in_a_transfer(part: Path, call: Callable[[], object]) -> threading.Thread:
     return once(arrives, call)
 
 
-def timed(phone: VirtualPhone) -> int:
+def timed(phone: Phone) -> int:
     """How often the runner was started to time a block."""
     return sum("--eval-inputs" not in line for line in _starts(phone))
 
 
-def _starts(phone: VirtualPhone) -> list[str]:
+def _starts(phone: Phone) -> list[str]:
     path = phone.data / _STARTS
     return path.read_text().splitlines() if path.exists() else []
 

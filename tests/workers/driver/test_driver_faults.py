@@ -5,9 +5,10 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +23,7 @@ from tests.workers.driver_process import DriverProcess
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
     PAUSE,
+    Phone,
     PhoneSweep,
     assert_invariants,
     eventually,
@@ -44,12 +46,22 @@ def at_work(phone: VirtualPhone) -> bool:
     return any("--model" in argv for _, argv in programs_on(phone))
 
 
-def building(sweep: PhoneSweep, chance: random.Random) -> Callable[[], bool]:
+class Phased(Protocol):
+    """A sweep, whose phases are seen on its phones and in its workspace."""
+
+    @property
+    def phones(self) -> Sequence[Phone]: ...
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+
+def building(sweep: Phased, chance: random.Random) -> Callable[[], bool]:
     """A folder of a build that is not whole yet is there."""
     return lambda: any(path.name.startswith(".") for path in sweep.workspace.artifacts.glob(".*"))
 
 
-def pushing(sweep: PhoneSweep, chance: random.Random) -> Callable[[], bool]:
+def pushing(sweep: Phased, chance: random.Random) -> Callable[[], bool]:
     bytes_ = chance.randrange(1, 2_500_000)
 
     def arrives() -> bool:
@@ -61,12 +73,12 @@ def pushing(sweep: PhoneSweep, chance: random.Random) -> Callable[[], bool]:
     return arrives
 
 
-def measuring(sweep: PhoneSweep, chance: random.Random) -> Callable[[], bool]:
+def measuring(sweep: Phased, chance: random.Random) -> Callable[[], bool]:
     phone, count = chance.choice(sweep.phones), chance.randrange(1, 6)
     return lambda: timed(phone) >= count
 
 
-def publishing(sweep: PhoneSweep, chance: random.Random) -> Callable[[], bool]:
+def publishing(sweep: Phased, chance: random.Random) -> Callable[[], bool]:
     count = chance.randrange(1, 10)
     return lambda: published(sweep.workspace) >= count
 
@@ -140,7 +152,7 @@ def test_a_driver_that_is_killed_while_ray_builds_leaves_nothing_of_ray(
 
 
 @contextmanager
-def held_in_a_block(pair: Pair) -> Iterator[None]:
+def held_in_a_block(pair: Sequence[Phone]) -> Iterator[None]:
     """Within the block each phone is in its first block, which ends after it."""
     marks = [phone.data / "local/now" for phone in pair]
     eventually(lambda: all(mark.exists() for mark in marks))
