@@ -12,8 +12,9 @@ import ray
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.device_process import DeviceProcess
+from workers.hosts.greeting import About, about
 from workers.hosts.interface import Beat, Granted, Hello, Queued
-from workers.hosts.this_machine import HostConfig, agent_of
+from workers.hosts.this_machine import HostConfig, agent_of, versions
 from workers.measure.bench import AnswerT, Request
 
 _TEND_S = 1.0
@@ -30,9 +31,14 @@ class HostActor:
     """Carries the calls of drivers to the agent."""
 
     def __init__(self, config: HostConfig, boot: int) -> None:
+        self._about = about(config.name, config.machine(), boot, versions())
         self._agent = agent_of(config, boot, DeviceProcess)
         self._agent.tend()
         threading.Thread(target=self._tend, daemon=True).start()
+
+    def about(self) -> About:
+        """Drivers of all versions ask it first: it never changes."""
+        return self._about
 
     def hello(self) -> Hello:
         return self._agent.hello()

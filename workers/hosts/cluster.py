@@ -23,10 +23,11 @@ from workers.hosts.access import wrong_token
 from workers.hosts.actors import HostActor
 from workers.hosts.away import LOST, away
 from workers.hosts.device_process import CLOSE_S
+from workers.hosts.greeting import About, greet
 from workers.hosts.interface import Beat, Granted, Hello, Host, Queued
 from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
-from workers.hosts.this_machine import HostConfig
+from workers.hosts.this_machine import HostConfig, versions
 from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
 
@@ -159,12 +160,25 @@ class RemoteHost:
         self._name = name
         self._shared = shared
         self._link = link
+        self._is_like_this = False
+        """Whether it is known to have this driver's versions: one start of a host has one."""
         self._beating: Any = None
         """The answer to the last `beat`, unless that failed."""
         self.dead = False
         """Whether the agent has ended for good."""
 
     def hello(self) -> Hello:
+        """Of a host of another version only who it is, and what it has."""
+        if self._is_like_this:
+            return self._hello()
+        hello, self._is_like_this = greet(self._name, self._about, self._hello, versions())
+        return hello
+
+    def _about(self) -> About:
+        told: About = self._call("about")
+        return told
+
+    def _hello(self) -> Hello:
         hello: Hello = self._call("hello")
         return hello
 
