@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from sweeps.cli.lab import LAB_VARIABLE
 from sweeps.cli.session import CtrlC
 from sweeps.errors import ClusterError
 from sweeps.quarantine import state_folder
@@ -114,6 +115,7 @@ def up(
     Example: edgesweep host up --address 10.0.0.5
     """
     config = _config(state, name, tags, units)
+    _check_is_the_lab(f"{address}:{port}")
     with only_host(config.state):
         file = (token_file or config.state / "token").expanduser().resolve()
         new = _make_token(file)
@@ -142,7 +144,11 @@ def up(
     required=True,
     help="A copy of the token file of the lab's head (or EDGESWEEP_TOKEN_FILE).",
 )
-@click.option("--address", metavar="IP", help="Address that the lab reaches this computer by; found by itself.")
+@click.option(
+    "--address",
+    metavar="IP",
+    help="Address that the lab reaches this computer by; by default found anew at each start of its node.",
+)
 @_host_options
 def join(
     head: str,
@@ -165,8 +171,8 @@ def join(
         file = token_file.expanduser().resolve()
         check_token_file(file)
         head = resolved(head)
-        ip = address or (LOOPBACK if head.startswith(f"{LOOPBACK}:") else own_address(head))
-        _serve(NodeOptions(head=head, ip=ip, token_file=file, label="", ports=ports), config, firewall=firewall)
+        node = NodeOptions(head=head, ip=address or "", token_file=file, label="", ports=ports)
+        _serve(node, config, firewall=firewall)
 
 
 @host.command()
@@ -189,14 +195,25 @@ def _serve(options: NodeOptions, config: HostConfig, *, firewall: bool) -> None:
     port = split_address(options.head)[1]
     if options.ports and options.is_head and port in options.ports:
         raise ClusterError(f"the lab's port {port} is one of {options.ports}", "give another --port, or other --ports")
-    if options.ip != LOOPBACK and os.geteuid() == 0:
+    if (options.ip or own_address(options.head)) != LOOPBACK and os.geteuid() == 0:
         click.echo("this host runs as root: so does whatever the lab's token lets others run here", err=True)
-    with _guarded(options) if firewall else nullcontext(), CtrlC(_tell) as stop:
-        serve(options, config, stop, _tell)
+    with CtrlC(_tell) as stop:
+        serve(options, config, stop, _tell, _guarded if firewall else nullcontext)
     click.echo(f"{config.name} has left the lab", err=True)
 
 
+def _check_is_the_lab(head: str) -> None:
+    """Raises `ClusterError` if sweeps of this user are for another lab: they would not see this one's devices."""
+    named = os.environ.get(LAB_VARIABLE)
+    if named and resolved(named) != resolved(head):
+        raise ClusterError(
+            f"{LAB_VARIABLE} names the lab at {named}, and this would be the head of a second one",
+            f"edgesweep host join {named}, or unset {LAB_VARIABLE} first",
+        )
+
+
 def _guarded(options: NodeOptions) -> AbstractContextManager[None]:
+    """What the node of these options runs within."""
     if options.ip == LOOPBACK:
         raise ClusterError(
             "on 127.0.0.1 nothing listens beyond this computer, so there is nothing for --firewall to do",

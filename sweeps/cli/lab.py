@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from workers.hosts.lab import Lab
 
 Command = Callable[..., Any]
+LAB_VARIABLE = "EDGESWEEP_LAB"
+LAB_VARIABLE = "EDGESWEEP_LAB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,8 @@ def lab_options(command: Command) -> Command:
     lab = click.option(
         "--lab",
         metavar="HOST:PORT",
-        envvar="EDGESWEEP_LAB",
-        help="Use the devices of a lab: the address that `edgesweep host up` has printed (or EDGESWEEP_LAB).",
+        envvar=LAB_VARIABLE,
+        help=f"Use the devices of a lab: the address that `edgesweep host up` has printed (or {LAB_VARIABLE}).",
     )
     return lab(token(command))
 

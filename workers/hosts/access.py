@@ -1,5 +1,6 @@
 """What a machine needs to come into a lab, checked before Ray is started: Ray would wait, and not say for what."""
 
+import errno
 import os
 import socket
 import stat
@@ -90,6 +91,23 @@ def check_head(head: str) -> None:
         raise ClusterError(
             f"no lab answers at {head}: {error}", "start it there (edgesweep host up), and check address and firewall"
         ) from error
+
+
+def check_free(head: str) -> None:
+    """For who is to lead a lab there. Raises `ClusterError` if the address is taken, or not this machine's: Ray would
+    say it in its own words, or not at all."""
+    host, port = split_address(head)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of a head that has just ended
+            probe.bind((host, port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ClusterError(
+                f"this computer has a lab's head, or another program, at {head} already",
+                f"edgesweep host join {head} makes it a further host; for a second lab give another --port",
+            ) from error
+        raise ClusterError(f"no lab can be led at {head}: {error.strerror}", "give --address and --port") from error
 
 
 def check_token(head: str, token_file: Path, ip: str) -> None:

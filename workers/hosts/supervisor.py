@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import psutil
+
 from sweeps.errors import ClusterError
-from workers.hosts.access import check_head, check_token, environment, split_address
+from workers.hosts.access import check_free, check_head, check_token, environment, own_address, split_address
 from workers.hosts.node import Node, NodeOptions
 from workers.hosts.this_machine import HostConfig
 
@@ -59,18 +61,45 @@ def leave(state: Path) -> bool:
     return True
 
 
-def serve(options: NodeOptions, config: HostConfig, stop: Callable[[], bool], tell: Callable[[str], object]) -> None:
-    """Be a host until `stop()`. Raises `ClusterError` if the first start fails; later ones are tried again."""
-    started = False
+def serve(
+    options: NodeOptions,
+    config: HostConfig,
+    stop: Callable[[], bool],
+    tell: Callable[[str], object],
+    guard: Callable[[NodeOptions], AbstractContextManager[object]] = nullcontext,
+) -> None:
+    """Be a host until `stop()`. With no `options.ip` this machine's address is found anew for each node. `guard`: what
+    the nodes of one address run within. Raises `ClusterError` if the first start fails; later ones are tried again."""
+    with ExitStack() as guarding:
+        _serve_within(guarding, options, config, stop, tell, guard)
+
+
+def _serve_within(
+    guarding: ExitStack,
+    options: NodeOptions,
+    config: HostConfig,
+    stop: Callable[[], bool],
+    tell: Callable[[str], object],
+    guard: Callable[[NodeOptions], AbstractContextManager[object]],
+) -> None:
+    started, guarded = False, ""
     while not stop():
-        own = replace(options, label=token_hex(4))
         try:
-            if not own.is_head:
+            own = replace(options, label=token_hex(4), ip=options.ip or own_address(options.head))
+            if guarded != own.ip:
+                # Not anew for each node: to make rules a person may have to be there.
+                guarded = ""
+                guarding.close()
+                guarding.enter_context(guard(own))
+                guarded = own.ip
+            if own.is_head:
+                check_free(own.head)
+            else:
                 check_head(own.head)
                 check_token(own.head, own.token_file, own.ip)
             node = Node(own)
             try:
-                started = _serve_on(node, own, config, stop, tell, started)
+                started = _serve_on(node, own, config, stop, tell, started, may_move=not options.ip)
             finally:
                 node.end()
         except ClusterError as error:
@@ -89,9 +118,13 @@ def _serve_on(
     stop: Callable[[], bool],
     tell: Callable[[str], object],
     started: bool,
+    *,
+    may_move: bool,
 ) -> bool:
-    """Until the node ends, or `stop()`. Returns whether the agent ever ran."""
-    while node.alive() and not stop():
+    """Until the node ends, `stop()`, or the node's address is no longer this machine's, if it `may_move`. Returns
+    whether the agent ever ran."""
+    moved = ""
+    while node.alive() and not stop() and not moved:
         with _keeper(node, options, config) as keeper:
             told = _first_words(keeper)
             if "error" in told:
@@ -104,13 +137,26 @@ def _serve_on(
             check_ports(options, node.listening())
             tell(_joined(options, config, told["devices"], node, again=started))
             started = True
-            while node.alive() and keeper.poll() is None and not stop():
+            while node.alive() and keeper.poll() is None and not stop() and not moved:
                 time.sleep(_POLL_S)
+                moved = _address_instead(options) if may_move else ""
             if stop() and node.alive():
                 _end_in_order(keeper)
-        if node.alive() and not stop():
+        if moved:
+            tell(f"this machine has the address {moved} now, and no longer {options.ip}")
+        elif node.alive() and not stop():
             tell("this host's agent has ended: it is started again")
     return started
+
+
+def _address_instead(options: NodeOptions) -> str:
+    """The address that this machine has towards the head, if that of the node is gone. Empty if it is not, or there is
+    no other one: a link that is down may come back as it was."""
+    addresses = {one.address for its in psutil.net_if_addrs().values() for one in its}
+    with suppress(ClusterError):
+        if options.ip not in addresses:
+            return own_address(options.head)
+    return ""
 
 
 @contextmanager

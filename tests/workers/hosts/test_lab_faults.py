@@ -27,6 +27,7 @@ from tests.faults import seen
 from tests.faults.invariants import Scene, check
 from tests.workers.driver.test_driver_faults import PHASES, held_in_a_block
 from tests.workers.driver_process import GONE_S
+from tests.workers.hosts.test_ports import NEEDS_NFT, reached, told_ports
 from tests.workers.phone_sweep import OURS, PAUSE, eventually, fault, put_runner, timed
 from workers.native.compiler import cache_folder
 from workers.runtimes.torchscript.programs import FOLDER_VARIABLE
@@ -37,12 +38,14 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.suite,
     pytest.mark.skipif(bool(missing()), reason=missing()),
+    NEEDS_NFT,
 ]
 
 HEAD, OTHER = "lab-1", "lab-2"
 """The faults of hosts are the second one's."""
 CUT_S, FULL_S = 30.0, 15.0
 CABLE_BYTES_PER_S = 8e6
+MOVED_TO = "10.77.0.99"
 SWEEP = """
 name: tiny
 models:
@@ -95,7 +98,10 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyLab]:
             clock.write_text("+0\n")
             disk = other.run(["sh", "-c", "mkdir /tmp/state && mount -t tmpfs -o size=128m tmpfs /tmp/state"])
             assert disk.returncode == 0
-            for one, more, environment in ((HEAD, (), {}), (OTHER, ("--state", "/tmp/state"), _faked_clock())):
+            for one, more, environment in (
+                (HEAD, (), {}),
+                (OTHER, ("--state", "/tmp/state", "--firewall"), _faked_clock()),
+            ):
                 lab.plug(one, f"{one}-phone", CABLE_BYTES_PER_S)
                 lab.join(one, *more, **environment)
             lab.give_token(network.computers[DRIVER])
@@ -260,3 +266,22 @@ def test_a_host_whose_disk_fills_in_a_block_loses_nothing(faulty: FaultyLab) -> 
         other.run(["rm", "-f", "/tmp/state/filler"])
     sweep.end(run)
     sweep.check(in_flight=len(faulty.phones))
+
+
+@pytest.mark.fault(26, "a host's address changes in a block", "its node is started again; a block a phone again")
+def test_a_host_that_gets_another_address_joins_again_from_it_and_its_rules_go_with_it(faulty: FaultyLab) -> None:
+    lab, other = faulty.lab, faulty.lab.network.computers[OTHER]
+    sweep = LabSweep(faulty, "moved")
+    run = sweep.start()
+    change = f"ip address flush dev eth0 && ip address add {MOVED_TO}/24 dev eth0"
+    sweep.in_a_block(run, lambda: other.run(["sh", "-c", change]))
+    lab.wait(lambda: f"this machine has the address {MOVED_TO} now" in lab.said(OTHER))
+    seen.told()
+    sweep.end(run)
+    sweep.check(in_flight=len(faulty.phones))
+    beside = lab.network.cable(OTHER, HEAD)[0]
+    # Those of Ray's workers may be others now.
+    head, ports = lab.network.computers[HEAD], told_ports(lab.said(OTHER)) & set(range(24000, 24006))
+    assert ports
+    assert reached(head, MOVED_TO, ports) == ports
+    assert reached(head, beside, ports) == set(), "only over the interface of its address"

@@ -23,6 +23,10 @@ from workers.hosts.ports import Ports, kept_to
 from workers.hosts.supervisor import check_ports
 
 Edgesweep = Callable[..., CompletedProcess[str]]
+NEEDS_NFT = pytest.mark.skipif(
+    shutil.which("nft", path="/usr/sbin:/usr/bin") is None,
+    reason="nft is missing; enable with: apt-get install -y nftables",
+)
 _PORT = 6379
 _PATIENCE_S = 120.0
 _SERVER = """
@@ -167,10 +171,7 @@ def test_a_label_of_an_address_is_no_interface(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.system
 @pytest.mark.ray
 @pytest.mark.skipif(bool(missing()), reason=missing())
-@pytest.mark.skipif(
-    shutil.which("nft", path="/usr/sbin:/usr/bin") is None,
-    reason="nft is missing; enable with: apt-get install -y nftables",
-)
+@NEEDS_NFT
 def test_with_a_firewall_a_lab_is_reached_over_its_own_interface_only(tmp_path: Path) -> None:
     with Network(tmp_path / "net") as network:
         head, other = network.add("head"), network.add("other")
@@ -183,26 +184,23 @@ def test_with_a_firewall_a_lab_is_reached_over_its_own_interface_only(tmp_path: 
         told = log.read_text()
         assert host.poll() is None, told
         assert "use --firewall" not in told
-        listening = {int(port) for port in re.findall(r":(\d+) \(", told.partition("listening:")[2])}
+        listening = told_ports(told)
         assert _PORT in listening
         assert {port for port in listening if not 24000 <= port <= 24999} == {_PORT}
-        assert _reached(other, own, listening) == listening
-        assert _reached(other, beside, {*listening, 5000}) == {5000}, "only what is no port of the lab"
+        assert reached(other, own, listening) == listening
+        assert reached(other, beside, {*listening, 5000}) == {5000}, "only what is no port of the lab"
         another = head.run(["nft", "delete", "table", "inet", _tables(head)[0]])
         assert another.returncode != 0, "only its owner can"
         # The address of the one interface over the other one.
         assert other.run(["ip", "route", "add", f"{own}/32", "via", beside]).returncode == 0
-        assert _reached(other, own, {_PORT, 5000}) == {5000}
+        assert reached(other, own, {_PORT, 5000}) == {5000}
         assert head.run([EDGESWEEP, "host", "leave"]).returncode == 0
         assert _tables(head) == []
 
 
 @pytest.mark.system
 @pytest.mark.skipif(bool(missing()), reason=missing())
-@pytest.mark.skipif(
-    shutil.which("nft", path="/usr/sbin:/usr/bin") is None,
-    reason="nft is missing; enable with: apt-get install -y nftables",
-)
+@NEEDS_NFT
 def test_rules_end_with_whoever_asked_for_them_also_if_it_is_killed(tmp_path: Path) -> None:
     with Network(tmp_path / "net") as network:
         head = network.add("head")
@@ -229,7 +227,12 @@ def _wait(until: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def _reached(computer: Computer, address: str, asked: set[int]) -> set[int]:
+def told_ports(said: str) -> set[int]:
+    """What a host listens on, as it says."""
+    return {int(port) for port in re.findall(r":(\d+) \(", said.partition("listening:")[2])}
+
+
+def reached(computer: Computer, address: str, asked: set[int]) -> set[int]:
     said = computer.run([sys.executable, "-c", _ASK, address, *map(str, asked)])
     assert said.returncode == 0
     return {int(line) for line in said.stdout.split()}

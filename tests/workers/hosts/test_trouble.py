@@ -17,6 +17,7 @@ from ray._private import worker
 from sweeps.cli.hosts import troubles
 from sweeps.errors import ClusterError, DeviceError
 from sweeps.records import Failed
+from tests.free_port import free_port
 from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost, facts
 from workers.executors.lane import Lane
 from workers.executors.loopback import LOOPBACK
@@ -155,6 +156,28 @@ def test_a_device_of_a_lab_is_not_cleaned_from_here(edgesweep: Callable[..., Com
     refused = edgesweep("devices", "clean", "host:lab-1/adb:one")
     assert refused.returncode == 1
     assert "'host:lab-1/adb:one' names no phone" in refused.stderr
+
+
+def test_a_second_head_is_refused_with_the_way_to_be_a_host_instead(
+    edgesweep: Callable[..., CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as head:
+        up = ("host", "up", "--state", str(tmp_path), "--port", head.rpartition(":")[2])
+        refused = edgesweep(*up)
+        assert refused.returncode == 1
+        assert f"this computer has a lab's head, or another program, at {head} already" in refused.stderr
+        assert f"edgesweep host join {head}" in refused.stderr
+        monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.5")
+        refused = edgesweep(*up)
+    assert refused.returncode == 1
+    assert "EDGESWEEP_LAB names the lab at 10.0.0.5, and this would be the head of a second one" in refused.stderr
+    assert "edgesweep host join 10.0.0.5, or unset EDGESWEEP_LAB" in refused.stderr
+
+
+def test_an_address_where_no_lab_can_be_led_is_told_before_ray_is_started() -> None:
+    access.check_free(f"127.0.0.1:{free_port()}")
+    with pytest.raises(ClusterError, match=r"no lab can be led at 192\.0\.2\.1:6379: Cannot assign"):
+        access.check_free("192.0.2.1:6379")
 
 
 @pytest.mark.system  # Ray gives up after ten seconds
