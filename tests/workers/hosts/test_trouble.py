@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from socket import socket
 from subprocess import PIPE, CompletedProcess, Popen
+from traceback import format_exc
 from types import SimpleNamespace
 
 import pytest
 from ray import JobID
 from ray._private import worker
+from ray._private.utils import check_version_info, compute_version_info
 
 from sweeps.cli.hosts import troubles
 from sweeps.errors import ClusterError, DeviceError
@@ -21,10 +23,10 @@ from tests.free_port import free_port
 from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost, facts
 from workers.executors.lane import Lane
 from workers.executors.loopback import LOOPBACK
-from workers.hosts import access
+from workers.hosts import access, node
 from workers.hosts.cluster import earlier_starts, pass_on_what_ray_says
 from workers.hosts.interface import Hello
-from workers.hosts.node import node_of_head
+from workers.hosts.node import NodeOptions, node_of_head
 from workers.measure.requests import ReadyRequest
 
 
@@ -126,6 +128,22 @@ def test_a_driver_uses_the_node_of_the_head_and_of_no_other_host(raylet: Callabl
     assert node_of_head(head) is None
     raylet(f"--gcs-address={head}", "--head", "--temp_dir=/of-the-head")
     assert node_of_head(head) == Path("/of-the-head")
+
+
+def test_a_node_of_another_ray_or_python_is_told_with_both_versions() -> None:
+    """By Ray's own words, as its command says them."""
+    own = compute_version_info()
+    words = ""
+    try:
+        check_version_info({"ray_version": "2.61.0", "python_version": "3.12.1"}, "node 10.0.0.7")
+    except RuntimeError:
+        words = f"2026-11-26 10:00:00,000 INFO scripts.py:1 -- Local node IP: 10.0.0.7\n{format_exc()}"
+    options = NodeOptions(head="10.0.0.5:6379", ip="10.0.0.7", token_file=Path("token"), label="")
+    told = node._why_not(words, options)
+    assert told.message.startswith("this machine and the lab at 10.0.0.5:6379 differ: ")
+    assert "The cluster was started with: Ray: 2.61.0 Python: 3.12.1" in told.message
+    assert f"was started with: Ray: {own[0]} Python: {own[1]}" in told.message
+    assert told.next_step == "install the same versions"
 
 
 @contextmanager
