@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from sweeps.cli.lab import LabOptions, chosen_lab, lab_options, needed_lab, open_lab
 from sweeps.cli.options import (
@@ -36,6 +37,8 @@ from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.accelerators import Inquiry, of_accelerators
 from workers.devices import registry
+from workers.hosts.away import away
+from workers.hosts.interface import Hello
 from workers.measure.attach import attach
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
@@ -57,6 +60,10 @@ def devices(context: click.Context, root: Path, lab: str | None, token_file: Pat
     Example: edgesweep devices --json
     """
     if context.invoked_subcommand is not None:
+        for option in ("lab", "token_file"):
+            if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+                written, verb = f"--{option.replace('_', '-')}", context.invoked_subcommand
+                raise click.UsageError(f"write {written} after {verb}, if it has it: devices {verb} {written} ...")
         return
     chosen = chosen_lab(lab, token_file)
     found, refused = _here(root) if chosen is None else _of_lab(chosen)
@@ -106,9 +113,29 @@ def _here(root: Path) -> tuple[list[DeviceFacts], list[DeviceError]]:
 
 def _of_lab(options: LabOptions) -> tuple[list[DeviceFacts], list[DeviceError]]:
     with open_lab(options, "devices") as lab:
-        told = [hello for hello, _ in lab.hellos()]
-    found = [hello.named(device.facts) for hello in told for device in hello.devices]
-    return found, [error for hello in told for error in hello.refused]
+        return of_hosts(lab.hellos(), lab.mute())
+
+
+def of_hosts(
+    told: Sequence[tuple[Hello, bool]], mute: Sequence[DeviceError]
+) -> tuple[list[DeviceFacts], list[DeviceError]]:
+    """The devices of a lab, and why some cannot be used. `told`, `mute`: as of a `Lab`."""
+    found = [hello.named(device.facts) for hello, _ in told for device in hello.devices]
+    refused = [*mute, *(away(hello.name, "it does not answer") for hello, answers in told if not answers)]
+    for hello, _ in told:
+        refused += [
+            DeviceError(error.kind, f"{hello.name}: {error.message}", error.next_step) for error in hello.refused
+        ]
+    refused += [
+        DeviceError(
+            "no_runner",
+            f"{facts.name} has no runner yet: its host has no program for {facts.abi}",
+            "on that computer: edgesweep runner build; edgesweep explain lab tells more",
+        )
+        for facts in found
+        if not facts.runtime_versions
+    ]
+    return found, refused
 
 
 @devices.command()

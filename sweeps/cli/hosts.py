@@ -1,13 +1,16 @@
 """`edgesweep hosts`: the device hosts of a lab, with their devices, their versions and what runs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import click
+from rich.table import Table
 
 from sweeps.cli.lab import lab_options, needed_lab, open_lab
 from sweeps.cli.options import json_option, print_json
+from sweeps.quarantine import Quarantine, quarantines_of
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.text import duration, plain
 from workers.hosts.interface import Hello, HostDevice, Versions
@@ -26,18 +29,28 @@ def hosts(lab: str | None, token_file: Path | None, as_json: bool) -> None:
     with open_lab(needed_lab(lab, token_file), "hosts") as opened:
         told, mute = opened.hellos(), opened.mute()
     own = versions()
-    lines = [*(error.one_line for error in mute), *troubles(told, own, time.time())]
+    kept_out = quarantines_of(device.facts for hello, _ in told for device in hello.devices)
+    lines = [*(error.one_line for error in mute), *troubles(told, own, time.time(), kept_out)]
     if as_json:
-        print_json({"hosts": [_document(hello, own, answers=answers) for hello, answers in told], "troubles": lines})
+        documents = [_document(hello, own, kept_out, answers=answers) for hello, answers in told]
+        print_json({"hosts": documents, "troubles": lines})
         return
-    table = new_table("Hosts", "host", "device", "class", "used by", "runs")
-    for hello, _ in told:
-        rows = [_row(device) for device in hello.devices] or [("no device", "", "", "")]
-        for number, row in enumerate(rows):
-            table.add_row(*cells(hello.name if number == 0 else "", *row))
-    open_console().print(table)
+    console = open_console()
+    for hello, answers in told:
+        console.print(_table(hello, own, answers=answers))
     for line in lines:
         click.echo(plain(line), err=True)
+
+
+def _table(hello: Hello, own: Versions, *, answers: bool) -> Table:
+    its = hello.versions
+    health = "does not answer" if not answers else "is not used" if its.difference(own) else "answers"
+    disk = f", {hello.free_bytes / 1e9:.0f} GB free" if hello.free_bytes else ""
+    title = f"{hello.name}: {health}, EdgeSweep {its.edgesweep}, Python {its.python}, Ray {its.ray}{disk}"
+    table = new_table(title, "device", "class", "used by", "runs")
+    for row in [_row(device) for device in hello.devices] or [("no device", "", "", "")]:
+        table.add_row(*cells(*row))
+    return table
 
 
 def _row(device: HostDevice) -> tuple[str, str, str, str]:
@@ -48,8 +61,13 @@ def _row(device: HostDevice) -> tuple[str, str, str, str]:
     return device.facts.name, device.facts.device_class, who + left + waiting, "" if use is None else use.running
 
 
-def troubles(told: Sequence[tuple[Hello, bool]], own: Versions, now_s: float) -> list[str]:
-    """One line for each thing that is not as it should be. `now_s`: seconds since 1970."""
+def troubles(
+    told: Sequence[tuple[Hello, bool]],
+    own: Versions,
+    now_s: float,
+    kept_out: Mapping[str, Quarantine] = MappingProxyType({}),
+) -> list[str]:
+    """One line for each thing that is not as it should be. `now_s`: seconds since 1970. `kept_out`: by device id."""
     lines = [] if told else ["no host has joined: edgesweep host join"]
     names = [hello.name for hello, _ in told]
     for hello, answers in told:
@@ -68,11 +86,17 @@ def troubles(told: Sequence[tuple[Hello, bool]], own: Versions, now_s: float) ->
     for hello, _ in told:
         for device in hello.devices:
             holders.setdefault(device.facts.device_id, []).append(hello.named(device.facts).name)
+    lines += [
+        f"{name} is quarantined {kept_out[one].text}; {kept_out[one].way_out}"
+        for one, names in holders.items()
+        if one in kept_out
+        for name in names
+    ]
     lines += [f"{' and '.join(names)} both call themselves {one}" for one, names in holders.items() if len(names) > 1]
     return list(dict.fromkeys(lines))
 
 
-def _document(hello: Hello, own: Versions, *, answers: bool) -> dict[str, object]:
+def _document(hello: Hello, own: Versions, kept_out: Mapping[str, Quarantine], *, answers: bool) -> dict[str, object]:
     return {
         "name": hello.name,
         "answers": answers,
@@ -97,6 +121,7 @@ def _document(hello: Hello, own: Versions, *, answers: bool) -> dict[str, object
                 "running": device.use.running if device.use else None,
                 "left_s": device.use.left_s if device.use and device.use.left_s else None,
                 "waiting": list(device.use.waiting) if device.use else [],
+                "quarantine": one.document if (one := kept_out.get(device.facts.device_id)) else None,
             }
             for device in hello.devices
         ],

@@ -1,18 +1,23 @@
 """`edgesweep devices quarantine` and `readmit`: keep a device out of all sweeps, and let it in again."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from sweeps.cli.lab import LabOptions, chosen_lab, lab_options, open_lab
 from sweeps.cli.options import workspace_option
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook
-from sweeps.spec import catalog
+from sweeps.spec import catalog, places
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.devices import registry
+
+if TYPE_CHECKING:
+    from workers.hosts.lab import Lab
 
 _device_argument = click.argument("name", metavar="DEVICE")
 
@@ -21,14 +26,15 @@ _device_argument = click.argument("name", metavar="DEVICE")
 @_device_argument
 @click.option("--reason", default="", help="Why, for whoever reads it later.")
 @workspace_option
-def quarantine(name: str, reason: str, root: Path) -> None:
+@lab_options
+def quarantine(name: str, reason: str, root: Path, lab: str | None, token_file: Path | None) -> None:
     """Leave a device alone in all sweeps of this user, until `readmit`. Its jobs wait, its results stay.
 
     \b
-    DEVICE is a name as in sweep files, or an id as `edgesweep devices` lists it.
+    DEVICE is a name as in sweep files, or an id as `edgesweep devices` lists it; with --lab also of a lab's device.
     Example: edgesweep devices quarantine adb:R58M12ABCDE --reason "battery swells"
     """
-    device_id, known = _device(name, root)
+    device_id, known = _device(name, root, chosen_lab(lab, token_file))
     put = QuarantineBook().put(device_id, known, reason)
     click.echo(plain(f"{known} is quarantined {put.text}; {put.way_out}"))
 
@@ -36,36 +42,56 @@ def quarantine(name: str, reason: str, root: Path) -> None:
 @click.command()
 @_device_argument
 @workspace_option
-def readmit(name: str, root: Path) -> None:
+@lab_options
+def readmit(name: str, root: Path, lab: str | None, token_file: Path | None) -> None:
     """Let a quarantined device in again, without a canary job, and forget its faults.
 
     \b
     Example: edgesweep devices readmit adb:R58M12ABCDE
     """
-    device_id, known = _device(name, root)
+    device_id, known = _device(name, root, chosen_lab(lab, token_file))
     was = QuarantineBook().readmit(device_id)
     said = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
     click.echo(plain(f"{known} {said}"))
 
 
-def _device(name: str, root: Path) -> tuple[str, str]:
+def _device(name: str, root: Path, lab: LabOptions | None) -> tuple[str, str]:
     """Its id, and its name for people. Raises `DeviceError`: `unknown_device`, or why it cannot be asked for its id."""
     entry = catalog.device(name)
     refused = DeviceError(
         "unknown_device", f"{name!r} names no device", "edgesweep devices lists them: local, adb:SERIAL"
     )
-    if entry is not None and name != f"{entry.name}:*":
+    in_lab = places.host_of(name) is not None or (lab is not None and entry is not None and bool(entry.discovery))
+    if entry is not None and name != f"{entry.name}:*" and not (in_lab and lab):
         try:
             return registry.connect(name, Workspace.open(root).root).facts().device_id, name
         except DeviceError as error:
             refused = error
-    # One that is away, or that is named by its id.
+    # One that is away, or that is named by its id. A lab is asked last: that takes a node of its own.
     known = [(record.device_id, record.name) for record in QuarantineBook().records()]
     known += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
     found = next((one for one in known if name in one), None)
+    if found is None and lab is not None:
+        with open_lab(lab, "devices") as opened:
+            found = one_of(name, opened)
     if found is None:
         raise refused
     return found
+
+
+def one_of(name: str, lab: "Lab") -> tuple[str, str] | None:
+    """The device of a lab with this name or id. Raises `DeviceError` if the name means several."""
+    facts = [one for one in lab.select(name) if isinstance(one, DeviceFacts)]
+    facts = facts or [
+        hello.named(one.facts) for hello, _ in lab.hellos() for one in hello.devices if one.facts.device_id == name
+    ]
+    if len({one.device_id for one in facts}) > 1:
+        raise DeviceError(
+            "unknown_device",
+            f"{name!r} names {len(facts)} devices",
+            f"name one: {', '.join(one.name for one in facts)}",
+        )
+    return (facts[0].device_id, facts[0].name) if facts else None
 
 
 def _planned(workspace: Workspace) -> list[DeviceFacts]:

@@ -1,0 +1,110 @@
+"""What commands show of a lab and do in it, with hosts within the test's process: only the way to them is not Ray's."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from sweeps.cli.lab import LabOptions
+from sweeps.errors import DeviceError
+from sweeps.quarantine import QuarantineBook
+from tests.workers.hosts.hosts import VERSIONS, World
+from workers.hosts.lab import Lab
+
+Command = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Of two hosts; the commands of this process reach it."""
+    world = World(tmp_path)
+    world.add("lab-1", "one", "two")
+    world.add("lab-2", "three")
+
+    @contextmanager
+    def opened(_options: LabOptions, _what: str) -> Iterator[Lab]:
+        yield world.lab()
+
+    for command in ("devices", "hosts", "quarantine"):
+        monkeypatch.setattr(f"sweeps.cli.{command}.open_lab", opened)
+    monkeypatch.setattr("sweeps.cli.hosts.versions", lambda: VERSIONS)
+    monkeypatch.setenv("EDGESWEEP_LAB", "127.0.0.1")
+    monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", str(tmp_path / "token"))
+    yield world
+    world.close()
+
+
+def said(ended: CompletedProcess[str]) -> str:
+    return " ".join(f"{ended.stdout} {ended.stderr}".split())
+
+
+def test_hosts_shows_of_each_host_its_health_its_versions_and_its_disk(world: World, edgesweep: Command) -> None:
+    world.add("lab-3", "four", versions=replace(VERSIONS, edgesweep="0.9"))
+    shown = said(edgesweep("hosts"))
+    assert "lab-1: answers, EdgeSweep 1, Python 3, Ray 2, " in shown
+    assert " GB free" in shown
+    assert "lab-3: is not used, EdgeSweep 0.9, Python 3, Ray 2" in shown
+    assert "lab-3 has EdgeSweep 0.9 (protocol 1), not 1 (protocol 1): update it" in shown
+
+
+def test_devices_of_a_lab_tells_what_each_host_cannot_use_and_which_hosts_do_not_answer(
+    world: World, edgesweep: Command
+) -> None:
+    host, _ = world.add("lab-3", "four")
+
+    def locked(name: str) -> object:
+        raise DeviceError("unauthorized", f"{name} is locked", "accept the prompt")
+
+    host.make = locked  # type: ignore[assignment]
+    host.names = ["adb:five"]
+    host.agent.tend()
+    world.add("lab-4", "six")[1].cut = True
+    ended = edgesweep("devices")
+    assert "lab-3: adb:five is locked" in said(ended)
+    assert "the link is cut" in said(ended)
+    assert "host:lab-1/adb:one has no runner yet: its host has no program for arm64-v8a" in said(ended)
+    document = json.loads(edgesweep("devices", "--json").stdout)
+    assert [one["name"] for one in document["devices"]] == [f"host:{it}" for it in NAMES]
+    kinds = [one["kind"] for one in document["refused"]]
+    assert sorted(kinds) == ["host_away", "no_runner", "no_runner", "no_runner", "unauthorized"]
+
+
+NAMES = ("lab-1/adb:one", "lab-1/adb:two", "lab-2/adb:three")
+
+
+@pytest.mark.parametrize("name", ["host:lab-2/adb:three", "adb:three", "three"])
+def test_a_device_of_a_lab_is_kept_out_and_let_in_again_and_hosts_says_so(
+    world: World, edgesweep: Command, name: str
+) -> None:
+    put = edgesweep("devices", "quarantine", name, "--reason", "battery swells")
+    assert put.returncode == 0, put.stderr
+    assert "host:lab-2/adb:three is quarantined since" in said(put)
+    assert QuarantineBook().quarantine("three") is not None
+    told = edgesweep("hosts")
+    assert "host:lab-2/adb:three is quarantined since" in said(told)
+    assert "by a person: battery swells; edgesweep devices readmit lets it in again" in said(told)
+    hosts = json.loads(edgesweep("hosts", "--json").stdout)["hosts"]
+    found = {one["name"]: one["quarantine"] for host in hosts for one in host["devices"]}
+    assert found.pop("host:lab-2/adb:three")["reason"] == "battery swells"
+    assert set(found.values()) == {None}
+    assert "it is let in again" in said(edgesweep("devices", "readmit", name))
+    assert QuarantineBook().quarantine("three") is None
+
+
+def test_a_name_that_means_several_devices_of_a_lab_or_none_is_refused(world: World, edgesweep: Command) -> None:
+    several = edgesweep("devices", "quarantine", "class:Maker Model")
+    assert several.returncode == 1
+    assert "'class:Maker Model' names 3 devices" in said(several)
+    assert "host:lab-1/adb:one, host:lab-1/adb:two, host:lab-2/adb:three" in said(several)
+    assert edgesweep("devices", "quarantine", "host:lab-2/adb:nobody").returncode == 1
+    assert QuarantineBook().records() == []
+
+
+def test_a_lab_before_the_verb_is_told_where_it_belongs(edgesweep: Command) -> None:
+    refused = edgesweep("devices", "--lab", "10.0.0.5", "quarantine", "adb:one")
+    assert refused.returncode == 2
+    assert "write --lab after quarantine" in refused.stderr
