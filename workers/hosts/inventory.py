@@ -19,14 +19,19 @@ class Inventory:
         look: Callable[[str], DeviceFacts],
         clock: Callable[[], float],
         always: Sequence[str] = (),
+        apart: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
         """`always`: names of devices that are there whatever `listed` says. `listed`: the names of devices that are
         attached now; it must not disturb them. `look`: the facts of one, which may take long; not called for a device
-        that is known. Both may raise `DeviceError`."""
+        that is known, and for one at a time. Both may raise `DeviceError`.
+        `apart`: makes a call that may take long."""
         self._listed = listed
         self._look = look
         self._clock = clock
         self._always = tuple(always)
+        self._apart = apart
+        self._waiting: list[str] = []
+        """Names of devices: the first one is looked at, the others are next."""
         self._changed = Condition()
         self._change = 0
         self._found: dict[str, DeviceFacts] = {}
@@ -61,23 +66,45 @@ class Inventory:
         else:
             self._set_trouble(None)
         self._drop(set(names))
-        for name in names:
-            if name in self._found:
-                continue
+        new = [name for name in names if self._is_new(name)]
+        with self._changed:
+            begin = bool(new) and not self._waiting
+            self._waiting += new
+        if begin:
+            self._apart(self._look_at_each)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until no device is looked at, at most so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting, timeout_s)
+
+    def watch(self, change: int, timeout_s: float) -> bool:
+        """Wait until the counter is not `change`. Returns `False` if it still is after `timeout_s`."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._change != change, timeout_s)
+
+    def _is_new(self, name: str) -> bool:
+        with self._changed:
+            if name in self._found or name in self._waiting:
+                return False
             tried = self._refused.get(name)
-            if tried is not None and self._clock() - tried[1] < _AGAIN_S:
-                continue
+            return tried is None or self._clock() - tried[1] >= _AGAIN_S
+
+    def _look_at_each(self) -> None:
+        more = True
+        while more:
+            name = self._waiting[0]
             try:
                 facts = self._look(name)
             except Exception as error:  # noqa: BLE001  # one device must not hide the others
                 self._refuse(name, error)
             else:
                 self._add(name, facts)
-
-    def watch(self, change: int, timeout_s: float) -> bool:
-        """Wait until the counter is not `change`. Returns `False` if it still is after `timeout_s`."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._change != change, timeout_s)
+            finally:
+                with self._changed:
+                    del self._waiting[0]
+                    more = bool(self._waiting)
+                    self._changed.notify_all()
 
     def _set_trouble(self, error: DeviceError | None) -> None:
         with self._changed:

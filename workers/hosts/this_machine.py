@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Thread
@@ -20,6 +21,9 @@ from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
 from workers.plan import device_facts
 from workers.runtimes import registry as runtimes
+
+_KNOWN_S = 60.0
+"""Less than a host may take to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +67,27 @@ def versions() -> Versions:
 
 
 def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path], Worker]) -> HostAgent:
-    """The agent, which knows no device before its first `tend`. `start` gets a device and the host's folder.
+    """The agent, which knows the devices that say within a minute what they are. `start` gets a device and the host's
+    folder.
 
     Raises `StoreError` if its results cannot be stored.
     """
     own = versions()
     config.node.mkdir(parents=True, exist_ok=True)
     outbox = Outbox(config.outbox, own.edgesweep)
+    facts = partial(_facts, folder=config.node)
+    inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _apart)
+    inventory.refresh()
+    inventory.wait(_KNOWN_S)
     return HostAgent(
         Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags),
         config.node,
-        Inventory(registry.listed, lambda name: _facts(name, config.node), time.monotonic, config.units),
+        inventory,
         Leases(time.monotonic, outbox.next_epoch),
         outbox,
         lambda facts: start(facts, config.node),
         time.time,
-        lambda call: Thread(target=call, daemon=True).start(),
+        _apart,
     )
 
 
@@ -90,6 +99,10 @@ def check_units(units: tuple[str, ...]) -> None:
             raise DeviceError(
                 "unknown_device", f"{name!r} names no single device", "phones are found by themselves; else: local"
             )
+
+
+def _apart(call: Callable[[], None]) -> None:
+    Thread(target=call, daemon=True).start()
 
 
 def _facts(name: str, folder: Path) -> DeviceFacts:

@@ -1,8 +1,10 @@
 """Devices of a host come and go."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from threading import Event, Thread
 
 import pytest
 
@@ -143,3 +145,32 @@ def test_devices_that_are_always_there_need_no_list(cable: Cable) -> None:
     inventory = of(cable, "local:here")
     inventory.refresh()
     assert ids(inventory) == ["here"]
+
+
+def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_that_come_after_it(cable: Cable) -> None:
+    say, asked = Event(), Event()
+
+    def look(name: str) -> DeviceFacts:
+        asked.set()
+        assert say.wait(60)
+        return cable.look(name)
+
+    calls: list[Thread] = []
+
+    def apart(call: Callable[[], None]) -> None:
+        calls.append(Thread(target=call))
+        calls[-1].start()
+
+    inventory = Inventory(cable.listed, look, lambda: cable.now_s, apart=apart)
+    inventory.refresh()
+    assert asked.wait(60)
+    cable.names = ["adb:one", "adb:two"]
+    inventory.refresh()
+    inventory.refresh()
+    inventory.wait(0.0)
+    assert (ids(inventory), len(calls)) == ([], 1), "nobody waits"
+    say.set()
+    inventory.wait(60)
+    assert ids(inventory) == ["one", "two"]
+    assert cable.looks == ["adb:one", "adb:two"], "one after the other, each once"
+    calls[0].join()
