@@ -16,15 +16,13 @@ TOKEN, TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 def keep_to_this_machine() -> None:
     """To be called before Ray is imported, which reads the environment then. Does nothing where it is imported already,
-    where Ray is joined, not started, or where the user decided it otherwise.
+    or where Ray is joined, not started. A token is always wanted, whatever `RAY_AUTH_MODE` says; it may be the user's.
 
     Other users of this machine do not have the token, which is in a file until this process ends.
     """
     if os.environ.get("RAY_ADDRESS") or "ray" in sys.modules:
         return
     os.environ.setdefault(REACHABLE, "0")
-    if AUTH_MODE in os.environ:
-        return
     os.environ[AUTH_MODE] = "token"
     if not {TOKEN, TOKEN_PATH} & os.environ.keys():
         token = folder_of_process() / "ray-token"
