@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.cli.main import main
+from sweeps.spec import catalog
+from workers.devices.ssh.discovery import VARIABLE
 
 UNIT = Path(__file__).parents[1] / "infra" / "edgesweep-host.service"
 
@@ -31,6 +33,14 @@ def test_systemd_accepts_the_unit_of_a_host(tmp_path: Path, wrong: str, told: bo
     )
     assert checked.returncode == 0
     assert (checked.stderr != "") == told, checked.stderr
+
+
+def test_the_unit_can_name_boards() -> None:
+    (line,) = re.findall(r"^#Environment=(.+)$", UNIT.read_text(), re.MULTILINE)
+    (word,) = shlex.split(line)
+    name, _, value = word.partition("=")
+    assert name == VARIABLE
+    assert all(catalog.device(f"ssh:{board}") for board in value.split())
 
 
 def test_the_unit_starts_a_command_that_there_is() -> None:
