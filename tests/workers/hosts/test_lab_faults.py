@@ -216,6 +216,7 @@ def test_a_driver_of_a_lab_that_is_suspended_goes_on_and_repeats_nothing(faulty:
     sweep.in_a_block(run, lambda: driver_of(run).suspend())
     time.sleep(seconds)
     driver_of(run).resume()
+    psutil.Process(run.pid).resume()  # what has entered the computer stops with what it started there
     sweep.end(run)
     sweep.check(in_flight=0)
 
