@@ -25,20 +25,21 @@ def multiply_adds(node: torch.fx.Node) -> int:
 def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
     """The operators, each with its share of the graph's: `aten.bmm.default (12 % of the multiply-adds)`.
 
-    Of one that is not in the graph, nothing is said.
+    Of one that multiplies and is not in the graph, nothing is said.
     """
     work: dict[str, int] = {}
     for node in graph.nodes:
-        if node.op == "call_function":
+        if node.op == "call_function" and (counted := multiply_adds(node)):
             name = operator_of(node)
-            work[name] = work.get(name, 0) + multiply_adds(node)
-    return ", ".join(name + _share(work.get(_bare(name)), sum(work.values())) for name in operators)
+            work[name] = work.get(name, 0) + counted
+    return ", ".join(name + _share(_bare(name), work) for name in operators)
 
 
-def _share(work: int | None, whole: int) -> str:
-    if work is None:
-        return ""
-    return f" ({100.0 * work / whole:.3g} % of the multiply-adds)" if work else " (no counted multiply-adds)"
+def _share(name: str, work: Mapping[str, int]) -> str:
+    # Exporters decompose further than this graph: an operator need not be in it.
+    if name.partition("::")[2] not in _COUNTED:
+        return " (no counted multiply-adds)"
+    return f" ({100.0 * work[name] / sum(work.values()):.3g} % of the multiply-adds)" if name in work else ""
 
 
 def _bare(name: str) -> str:
