@@ -6,6 +6,7 @@ from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
     target="workers.runtimes.torchscript.runtime:TorchScript",
+    for_phones="workers.runtimes.torchscript.for_phones",
     axes=frozenset({"backend", "precision", "layout"}),
     backends=(
         BackendEntry(
@@ -93,6 +94,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
 ONNXRUNTIME = RuntimeEntry(
     name="onnxruntime",
     target="workers.runtimes.onnxruntime.runtime:OnnxRuntime",
+    for_phones="workers.runtimes.onnxruntime.for_phones",
     axes=frozenset({"backend", "precision", *_RELEASES}),
     backends=(
         _of_onnx("cpu"),
@@ -117,6 +119,7 @@ _TO_PTE = {"capture": "export", "format": "pte"}
 EXECUTORCH = RuntimeEntry(
     name="executorch",
     target="workers.runtimes.executorch.runtime:ExecuTorch",
+    for_phones="workers.runtimes.executorch.for_phones",
     axes=frozenset({"backend", "precision", *_RELEASES}),
     backends=(
         BackendEntry(

@@ -129,7 +129,7 @@ def _threads() -> int:
     return int(portable_lib._threadpool_get_thread_count())
 
 
-def _metrics() -> dict[str, float]:
+def _metrics(_model: _Model) -> dict[str, float]:
     from executorch.extension.pybindings import _portable_lib
 
     return {"runtime_mb": Path(_portable_lib.__file__).stat().st_size / 1e6}

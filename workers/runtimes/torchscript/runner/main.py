@@ -43,9 +43,6 @@ VERSION = "2"
 
 ERROR_EXIT = 3
 
-BACKENDS = ("cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml", "portable", "vulkan")
-"""Of all runtimes; each says which it lacks."""
-
 _CHUNK_BYTES = 1024 * 1024
 
 Load = Callable[[], tuple[Any, int]]
@@ -63,8 +60,8 @@ class Program(NamedTuple):
     """The context of `--exact-int8`, where opening does not see to it."""
     runtime: Callable[[], str] | None = None
     """The version of the runtime, where that is not torch."""
-    metrics: Callable[[], dict[str, float]] | None = None
-    """Figures of its own."""
+    metrics: Callable[[Any], dict[str, float]] | None = None
+    """Figures of its own, about the model that ran."""
     threads: Callable[[], int] | None = None
     """The number of its threads, where they are not torch's."""
     profiled: Callable[[Any, argparse.Namespace, IO[str]], None] = profile
@@ -113,7 +110,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     """Parse and check the arguments of one run. Raises `GiveUp`."""
     parser = Parser(prog="runner", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--model")
-    parser.add_argument("--backend", default="cpu", choices=BACKENDS)
+    parser.add_argument("--backend", default="cpu", help="each program says which it lacks")
     parser.add_argument("--reference", help="a library that stands in for the backend on a host")
     parser.add_argument("--engine", default="none")
     parser.add_argument("--exact-int8", action="store_true", help="compute static int8 exactly, not as the engine does")
@@ -251,7 +248,7 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
         except Exception as error:  # torch.jit.Error is not a RuntimeError
             raise GiveUp(*failure(given.backend, error)) from error
     if program.metrics is not None:
-        tell(report, "metrics", values=program.metrics())
+        tell(report, "metrics", values=program.metrics(model))
     tell(
         report,
         "ran",
