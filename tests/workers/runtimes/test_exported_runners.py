@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -28,6 +29,7 @@ from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 pytestmark = pytest.mark.system
 
 MUTATIONS = 500
+STAND_IN = Path(__file__).parents[1] / "native" / "onnxruntime_stand_in.cpp"
 
 
 @pytest.fixture(params=NAMES)
@@ -136,6 +138,30 @@ def test_the_native_runner_says_who_it_is_and_what_it_has(own: Exported) -> None
         expected = onnxruntime.runner(), f"onnxruntime {own.runtime.versions()['onnxruntime']}", ("cpu",)
     assert (identity.runner, identity.runtime_version, identity.backends) == expected
     assert identity.qengines == ()
+
+
+@pytest.mark.compiler
+@pytest.mark.runtime("onnxruntime")
+@pytest.mark.xdist_group("onnxruntime")
+def test_a_provider_is_appended_as_its_library_offers_it_or_is_missing(onnxruntime: Exported, tmp_path: Path) -> None:
+    """NNAPI has a function of its own: without it, all would run on the CPU under NNAPI's name."""
+    program = Path(shutil.copy(onnxruntime.native(), tmp_path / "runner"))
+    request = onnxruntime.asking_for("fp32")
+
+    def with_library(*flags: str) -> tuple[str, ...]:
+        library = program.with_name("runner.libonnxruntime.so")
+        subprocess.run(["g++", "-shared", "-fPIC", *flags, str(STAND_IN), "-o", str(library)], check=True)
+        introduced = subprocess.run(onnxruntime.runtime.introduction(str(program)), capture_output=True, check=True)
+        return onnxruntime.runtime.identity(introduced.stdout).backends
+
+    assert with_library() == ("cpu", "qnn")
+    refused = onnxruntime.refused(replace(request, backend="nnapi"), str(program))
+    assert refused.kind == "backend_missing"
+    assert refused.message == "onnxruntime 1.2.3 has no NnapiExecutionProvider that can be used"
+    assert with_library("-DWITH_NNAPI") == ("cpu", "nnapi", "qnn")
+    # What the stand-in tells of each as an error.
+    for backend, told in (("nnapi", "NNAPI"), ("qnn", "QNN backend_path=libQnnHtp.so")):
+        assert onnxruntime.refused(replace(request, backend=backend), str(program)).message == told
 
 
 @pytest.mark.compiler
