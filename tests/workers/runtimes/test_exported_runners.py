@@ -15,6 +15,7 @@ import torch
 
 from sweeps.errors import BuildError, RunnerError
 from tests.workers.runtimes.exported import NAMES, Exported
+from tests.workers.runtimes.forked_runs import FORKS
 from tests.workers.runtimes.runs import answers, evaluating
 from workers.devices.local import LocalDevice, local_facts
 from workers.measure.attach import push_program
@@ -28,7 +29,7 @@ from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 
 pytestmark = pytest.mark.system
 
-MUTATIONS = 500
+MUTATIONS, FORKED_MUTATIONS = 500, 40
 STAND_IN = Path(__file__).parents[1] / "native" / "onnxruntime_stand_in.cpp"
 
 
@@ -258,6 +259,19 @@ def test_a_damaged_file_ends_in_an_error_an_end_or_a_report(own: Exported, tmp_p
         assert ends.total() == MUTATIONS
         assert ends["load_failed"] > MUTATIONS / 10, ends
         assert ends["report"] > MUTATIONS / 10, ends
+
+
+def test_a_damaged_file_ends_the_python_runner_too(own: Exported, tmp_path: Path) -> None:
+    """In forks, and fewer: it calls the same library."""
+    whole = [Path(own.asking_for(name).model).read_bytes() for name in ("fp32", "static per channel")]
+    file = tmp_path / f"model.{own.form}"
+    argv = own.runtime.command(replace(own.asking_for("fp32"), model=str(file), max_seconds=2.0))
+    ends = Counter[str]()
+    for seed in range(FORKED_MUTATIONS):
+        file.write_bytes(mutated(whole[seed % len(whole)], seed))
+        ends[_end(own, FORKS.run(argv, 120.0))] += 1
+    assert ends["load_failed"] > 0, ends
+    assert ends["report"] > 0, ends
 
 
 def _end(own: Exported, ended: subprocess.CompletedProcess[bytes]) -> str:

@@ -1,5 +1,6 @@
 """ONNX Runtime: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,14 @@ def test_a_file_tells_nothing_of_the_machine_that_made_it(built: Mapping[str, tu
     content = (folder / manifest.file).read_bytes()
     assert b"/" + Path(__file__).parts[1].encode() + b"/" not in content
     assert b"site-packages" not in content
+
+
+def test_what_is_verified_is_the_file_that_was_saved(tiny: BuildInputs, tmp_path: Path) -> None:
+    saved = finishing.Saved(file=tmp_path / "model.onnx", operators=(), file_version=1, bytecode_version=None)
+    saved.file.write_bytes(b"a model")
+    request = finishing.request_of(saved, variant_of({}), tiny)
+    assert request.sha256 == hashlib.sha256(b"a model").hexdigest()
+    assert RUNTIME.command(request)[-2:] == ["--sha256", request.sha256]
 
 
 FAULTS = {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -246,3 +247,29 @@ def test_nothing_but_the_standard_library_is_imported_before_the_cpus_are_chosen
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+HANGS = """
+import hashlib, pathlib, signal, sys
+from workers.runtimes.torchscript.runner import main, process
+from workers.runtimes.torchscript.runner.events import GiveUp
+
+process.PATIENCE_S = 0.2
+
+def load():
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.pause()
+    raise GiveUp("load_failed", "it may take as long as it needs")
+
+program = main.Program("odd", "1", lambda given: load, runtime=lambda: "odd 1")
+own = ["--model", sys.argv[1], "--input-dims", "1"]
+main.main([*own, "--sha256", hashlib.sha256(pathlib.Path(sys.argv[1]).read_bytes()).hexdigest()], program)
+main.main(own, program)
+"""
+
+
+def test_a_file_of_another_runtime_that_hangs_ends_the_process_unless_its_hash_is_known(tmp_path: Path) -> None:
+    (tmp_path / "model").write_bytes(b"runs for ever")
+    ended = subprocess.run([sys.executable, "-c", HANGS, str(tmp_path / "model")], capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGALRM, ended.stderr
+    assert b"it may take as long as it needs" in ended.stdout

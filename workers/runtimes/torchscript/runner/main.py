@@ -22,18 +22,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
+from workers.runtimes.torchscript.runner import process
 from workers.runtimes.torchscript.runner.backend import as_on_device, failure, prepare
 from workers.runtimes.torchscript.runner.evaluate import evaluate
 from workers.runtimes.torchscript.runner.events import GiveUp, tell
 from workers.runtimes.torchscript.runner.load import choose_engine, inspect, load, versions_known
-from workers.runtimes.torchscript.runner.process import (
-    cpus_now,
-    keep_memory,
-    peak_bytes,
-    pin,
-    reset_peak,
-    resident_bytes,
-)
 from workers.runtimes.torchscript.runner.profiling import profile
 from workers.runtimes.torchscript.runner.timing import measure
 
@@ -134,6 +127,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sha256", default="", help="of the model's file: another file is refused")
     parser.add_argument("--graph-optimization", default="none")
     parser.add_argument("--profile", action="store_true", help="time each operator instead")
+    parser.set_defaults(patience=0.0)
     given = parser.parse_args(argv)
     _check(given, parser)
     return given
@@ -188,6 +182,8 @@ def _exact_int8() -> AbstractContextManager[None]:
 
 def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     begin(given)
+    # PyTorch Mobile's runner is given no hash.
+    given.patience = 0.0 if given.sha256 or program.runtime is None else process.PATIENCE_S
     tell_start(program, report, engines=given.nnapi_devices)
     if given.nnapi_devices:
         _list_devices(given, report)
@@ -197,8 +193,8 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
 
 def begin(given: argparse.Namespace) -> None:
     """Set this process's CPUs, memory and threads; once, before anything else. Raises `GiveUp("bad_cpus")`."""
-    pin(given.cpus)
-    keep_memory()
+    process.pin(given.cpus)
+    process.keep_memory()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(given.threads)
     import torch
 
@@ -230,14 +226,16 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
 
     check_file(given)
     loaded = program.opened(given)
-    before = resident_bytes()
-    reset_peak()
+    before = process.resident_bytes()
+    process.reset_peak()
+    process.be_patient(given)
     model, load_ns = loaded()
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
     exactly = program.exactly if given.exact_int8 else None
     with torch.inference_mode(), exactly() if exactly is not None else nullcontext():
         try:
             if given.profile:
+                process.be_patient(given, 2 * given.max_seconds)
                 program.profiled(model, given, report)
             elif given.eval_inputs is None:
                 measure(model, given, report)
@@ -257,8 +255,8 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
         # Without a quantized operator no engine runs, whatever torch's default is.
         engine="none" if given.engine == "none" else torch.backends.quantized.engine,
         threads=torch.get_num_threads() if program.threads is None else program.threads(),
-        cpus=cpus_now(),
-        rss_peak_bytes=peak_bytes(),
+        cpus=process.cpus_now(),
+        rss_peak_bytes=process.peak_bytes(),
     )
 
 
