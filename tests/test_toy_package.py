@@ -124,7 +124,7 @@ def test_its_metric_decides_who_wins_and_who_keeps_a_bound(home: Path) -> None:
         "fail",
         {"toy_multiplications": 3076.0},
     )
-    assert other["why"] == "toy_multiplications is 3076.0 ×, not at most 3074 ×"
+    assert other["why"] == "toy_multiplications is 3076 ×, not at most 3074 ×"
 
 
 def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_better_side(home: Path) -> None:
