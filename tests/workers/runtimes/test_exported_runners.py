@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from sweeps.errors import BuildError, RunnerError
+from tests.sshd import Board
 from tests.workers.runtimes.exported import NAMES, Exported
 from tests.workers.runtimes.forked_runs import FORKS
 from tests.workers.runtimes.runs import answers, evaluating
-from workers.devices.local import LocalDevice, local_facts
-from workers.measure.attach import push_program
+from workers.devices.local import LocalDevice, host_abi, local_facts
+from workers.measure.attach import attach, push_program
 from workers.models.package import BuildInputs
 from workers.native import android
 from workers.runtimes.executorch.native_runner import wheel
@@ -29,7 +30,7 @@ from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 
 pytestmark = pytest.mark.system
 
-MUTATIONS, FORKED_MUTATIONS = 500, 40
+MUTATIONS, FORKED_MUTATIONS = 500, 16
 STAND_IN = Path(__file__).parents[1] / "native" / "onnxruntime_stand_in.cpp"
 
 
@@ -195,6 +196,33 @@ def test_what_cmake_compiles_as_for_phones_goes_to_a_device_and_runs(
     beside = {one.name.removeprefix(Path(program).name) for one in Path(program).parent.iterdir()}
     expected = "libexecutorch_backend_xnnpack.so" if own.runtime.name == "executorch" else ".libonnxruntime.so"
     assert expected in beside
+
+
+@pytest.mark.compiler
+@pytest.mark.sshd
+def test_a_board_gets_the_runner_from_the_folder_for_its_system(
+    own: Exported, board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it has Python or not: this one has."""
+    name, request = own.runtime.name, own.asking_for("fp32")
+    programs = importlib.import_module(f"workers.runtimes.{name}.programs")
+    folder = tmp_path / "runners" / f"linux-{host_abi()}"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("EDGESWEEP_RUNNERS", str(folder.parent))
+    shutil.copy(own.native(), folder / programs.RUNNER)
+    if name == "onnxruntime":
+        shutil.copy(onnxruntime_library(), folder / programs.LIBRARY)
+    attached = attach(board.name, tmp_path, [name])
+    try:
+        model = attached.device.push(Path(request.model), f"model.{own.form}")
+        asked = replace(request, model=model, sha256=own.built["fp32"][1].file_sha256, iterations=3)
+        argv = own.runtime.command(asked, attached.programs[name, own.form].path)
+        report = own.runtime.parse(attached.device.run(argv, 60.0).stdout)
+    finally:
+        attached.device.release()
+    assert "cpu" in dict(attached.facts.backends)[name]
+    assert dict(attached.facts.runners)[name].startswith(report.runner)
+    assert len(report.samples_ns) == 3
 
 
 @pytest.mark.parametrize("program", [None, "native"])
