@@ -8,6 +8,7 @@ import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> Exp
     try:
         program = torch.export.export(model, (example(shape, layout),))
     except Exception as error:  # torch raises any exception if it cannot export
-        raise not_exportable(error, "ExecuTorch") from error
+        raise not_exportable(error, version()) from error
     signature = program.graph_signature
     check_ends(len(signature.user_inputs), len(signature.user_outputs))
     if changed := sorted({*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()}):
@@ -96,7 +97,7 @@ def to_int8(program: bytes, calibration: bytes | None, shape: tuple[int, ...], v
             prepared.load_state_dict(torch.load(io.BytesIO(calibration), weights_only=True), strict=False)
         converted = convert_pt2e(prepared)
         if not any("quantize" in str(node.target) for node in converted.graph.nodes):
-            raise BuildError("nothing_to_quantize", "the model has no layer that XNNPACK's quantizer takes in this way")
+            raise BuildError("nothing_to_quantize", f"the model has no layer that {_quantizer()} takes in this way")
         return saved(exported(converted, shape, variant.layout))
 
 
@@ -124,6 +125,14 @@ def _of_activations(prepared: Any) -> dict[str, torch.Tensor]:
     return {name: value for name, value in prepared.state_dict().items() if name.rpartition(".")[0] in observers}
 
 
+def version() -> str:
+    return f"executorch {metadata.version('executorch')}"
+
+
+def _quantizer() -> str:
+    return f"XNNPACK's quantizer of {version()}"
+
+
 @contextmanager
 def _quantizing() -> Iterator[None]:
     with quiet(), one_thread(), torch.no_grad():
@@ -133,7 +142,7 @@ def _quantizing() -> Iterator[None]:
             raise
         except Exception as error:  # torchao raises any exception
             raise BuildError(
-                "not_quantizable", f"XNNPACK's quantizer cannot quantize the model: {first_words(error)}"
+                "not_quantizable", f"{_quantizer()} cannot quantize the model: {first_words(error)}"
             ) from error
 
 
