@@ -1,5 +1,7 @@
 """ONNX Runtime: builds ONNX files, and runs them with the Python runner. Torch-free except for `build`."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
@@ -11,11 +13,14 @@ from workers.runtimes import profiles, registry
 from workers.runtimes.contract import Profiles, arguments, with_sha256
 from workers.runtimes.interface import Program, RunRequest
 from workers.runtimes.onnxruntime import profile, programs
-from workers.runtimes.onnxruntime.runner import NAME, VERSION
+from workers.runtimes.onnxruntime.runner import NAME, PROVIDERS, VERSION
 from workers.runtimes.onnxruntime.supports import reason_against
 
 BUILDER_VERSION = "1"
 """Increased with every change that gives another artifact for the same variant."""
+
+_ASK = [sys.executable, "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"]
+_ASK_S = 60.0
 
 
 class OnnxRuntime(Profiles):
@@ -52,6 +57,15 @@ class OnnxRuntime(Profiles):
 
     def parse_profile(self, stdout: bytes) -> profiles.Profile:
         return profiles.parse(stdout, profile.operators)
+
+    def backends_here(self) -> tuple[str, ...]:
+        """See `InstalledRuntime.backends_here`: the wheels of macOS have Core ML, `onnxruntime-qnn` has QNN."""
+        try:
+            ended = subprocess.run(_ASK, capture_output=True, timeout=_ASK_S, check=True, text=True)  # noqa: S603  # our own words
+        except (OSError, subprocess.SubprocessError):
+            return ()  # what is not installed is said elsewhere
+        there = ended.stdout.split()
+        return tuple(backend for backend, provider in PROVIDERS.items() if provider in there)
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)
