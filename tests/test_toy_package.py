@@ -28,7 +28,7 @@ models: [{source: "tiny_net:make", name: tiny, weights: random, input_shape: [1,
 data: {calibration: {source: synthetic, images: 4}, evaluation: {source: synthetic, images: 8, seed: 1}}
 devices: ["toybox:red"]
 grids: [{runtime: [toy], backend: [abacus], format: [table, stub]}]
-objective: {minimize: toy_multiplications, constraints: [{metric: toy_multiplications, at_most: 14}]}
+objective: {minimize: toy_multiplications, constraints: [{metric: toy_multiplications, at_most: 3074}]}
 protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none,
            sentinel_every: 0}
 """
@@ -47,7 +47,7 @@ catalog.runtimes(), catalog.devices()
 print(json.dumps({"before": before, "after": [one for one in read if one.startswith("edgesweep.")]}))
 """
 TOYS = "runtime: [toy], backend: [abacus], format: [table, stub]"
-OBJECTIVE = "{minimize: toy_multiplications, constraints: [{metric: toy_multiplications, at_most: 14}]}"
+OBJECTIVE = "{minimize: toy_multiplications, constraints: [{metric: toy_multiplications, at_most: 3074}]}"
 NAME = "tiny · toy abacus fp32 nchw taught stub"
 LARGER = "tiny · toy abacus fp32 nchw taught table"
 DRAWN = """
@@ -112,13 +112,21 @@ def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(ho
 
 def test_its_metric_decides_who_wins_and_who_keeps_a_bound(home: Path) -> None:
     document = json.loads((home / "ranking.json").read_text())
-    assert document["objective"] == "smallest toy_multiplications with toy_multiplications at most 14 ×"
+    assert document["objective"] == "smallest toy_multiplications with toy_multiplications at most 3074 ×"
     (device,) = document["devices"]
     winner, other = device["ranking"]
-    # Three channels, and in the table a constant; four classes.
-    assert (winner["name"], winner["verdict"], winner["extra_metrics"]) == (NAME, "pass", {"toy_multiplications": 12.0})
-    assert (other["name"], other["verdict"], other["extra_metrics"]) == (LARGER, "fail", {"toy_multiplications": 16.0})
-    assert other["why"] == "toy_multiplications is 16.0 ×, not at most 14 ×"
+    # 768 pixels, and in the table a constant; four classes.
+    assert (winner["name"], winner["verdict"], winner["extra_metrics"]) == (
+        NAME,
+        "pass",
+        {"toy_multiplications": 3072.0},
+    )
+    assert (other["name"], other["verdict"], other["extra_metrics"]) == (
+        LARGER,
+        "fail",
+        {"toy_multiplications": 3076.0},
+    )
+    assert other["why"] == "toy_multiplications is 3076 ×, not at most 3074 ×"
 
 
 def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_better_side(home: Path) -> None:
@@ -138,15 +146,15 @@ def test_its_metric_is_stored_and_shown_in_the_details(home: Path) -> None:
     (experiment,) = [one for one in client.search_experiments() if one.name == "toys"]
     runs = client.search_runs([experiment.experiment_id])
     found = [run.data.metrics.get("toy_multiplications") for run in runs]
-    assert sorted(value for value in found if value is not None) == [12, 16]
+    assert sorted(value for value in found if value is not None) == [3072, 3076]
 
 
 def test_its_view_is_offered_and_drawn_beside_the_rankings(home: Path) -> None:
     page = printed(python("-c", DRAWN, home / "data"))
     assert page["offered"] == ["Ranking", "Toys"]
     assert page["headings"] == ["Toys"]
-    assert f"{NAME}: 12 multiplications" in page["texts"]
-    assert page["figures"]["Multiplications per image"] == "12 ×"
+    assert f"{NAME}: 3072 multiplications" in page["texts"]
+    assert page["figures"]["Multiplications per image"] == "3072 ×"
 
 
 def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(home: Path) -> None:

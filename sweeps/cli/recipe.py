@@ -19,6 +19,7 @@ from sweeps.operations.sweep_file import roots_of
 from sweeps.ranking import waterfall
 from sweeps.ranking.waterfall import RUNTIME
 from sweeps.report.waterfall import render
+from sweeps.spec import catalog
 from sweeps.spec.sweep import SweepSpec, load, validated_values
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
@@ -58,11 +59,6 @@ _OTHERS: dict[str, Any] = {
     "layout": ["nchw", "nhwc"],
     "threads": [1],
 }
-RUNTIMES: Mapping[str, Mapping[str, Any]] = {
-    f"{RUNTIME}{name}": {"runtime": [name], **_OTHERS} for name in ("executorch", "onnxruntime")
-}
-"""The builds of other runtimes of which the best is compared with PyTorch Mobile's best step."""
-
 _SYNTHETIC = {
     "calibration": {"source": "synthetic", "images": 32, "seed": 1},
     "evaluation": {"source": "synthetic", "images": 100, "seed": 2},
@@ -79,7 +75,7 @@ _SYNTHETIC = {
     "--preset", type=click.Choice(["quick", "recipe"]), help="Preset of the measurement protocol; by default quick."
 )
 @click.option("--rounds", type=click.IntRange(1, 100), help="New processes of each step: more give narrower intervals.")
-@click.option("--runtimes", is_flag=True, help="Compare with the best of ExecuTorch and of ONNX Runtime, too.")
+@click.option("--runtimes", is_flag=True, help="Compare with the best of each other runtime, too.")
 @click.option("--device", default="local", show_default=True, help="Where to measure.")
 @workspace_option
 @executor_option
@@ -131,7 +127,7 @@ def recipe_spec(
     Raises `SpecError`.
     """
     protocol = {name: value for name, value in (("preset", preset), ("rounds", rounds)) if value is not None}
-    grids = {**STEPS, **(RUNTIMES if runtimes else {})}
+    grids = {**STEPS, **(_of_others() if runtimes else {})}
     document: dict[str, Any] = {"grids": [{"name": name, **axes} for name, axes in grids.items()], "devices": [device]}
     if Path(model).suffix in (".yaml", ".yml"):
         given = {"--weights": weights, "--input-shape": input_shape, "--argument": arguments, "--seed": seed}
@@ -152,6 +148,13 @@ def recipe_spec(
         # Synthetic images have no labels, so the accuracy drop cannot be constrained.
         document |= {"data": _SYNTHETIC, "objective": {"constraints": []}}
     return _validated(document), (Path.cwd(),)
+
+
+def _of_others() -> dict[str, Mapping[str, Any]]:
+    """The builds of other runtimes for the CPU of which the best is compared with PyTorch Mobile's best step."""
+    others = [one for one in catalog.runtimes().values() if one.name != "torchscript" and one.backend("cpu")]
+    shipped = sorted(one.name for one in others if not one.unshippable)
+    return {f"{RUNTIME}{name}": {"runtime": [name], **_OTHERS} for name in shipped}
 
 
 def _validated(document: dict[str, Any]) -> SweepSpec:

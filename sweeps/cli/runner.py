@@ -3,21 +3,19 @@
 import os
 import tempfile
 from pathlib import Path
-from types import MappingProxyType
 
 import click
 
 from sweeps.cli.options import json_option, print_json
 from sweeps.errors import EdgeSweepError
 from sweeps.operations.telling import tell
+from sweeps.spec import catalog
 from sweeps.text import plain
 from workers.native import android
-from workers.runtimes.executorch import for_phones as executorch
-from workers.runtimes.onnxruntime import for_phones as onnxruntime
-from workers.runtimes.torchscript import for_phones as torchscript
+from workers.runtimes import registry
 from workers.runtimes.torchscript.programs import runners_folder
 
-_RUNTIMES = MappingProxyType({"torchscript": torchscript, "executorch": executorch, "onnxruntime": onnxruntime})
+_RUNTIMES = [one.name for one in catalog.runtimes().values() if one.for_phones]
 
 
 @click.group()
@@ -30,7 +28,7 @@ def runner() -> None:
 
 
 @runner.command()
-@click.option("--runtime", type=click.Choice(list(_RUNTIMES)), default="torchscript", show_default=True)
+@click.option("--runtime", type=click.Choice(_RUNTIMES), default="torchscript", show_default=True)
 @click.option("--abi", type=click.Choice(list(android.ABIS)), default="arm64-v8a", show_default=True)
 @click.option(
     "--library",
@@ -64,7 +62,7 @@ def build(
     Example: edgesweep runner build --abi arm64-v8a --library pytorch_android-2.1.0.aar
     Example: edgesweep runner build --runtime onnxruntime --library onnxruntime-android-1.24.2.aar
     """
-    maker = _RUNTIMES[runtime]
+    maker = registry.for_phones(runtime)
     choice = android.Choice(interpreter=interpreter, version=library_version)
     missing: list[EdgeSweepError] = []
     ndk: Path | None = None

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sweeps.spec import catalog, toolchains
-from sweeps.spec.entries import BackendEntry
+from sweeps.spec.entries import BackendEntry, RuntimeEntry
 from sweeps.spec.grid import GridSpec
 from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
 
@@ -17,6 +17,10 @@ BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpe
 RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 _DECIDING = ("runtime", "backend", "precision", "quantization")
 """These decide which of the others have a choice. They are the first of `BUILD_AXES`."""
+
+_RELEASES = ("toolchain", "runner_toolchain")
+_ANY = {"auto", "all"}
+"""Words of sweep files that leave a value open."""
 
 _DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
 _UNCALIBRATED = frozenset({"dynamic"})
@@ -62,6 +66,33 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
             yield ((name,), (backend,), (precision,), (quantization,), *swept)
 
 
+def without_choice(grid: GridSpec) -> dict[str, tuple[str, ...]]:
+    """What a grid says in vain: by runtime, or runtime and backend, the axes without a choice there to which it gives
+    another value than the only one. Releases are left out: each means its own runtime."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in grid.runtime:
+        entry = catalog.runtimes()[name]
+        known = [one for one in entry.backends if one.name in grid.backend] or list(entry.backends[:1])
+        ignored = {where.name: _ignored(grid, entry, where) for where in known}
+        everywhere = frozenset.intersection(*ignored.values())
+        parts = {name: everywhere} | {f"{name} {where}": axes - everywhere for where, axes in ignored.items()}
+        for part, axes in parts.items():
+            if axes:
+                found[part] = tuple(axis for axis in BUILD_AXES if axis in axes)
+    return found
+
+
+def _ignored(grid: GridSpec, entry: RuntimeEntry, where: BackendEntry) -> frozenset[str]:
+    chosen = entry.axes | where.chosen_axes | {"runtime", *_RELEASES}
+    asked = (Variant(runtime=entry.name, backend=where.name, precision=precision) for precision in grid.precision)
+    builds = [resolve_variant(one, "") for one in asked]
+    return frozenset(
+        axis
+        for axis in grid.model_fields_set.intersection(BUILD_AXES) - chosen
+        if {*getattr(grid, axis)} - _ANY - {getattr(one, axis) for one in builds}
+    )
+
+
 def is_calibrated(variant: Variant) -> bool:
     """Whether the artifact depends on calibration data."""
     return variant.precision == "int8" and variant.quantization not in _UNCALIBRATED
@@ -103,7 +134,7 @@ def _values(grid: GridSpec, axis: str, runtime: str) -> tuple[Any, ...]:
     """Of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names only such
     ones, it keeps its usual one."""
     values: tuple[Any, ...] = getattr(grid, axis)
-    if axis not in ("toolchain", "runner_toolchain"):
+    if axis not in _RELEASES:
         return values
     usual: tuple[Any, ...] = GridSpec.model_fields[axis].default
     return toolchains.of_runtime(values, runtime) or usual

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from rich.text import Text
 
 from sweeps.batches import FEWEST, group_of, one_process
+from sweeps.planning.axes import without_choice
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import Estimate
 from sweeps.protocol.batch_noise import BatchSpread
@@ -64,6 +65,7 @@ def plan_document(
             {"name": skip.name, "device_id": skip.device_id, "variant": skip.variant.axes(), "reason": skip.reason}
             for skip in plan.skipped
         ],
+        "no_choice": {where: list(axes) for where, axes in _no_choice(plan).items()},
         "estimate_s": round(left.seconds, 1),
         "estimate_builds_s": round(left.builds_s, 1),
         "devices": [
@@ -105,6 +107,8 @@ def print_plan(
         for skip in plan.skipped:
             table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
         console.print(table)
+    for where, axes in _no_choice(plan).items():
+        console.print(Text(plain(f"{where} has no choice of {', '.join(axes)}: the grid's values mean nothing there")))
     for reference in sorted({job.reference for job in plan.jobs if job.emulated}):
         console.print(Text(plain(f"{ONLY_CHECKED}: {reference_text(reference)}"), style="dim"))
     artifacts = {job.build_key for job in plan.jobs}
@@ -123,6 +127,15 @@ def print_plan(
         console.print(Text(line))
     for device_id, one in quarantined.items():
         console.print(Text(plain(f"{names[device_id]} is quarantined {one.text}; {one.way_out}")))
+
+
+def _no_choice(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Of all grids, as `without_choice`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for grid in plan.sweep.grids:
+        for where, axes in without_choice(grid).items():
+            found[where] = tuple(dict.fromkeys([*found.get(where, ()), *axes]))
+    return found
 
 
 def budget_text(plan: Plan) -> str:

@@ -9,6 +9,7 @@ _LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
     target="workers.runtimes.torchscript.runtime:TorchScript",
+    for_phones="workers.runtimes.torchscript.for_phones",
     axes=frozenset({"backend", "precision", "layout"}),
     backends=(
         BackendEntry(
@@ -104,6 +105,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
 ONNXRUNTIME = RuntimeEntry(
     name="onnxruntime",
     target="workers.runtimes.onnxruntime.runtime:OnnxRuntime",
+    for_phones="workers.runtimes.onnxruntime.for_phones",
     axes=frozenset({"backend", "precision", *_RELEASES}),
     backends=(
         _of_onnx("cpu"),
@@ -128,6 +130,7 @@ _TO_PTE = {"capture": "export", "format": "pte"}
 EXECUTORCH = RuntimeEntry(
     name="executorch",
     target="workers.runtimes.executorch.runtime:ExecuTorch",
+    for_phones="workers.runtimes.executorch.for_phones",
     axes=frozenset({"backend", "precision", *_RELEASES}),
     backends=(
         BackendEntry(

@@ -101,6 +101,9 @@ class RuntimeEntry:
     On phones, the program of such a runtime is only for sweeps that use it."""
     metrics: tuple[Metric, ...] = ()
     """Further figures of its runner (`extra_metrics`)."""
+    for_phones: str = ""
+    """Module that says how its C++ runner is compiled for phones (`edgesweep runner build`), as
+    `workers.runtimes.onnxruntime.for_phones` does; empty if there is none."""
 
     def backend(self, name: str) -> BackendEntry | None:
         return next((one for one in self.backends if one.name == name), None)

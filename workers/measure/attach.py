@@ -7,13 +7,13 @@ from pathlib import Path
 
 from sweeps.device_facts import AND, BOARD, DeviceFacts
 from sweeps.errors import ABSENT_KINDS, BuildError, DeviceError, EdgeSweepError, RunnerError, in_one_line
-from sweeps.spec import built_in
+from sweeps.spec import built_in, catalog
 from sweeps.variant import Variant
 from workers.devices import registry as devices
 from workers.devices.interface import Device
 from workers.devices.local import from_os_error
 from workers.runtimes import registry as runtimes
-from workers.runtimes.interface import Program, ReleaseRuntime, RunnerIdentity, Runtime
+from workers.runtimes.interface import InstalledRuntime, Program, ReleaseRuntime, RunnerIdentity, Runtime
 
 # A board may load torch from a slow card.
 _INTRODUCTION_DEADLINE_S = 120.0
@@ -42,7 +42,7 @@ def attach(
     device = devices.connect(name, folder)
     facts = device.facts()
     if facts.runtime_versions:
-        return Attached(device, facts)
+        return Attached(device, _with_backends_here(facts, used))
     device.take_lease()
     try:
         return _with_programs(device, facts, sorted({*used} - built_in.ALWAYS_BROUGHT), tell)
@@ -77,6 +77,15 @@ def _with_programs(
             if offered := _each(backend for one in several for backend in one.backends):
                 facts = replace(facts, backends=(*facts.backends, (name, offered)))
     return Attached(device, facts, programs)
+
+
+def _with_backends_here(facts: DeviceFacts, used: Iterable[str]) -> DeviceFacts:
+    """With what the libraries of this machine have besides the CPU. No key contains it."""
+    for name in sorted(used) if catalog.is_host(facts.name) else ():
+        runtime = runtimes.get(name)
+        if isinstance(runtime, InstalledRuntime) and len(there := runtime.backends_here()) > 1:
+            facts = replace(facts, backends=(*facts.backends, (name, there)))
+    return facts
 
 
 def _push_programs(

@@ -27,6 +27,8 @@ const std::map<std::string, std::string> kProviders = {{"cpu", "CPUExecutionProv
                                                        {"coreml", "CoreMLExecutionProvider"}};
 // What SessionOptionsAppendExecutionProvider calls them.
 const std::map<std::string, const char*> kAppended = {{"xnnpack", "XNNPACK"}, {"qnn", "QNN"}, {"coreml", "CoreML"}};
+// QNN is told which of Qualcomm's libraries to open: that of the NPU.
+constexpr const char *kBackendPath = "backend_path", *kNpu = "libQnnHtp.so";
 const std::map<std::string, int> kLevels = {
     {"disabled", 0}, {"basic", 1}, {"extended", 2}, {"all", 99}, {"none", 99}};
 
@@ -215,7 +217,8 @@ class OnnxRuntime : public Toolchain {
     const std::set<std::string> there(names, names + count);
     std::vector<std::string> found;
     for (const auto& [backend, provider] : kProviders) {
-      if (there.count(provider) != 0) {
+      // A library may list NNAPI without the function that appends it: all would run on the CPU, under NNAPI's name.
+      if (there.count(provider) != 0 && (backend != "nnapi" || api_.append_nnapi != nullptr)) {
         found.push_back(backend);
       }
     }
@@ -231,7 +234,7 @@ class OnnxRuntime : public Toolchain {
     }
     const std::vector<std::string> there = backends();
     if (std::find(there.begin(), there.end(), given.backend) == there.end()) {
-      throw GiveUp{"backend_missing", "this ONNX Runtime has no " + kProviders.at(given.backend)};
+      throw GiveUp{"backend_missing", version() + " has no " + kProviders.at(given.backend) + " that can be used"};
     }
   }
 
@@ -255,7 +258,7 @@ class OnnxRuntime : public Toolchain {
             env_, given.model->c_str(), options, &session));
     api_.release<Api::kReleaseSessionOptions>(options);
     if (!refused.empty()) {
-      throw GiveUp{is_skew(refused) ? "runtime_skew" : "load_failed", refused.substr(0, 500)};
+      throw GiveUp{is_skew(refused) ? "runtime_skew" : "load_failed", version() + ": " + refused.substr(0, 500)};
     }
     return std::make_unique<OrtModel>(api_, session, given.input_dims);
   }
@@ -290,11 +293,13 @@ class OnnxRuntime : public Toolchain {
   }
 
   void append(ort::SessionOptions* options, const std::string& backend) const {
-    if (backend == "nnapi" && api_.append_nnapi != nullptr) {
+    if (backend == "nnapi") {
       need(api_.append_nnapi(options, 0));
     } else if (const auto known = kAppended.find(backend); known != kAppended.end()) {
-      const char* const* const nothing = nullptr;
-      need(api_.call<Api::kAppendExecutionProvider>(options, known->second, nothing, nothing, size_t{0}));
+      const char* const* const keys = &kBackendPath;
+      const char* const* const values = &kNpu;
+      need(api_.call<Api::kAppendExecutionProvider>(options, known->second, keys, values,
+                                                    size_t{backend == "qnn" ? 1u : 0u}));
     }
   }
 

@@ -7,6 +7,8 @@ import torch
 from sweeps.errors import BuildError
 from workers.runtimes.failures import first_words
 
+# The sizes of tensors are among the unknown numbers, or a number of the user's code is.
+_SHAPE = re.compile(r"Could not extract specialized integer|Size-like symbols: (?!none)", re.IGNORECASE)
 _CONTROL_FLOW = re.compile(r"data-dependent|GuardOnDataDependent|Could not guard|Dynamic control flow", re.IGNORECASE)
 
 
@@ -27,15 +29,34 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 def not_exportable(error: BaseException, to: str) -> BuildError:
     """`to`: what it is exported to."""
+    why = first_words(chain_of(error)[-1])
+    return values_decide(error, to) or BuildError(
+        "not_exportable", f"torch {torch.__version__} cannot export the model to {to}: {why}"
+    )
+
+
+def values_decide(error: BaseException, to: str) -> BuildError | None:
+    """If the error is about a shape or a way through the model that depends on values; else `None`."""
     causes = chain_of(error)
-    why = first_words(causes[-1])
-    if _CONTROL_FLOW.search("\n".join(map(str, causes))):
+    text, why = "\n".join(map(str, causes)), first_words(causes[-1])
+    if _SHAPE.search(text):
+        return shape_of_values(why, to)
+    if _CONTROL_FLOW.search(text):
         return BuildError(
             "not_exportable",
-            f"torch.export of torch {torch.__version__} takes no control flow that depends on values of tensors: {why}",
+            f"torch {torch.__version__} exports no control flow to {to} that depends on the values of tensors: {why}",
             "rewrite that part with torch.where or torch.cond",
         )
-    return BuildError("not_exportable", f"torch {torch.__version__} cannot export the model to {to}: {why}")
+    return None
+
+
+def shape_of_values(why: str, to: str) -> BuildError:
+    """A tensor has as many elements as its input's values say, or the values of another tensor."""
+    return BuildError(
+        "not_exportable",
+        f"torch {torch.__version__} exports no shape to {to} that depends on the values of tensors: {why}",
+        "give every tensor a size that follows from the input's: torch.where instead of a mask, torch.topk, padding",
+    )
 
 
 def check_ends(inputs: int, outputs: int) -> None:

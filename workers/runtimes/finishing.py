@@ -54,6 +54,7 @@ def request_of(
         cpus="all",
         input_shape=inputs.package.input_shape,
         memory_format=memory_format,
+        sha256=hashlib.sha256(saved.file.read_bytes()).hexdigest(),
         graph_optimization=variant.graph_optimization,
     )
 

@@ -227,6 +227,16 @@ class ReleaseRuntime(Runtime, Protocol):
 
 
 @runtime_checkable
+class InstalledRuntime(Runtime, Protocol):
+    """A runtime whose installed library may have backends that others of the same version lack. Whether a runtime is
+    one is asked with `isinstance`."""
+
+    def backends_here(self) -> tuple[str, ...]:
+        """Those of the library on this machine; empty if that cannot be told. Not in this process, and in a second."""
+        ...
+
+
+@runtime_checkable
 class ProfilingRuntime(Runtime, Protocol):
     """A runtime whose programs also tell the time of each operator, as `workers.runtimes.profiles` reads it. Whether a
     runtime has that is asked with `isinstance`."""

@@ -2,10 +2,14 @@
 
 import difflib
 import importlib
+from collections.abc import Callable
 from importlib import metadata
+from types import ModuleType
+from typing import Any
 
 from sweeps.errors import EdgeSweepError, in_one_line
 from sweeps.spec import built_in, catalog
+from sweeps.spec.entries import RuntimeEntry
 from workers.runtimes.interface import Runtime
 
 _REPAIR = "repair the package that provides it, or remove it from the sweep"
@@ -17,21 +21,36 @@ def get(name: str) -> Runtime:
     Raises `EdgeSweepError`: with the closest name if it is unknown, with the extra to install if a library is missing,
     and if a runtime of another package cannot be loaded.
     """
+    module, _, attribute = _entry(name).target.partition(":")
+    runtime: Runtime = _loaded(name, lambda: getattr(importlib.import_module(module), attribute)())
+    return runtime
+
+
+def for_phones(name: str) -> ModuleType:
+    """What says how the C++ runner of that runtime is compiled (`RuntimeEntry.for_phones`). Raises `EdgeSweepError` as
+    `get` does."""
+    module: ModuleType = _loaded(name, lambda: importlib.import_module(_entry(name).for_phones))
+    return module
+
+
+def _entry(name: str) -> RuntimeEntry:
     known = catalog.runtimes()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known))}"
         raise EdgeSweepError(f"there is no runtime {name!r}", hint)
-    module, _, attribute = known[name].target.partition(":")
+    return known[name]
+
+
+def _loaded(name: str, load: Callable[[], Any]) -> Any:
     try:
-        runtime: Runtime = getattr(importlib.import_module(module), attribute)()
+        return load()
     except (Exception, SystemExit) as error:
         if name not in built_in.BUILT_IN_NAMES:
             raise EdgeSweepError(f"the runtime {name} cannot be loaded: {in_one_line(error)}", _REPAIR) from error
         if not isinstance(error, ModuleNotFoundError):
             raise
         raise not_installed(name, str(error.name)) from error
-    return runtime
 
 
 def not_installed(name: str, package: str) -> EdgeSweepError:

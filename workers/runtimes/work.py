@@ -1,6 +1,7 @@
 """How much work the operators of an exported graph are: multiply-adds, which is what most of a model's time follows."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,21 +26,22 @@ def multiply_adds(node: torch.fx.Node) -> int:
 def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
     """The operators, each with its share of the graph's: `aten.bmm.default (12 % of the multiply-adds)`.
 
-    Of one that multiplies and is not in the graph, nothing is said.
+    Of an operator that is not in the graph, nothing is said.
     """
-    work: dict[str, int] = {}
+    work = Counter[str]()
     for node in graph.nodes:
-        if node.op == "call_function" and (counted := multiply_adds(node)):
-            name = operator_of(node)
-            work[name] = work.get(name, 0) + counted
-    return ", ".join(name + _share(_bare(name), work) for name in operators)
+        if node.op == "call_function":
+            work[operator_of(node)] += multiply_adds(node)
+    whole = work.total()
 
+    def said(name: str) -> str:
+        own = work.get(_bare(name))
+        if own is None:
+            return name
+        share = f"{100.0 * own / whole:.3g} % of the multiply-adds" if own else "no multiply-adds are counted"
+        return f"{name} ({share})"
 
-def _share(name: str, work: Mapping[str, int]) -> str:
-    # Exporters decompose further than this graph: an operator need not be in it.
-    if name.partition("::")[2] not in _COUNTED:
-        return " (no counted multiply-adds)"
-    return f" ({100.0 * work[name] / sum(work.values()):.3g} % of the multiply-adds)" if name in work else ""
+    return ", ".join(map(said, operators))
 
 
 def _bare(name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.planning.axes import free_axes, is_calibrated, resolve_variant
+from sweeps.planning.axes import free_axes, is_calibrated, resolve_variant, without_choice
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.label import label_of
@@ -51,6 +51,32 @@ OF_INT8 = {"quantization", "granularity", "calibration_images", "interface"}
 def test_what_is_resolved_stays_as_it_is(variant: Variant, abi: str, features: tuple[str, ...]) -> None:
     resolved = resolve_variant(variant, abi, features)
     assert resolve_variant(resolved, abi, features) == resolved
+
+
+@pytest.mark.parametrize(
+    ("grid", "expected"),
+    [
+        ({}, {}),
+        ({"qengine": ("auto",), "calibration_images": ("all",), "capture": ("script", "trace")}, {}),
+        (
+            {"runtime": ("torchscript", "executorch", "onnxruntime"), "layout": ("nhwc",), "capture": ("trace",)},
+            {"executorch": ("capture",), "onnxruntime": ("layout", "capture")},
+        ),
+        # The only value that it has there may be said.
+        ({"runtime": ("onnxruntime",), "layout": ("nchw",), "toolchain": ("executorch==1.3.1",)}, {}),
+        (
+            {"runtime": ("executorch",), "backend": ("cpu", "portable"), "layout": ("nhwc",), "opset": (20,)},
+            {"executorch": ("opset",), "executorch portable": ("layout",)},
+        ),
+        (
+            {"backend": ("cpu", "nnapi", "metal"), "capture": ("script", "trace"), "format": ("pt", "ptl")},
+            {"torchscript nnapi": ("capture",), "torchscript metal": ("format",)},
+        ),
+        ({"runtime": ("eager",), "backend": ("nnapi",), "fuse": (True,)}, {"eager": ("backend", "fuse")}),
+    ],
+)
+def test_what_a_grid_says_in_vain_is_known(grid: dict[str, Any], expected: dict[str, tuple[str, ...]]) -> None:
+    assert without_choice(GridSpec(**grid)) == expected
 
 
 INT8 = Variant(precision="int8", quantization="static_fx", qengine="onednn", granularity="auto", interface="core")

@@ -118,6 +118,27 @@ def test_keys_of_executorch() -> None:
     )
 
 
+def test_keys_of_onnxruntime() -> None:
+    grid = GridSpec(
+        runtime=("onnxruntime",),
+        backend=("cpu", "xnnpack", "nnapi", "qnn", "coreml"),
+        precision=("fp32", "fp16", "int8"),
+        quantization=("static", "dynamic"),
+        granularity=("auto", "per_tensor"),
+        opset=("auto", 18),
+        graph_optimization=("all", "disabled"),
+    )
+    plan = planned(grid, runtimes=("onnxruntime",))
+    assert all_of([job.key for job in plan.jobs]) == (
+        240,
+        "ed20420358f23154e78ea2da5a8cf14c84977b977c7924e7f79ed0f67f6bdd26",
+    )
+    assert all_of([job.build_key for job in plan.jobs]) == (
+        240,
+        "e0746aca94faef58c303503113244dff9c08c94841719652ef21e2a9544edec8",
+    )
+
+
 def test_keys_of_releases_hold_theirs_and_not_the_installed_one_which_has_no_part() -> None:
     usual = planned(GridSpec(runtime=("onnxruntime",)), runtimes=("onnxruntime",))
     grid = GridSpec(runtime=("onnxruntime",), toolchain=("installed", "onnxruntime==1.31.1"))

@@ -20,6 +20,7 @@ from sweeps.report.ranking import print_ranking
 from sweeps.report.status import print_status
 from sweeps.results import ResultRow, to_frame
 from sweeps.settled import Settled
+from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.trust import TRUST
@@ -166,6 +167,22 @@ def test_a_plan_says_what_is_only_checked(records, capsys: pytest.CaptureFixture
         (False, ""),
         (True, "reference:nnapi@1"),
     ]
+
+
+def test_a_plan_says_where_the_values_of_its_grids_mean_nothing(records, capsys: pytest.CaptureFixture[str]) -> None:
+    job = records.job(0)
+    plan = records.plan(job)
+    runtimes = ("executorch", "onnxruntime")
+    grids = (GridSpec(runtime=runtimes, layout=("nhwc",)), GridSpec(runtime=runtimes, capture=("trace",)))
+    plan = replace(plan, sweep=plan.sweep.model_copy(update={"grids": grids}))
+    print_plan(plan, {job.key: "built"}, 60.0)
+    found = [line for line in said(capsys) if "no choice" in line]
+    assert found == [
+        "onnxruntime has no choice of layout, capture: the grid's values mean nothing there",
+        "executorch has no choice of capture: the grid's values mean nothing there",
+    ]
+    document = plan_document(plan, {job.key: "built"}, estimate(plan, plan.protocol, set(), set()))
+    assert document["no_choice"] == {"onnxruntime": ["layout", "capture"], "executorch": ["capture"]}
 
 
 def test_a_plan_without_checked_jobs_says_nothing_of_them(records, capsys: pytest.CaptureFixture[str]) -> None:

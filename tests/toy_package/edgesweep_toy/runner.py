@@ -1,61 +1,61 @@
-"""The program that runs a toy's table. Keeps the runner contract, and tells one figure of its own."""
+"""The program that runs a toy's table: PyTorch Mobile's runner, which loads and runs something else. It tells a
+figure of its own."""
 
 import argparse
 import json
-import math
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from workers.runtimes.torchscript.runner.batch import main
+from workers.runtimes.torchscript.runner.events import GiveUp
+from workers.runtimes.torchscript.runner.main import Load, Program
 
 NAME, VERSION = "toy-runner", "1"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    for option in ("--model", "--backend", "--input-dims", "--eval-inputs", "--eval-outputs"):
-        parser.add_argument(option)
-    for option in ("--warmup", "--iter", "--threads"):
-        parser.add_argument(option, type=int)
-    parser.add_argument("--min-seconds", type=float)
-    given = parser.parse_args()
-    shape = tuple(int(size) for size in given.input_dims.split(","))
-    _tell("start", runner=NAME, runner_version=VERSION, torch="toy 1")
-
-    started = time.perf_counter_ns()
-    weights = np.array(json.loads(Path(given.model).read_text()), dtype=np.float32)
-    _tell("load", load_ns=time.perf_counter_ns() - started)
-
-    def answer(images: np.ndarray) -> np.ndarray:
-        means = images.mean(axis=(2, 3))
-        return np.hstack([means, np.ones((len(means), 1), dtype=np.float32)])[:, : len(weights)] @ weights
-
-    def timed(images: np.ndarray) -> int:
-        started = time.perf_counter_ns()
-        answer(images)
-        return time.perf_counter_ns() - started
-
-    if given.eval_inputs is None:
-        images = np.ones(shape, dtype=np.float32)
-        _tell("first_inference", ns=timed(images))
-        _tell("warmup", ns=[timed(images) for _ in range(given.warmup)])
-        samples: list[int] = []
-        while len(samples) < given.iter or sum(samples) < given.min_seconds * 1e9:
-            samples.append(timed(images))
-        _tell("sample", ns=samples)
-    else:
-        images = np.fromfile(given.eval_inputs, dtype="<f4").reshape(-1, *shape[1:])
-        _tell("first_inference", ns=timed(images[: shape[0]]))
-        answer(images).astype("<f4").tofile(given.eval_outputs)
-        _tell("eval", images=len(images), classes=weights.shape[1])
-    _tell("metrics", values={"toy_multiplications": math.prod(weights.shape)})
-    _tell("ran", backend=given.backend, engine="none", threads=given.threads)
-    _tell("end")
+def features(images: Any) -> Any:
+    """What the classes are sums of: the pixels of each image, (N, C * H * W), and a constant, (N, 1), in torch or numpy
+    alike."""
+    pixels = images.reshape(len(images), -1)
+    return pixels, pixels[:, :1] * 0 + 1
 
 
-def _tell(event: str, **content: object) -> None:
-    print(json.dumps({"event": event, **content}), flush=True)  # noqa: T201  # a runner reports on stdout
+class _Table:
+    """Weights of (pixels, classes), and in the format `table` of a constant besides."""
+
+    def __init__(self, weights: Any) -> None:
+        self.weights = weights
+
+    def __call__(self, x: Any) -> Any:
+        pixels, constant = features(x)
+        answer = pixels @ self.weights[: pixels.shape[1]]
+        return answer + constant @ self.weights[pixels.shape[1] :] if len(self.weights) > pixels.shape[1] else answer
+
+
+def _opened(given: argparse.Namespace) -> Load:
+    if given.backend != "abacus":
+        raise GiveUp("backend_missing", f"a toy runs on its abacus, not on {given.backend}")
+    file = Path(given.model)
+    if not file.is_file():
+        raise GiveUp("no_model", f"there is no file {file}")
+    import torch
+
+    def load() -> tuple[_Table, int]:
+        try:
+            started = time.perf_counter_ns()
+            table = _Table(torch.tensor(json.loads(file.read_text()), dtype=torch.float32))
+            return table, time.perf_counter_ns() - started
+        except (ValueError, TypeError) as error:
+            raise GiveUp("load_failed", f"{file.name} is no table: {error}") from error
+
+    return load
+
+
+def _metrics(table: _Table) -> dict[str, float]:
+    return {"toy_multiplications": table.weights.numel()}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(program=Program(NAME, VERSION, _opened, runtime=lambda: "toy 1", metrics=_metrics)))

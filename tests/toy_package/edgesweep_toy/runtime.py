@@ -1,29 +1,28 @@
-"""A runtime whose artifact is a table: each class is a weighted sum of the means of the image's channels.
+"""A runtime whose artifact is a table: each class is a weighted sum of the image's pixels.
 
 The format `table` adds a constant to each class, `stub` does without.
 """
 
-import hashlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from edgesweep_toy.runner import NAME, VERSION
+from edgesweep_toy.runner import NAME, VERSION, features
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
-from sweeps.manifest import Manifest, TensorSpec, Verification
+from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
-from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
-from workers.runtimes.torchscript import report
+from workers.runtimes.contract import KeepsContract
+from workers.runtimes.interface import Program
 
 
-class Toy:
-    """The runtime `toy`: taught by the answers of the eager model."""
+class Toy(KeepsContract):
+    """The runtime `toy`: it learns the answers of the eager model by heart."""
 
     name = "toy"
+    module = "edgesweep_toy.runner"
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
         return None if facts.runtime_versions else f"{facts.name} has no Python"
@@ -43,64 +42,15 @@ class Toy:
     def build(
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
     ) -> Manifest:
-        means = inputs.verification.mean(axis=(2, 3))
-        features = np.hstack([means, np.ones((len(means), 1), dtype=np.float32)])
-        logits = inputs.verification_logits
-        if variant.format == "stub":
-            features = means
-        weights, *_ = np.linalg.lstsq(features, logits, rcond=None)
+        from workers.runtimes.finishing import Saved, finish, request_of
+
+        pixels, constant = features(inputs.verification.astype(np.float64))
+        known = pixels if variant.format == "stub" else np.hstack([pixels, constant])
+        weights, *_ = np.linalg.lstsq(known, inputs.verification_logits)
         file = out / "model.json"
         file.write_text(json.dumps(weights.tolist()))
-        noise = float(np.square(features @ weights - logits).sum())
-        package = inputs.package
-        manifest = Manifest(
-            build_key=build_key,
-            model=package.name,
-            model_source=package.model_source,
-            weights_id=package.weights_id,
-            runtime=self.name,
-            backend=variant.backend,
-            variant=variant.axes(),
-            file=file.name,
-            file_bytes=file.stat().st_size,
-            file_sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
-            memory_format="contiguous_format",
-            input=TensorSpec(shape=package.input_shape, dtype="float32"),
-            output=TensorSpec(shape=(package.input_shape[0], logits.shape[1]), dtype="float32"),
-            fused=(),
-            operators=("weighted_sum",),
-            file_version=1,
-            bytecode_version=None,
-            calibration_id=None,
-            versions=self.versions(),
-            verification=Verification(
-                images=len(logits),
-                engine="none",
-                sqnr_db=10 * float(np.log10(np.square(logits).sum() / noise)) if noise else None,
-                top1_percent=None,
-                reference_top1_percent=None,
-            ),
-        )
-        manifest.write(out)
-        return manifest
+        saved = Saved(file=file, operators=("weighted_sum",), file_version=1, bytecode_version=None)
+        return finish(self, variant, build_key, inputs, saved, request_of(saved, variant, inputs))
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         raise BuildError("no_runner", "toy needs Python")
-
-    def introduction(self, program: str) -> list[str]:
-        raise NotImplementedError("there is no program of toy")
-
-    def identity(self, stdout: bytes) -> RunnerIdentity:
-        raise NotImplementedError("there is no program of toy")
-
-    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        argv = [sys.executable, "-m", "edgesweep_toy.runner", "--model", request.model, "--backend", request.backend]
-        argv += ["--warmup", str(request.warmup_iterations), "--iter", str(request.iterations)]
-        argv += ["--min-seconds", repr(request.min_seconds), "--threads", str(request.threads)]
-        argv += ["--input-dims", ",".join(map(str, request.input_shape))]
-        if request.eval_inputs is not None and request.eval_outputs is not None:
-            argv += ["--eval-inputs", request.eval_inputs, "--eval-outputs", request.eval_outputs]
-        return argv
-
-    def parse(self, stdout: bytes) -> RunReport:
-        return report.parse(stdout)

@@ -284,6 +284,26 @@ class TwoAnswers(nn.Module):
         return self.head(means), means
 
 
+class TwoNamed(TwoAnswers):
+    """Its answers are in a dict."""
+
+    def forward(self, x):
+        answer, means = super().forward(x)
+        return {"answer": answer, "means": means}
+
+
+class BrightPixels(nn.Module):
+    """How many answers there are depends on the image."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x):
+        pixels = x.permute(0, 2, 3, 1).flatten(0, 2)
+        return self.head(pixels[x.mean(1).flatten() > 0.5][:1])
+
+
 class NoLinear(nn.Module):
     """A convolution answers."""
 

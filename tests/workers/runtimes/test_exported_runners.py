@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -13,10 +14,12 @@ import pytest
 import torch
 
 from sweeps.errors import BuildError, RunnerError
+from tests.sshd import Board
 from tests.workers.runtimes.exported import NAMES, Exported
+from tests.workers.runtimes.forked_runs import FORKS
 from tests.workers.runtimes.runs import answers, evaluating
-from workers.devices.local import LocalDevice, local_facts
-from workers.measure.attach import push_program
+from workers.devices.local import LocalDevice, host_abi, local_facts
+from workers.measure.attach import attach, push_program
 from workers.models.package import BuildInputs
 from workers.native import android
 from workers.runtimes.executorch.native_runner import wheel
@@ -27,7 +30,8 @@ from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 
 pytestmark = pytest.mark.system
 
-MUTATIONS = 500
+MUTATIONS, FORKED_MUTATIONS = 500, 16
+STAND_IN = Path(__file__).parents[1] / "native" / "onnxruntime_stand_in.cpp"
 
 
 @pytest.fixture(params=NAMES)
@@ -139,6 +143,30 @@ def test_the_native_runner_says_who_it_is_and_what_it_has(own: Exported) -> None
 
 
 @pytest.mark.compiler
+@pytest.mark.runtime("onnxruntime")
+@pytest.mark.xdist_group("onnxruntime")
+def test_a_provider_is_appended_as_its_library_offers_it_or_is_missing(onnxruntime: Exported, tmp_path: Path) -> None:
+    """NNAPI has a function of its own: without it, all would run on the CPU under NNAPI's name."""
+    program = Path(shutil.copy(onnxruntime.native(), tmp_path / "runner"))
+    request = onnxruntime.asking_for("fp32")
+
+    def with_library(*flags: str) -> tuple[str, ...]:
+        library = program.with_name("runner.libonnxruntime.so")
+        subprocess.run(["g++", "-shared", "-fPIC", *flags, str(STAND_IN), "-o", str(library)], check=True)
+        introduced = subprocess.run(onnxruntime.runtime.introduction(str(program)), capture_output=True, check=True)
+        return onnxruntime.runtime.identity(introduced.stdout).backends
+
+    assert with_library() == ("cpu", "qnn")
+    refused = onnxruntime.refused(replace(request, backend="nnapi"), str(program))
+    assert refused.kind == "backend_missing"
+    assert refused.message == "onnxruntime 1.2.3 has no NnapiExecutionProvider that can be used"
+    assert with_library("-DWITH_NNAPI") == ("cpu", "nnapi", "qnn")
+    # What the stand-in tells of each as an error.
+    for backend, told in (("nnapi", "NNAPI"), ("qnn", "QNN backend_path=libQnnHtp.so")):
+        assert onnxruntime.refused(replace(request, backend=backend), str(program)).message == told
+
+
+@pytest.mark.compiler
 @pytest.mark.cross_compiler  # for its cmake
 def test_what_cmake_compiles_as_for_phones_goes_to_a_device_and_runs(
     own: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -168,6 +196,33 @@ def test_what_cmake_compiles_as_for_phones_goes_to_a_device_and_runs(
     beside = {one.name.removeprefix(Path(program).name) for one in Path(program).parent.iterdir()}
     expected = "libexecutorch_backend_xnnpack.so" if own.runtime.name == "executorch" else ".libonnxruntime.so"
     assert expected in beside
+
+
+@pytest.mark.compiler
+@pytest.mark.sshd
+def test_a_board_gets_the_runner_from_the_folder_for_its_system(
+    own: Exported, board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it has Python or not: this one has."""
+    name, request = own.runtime.name, own.asking_for("fp32")
+    programs = importlib.import_module(f"workers.runtimes.{name}.programs")
+    folder = tmp_path / "runners" / f"linux-{host_abi()}"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("EDGESWEEP_RUNNERS", str(folder.parent))
+    shutil.copy(own.native(), folder / programs.RUNNER)
+    if name == "onnxruntime":
+        shutil.copy(onnxruntime_library(), folder / programs.LIBRARY)
+    attached = attach(board.name, tmp_path, [name])
+    try:
+        model = attached.device.push(Path(request.model), f"model.{own.form}")
+        asked = replace(request, model=model, sha256=own.built["fp32"][1].file_sha256, iterations=3)
+        argv = own.runtime.command(asked, attached.programs[name, own.form].path)
+        report = own.runtime.parse(attached.device.run(argv, 60.0).stdout)
+    finally:
+        attached.device.release()
+    assert "cpu" in dict(attached.facts.backends)[name]
+    assert dict(attached.facts.runners)[name].startswith(report.runner)
+    assert len(report.samples_ns) == 3
 
 
 @pytest.mark.parametrize("program", [None, "native"])
@@ -232,6 +287,19 @@ def test_a_damaged_file_ends_in_an_error_an_end_or_a_report(own: Exported, tmp_p
         assert ends.total() == MUTATIONS
         assert ends["load_failed"] > MUTATIONS / 10, ends
         assert ends["report"] > MUTATIONS / 10, ends
+
+
+def test_a_damaged_file_ends_the_python_runner_too(own: Exported, tmp_path: Path) -> None:
+    """In forks, and fewer: it calls the same library."""
+    whole = [Path(own.asking_for(name).model).read_bytes() for name in ("fp32", "static per channel")]
+    file = tmp_path / f"model.{own.form}"
+    argv = own.runtime.command(replace(own.asking_for("fp32"), model=str(file), max_seconds=2.0))
+    ends = Counter[str]()
+    for seed in range(FORKED_MUTATIONS):
+        file.write_bytes(mutated(whole[seed % len(whole)], seed))
+        ends[_end(own, FORKS.run(argv, 120.0))] += 1
+    assert ends["load_failed"] > 0, ends
+    assert ends["report"] > 0, ends
 
 
 def _end(own: Exported, ended: subprocess.CompletedProcess[bytes]) -> str:

@@ -1,5 +1,6 @@
 """ONNX Runtime: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
+import hashlib
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from tests.workers.runtimes import exported
 from tests.workers.runtimes.exported import Exported
 from tests.workers.tiny_model import tiny_job
 from workers.devices.local import LocalDevice, local_facts
+from workers.measure.attach import attach
 from workers.measure.bench import Bench
 from workers.measure.partition import Partition, partition
 from workers.models.package import BuildInputs
@@ -111,6 +113,22 @@ def test_a_build_for_a_provider_that_is_not_here_says_what_checked_it(
     assert Manifest.read(tmp_path) == manifest
 
 
+def test_an_older_release_that_keeps_no_ranges_calibrates_each_time_and_gives_the_same_file(
+    built: Mapping[str, tuple[Path, Manifest]], tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workers.runtimes.onnxruntime import numbers
+
+    usual = numbers.quantize_static
+
+    def older(given: Path, made: Path, reader: Any, per_channel: bool = False, **others: Any) -> None:
+        assert reader is not None
+        usual(given, made, reader, per_channel=per_channel, **others)
+
+    monkeypatch.setattr(numbers, "quantize_static", older)
+    manifest = RUNTIME.build(variant_of({"precision": "int8"}), "k" * 64, tiny, tmp_path)
+    assert manifest.file_sha256 == built["static per channel"][1].file_sha256
+
+
 @pytest.mark.system
 def test_a_file_tells_nothing_of_the_machine_that_made_it(built: Mapping[str, tuple[Path, Manifest]]) -> None:
     folder, manifest = built["fp32"]
@@ -119,11 +137,24 @@ def test_a_file_tells_nothing_of_the_machine_that_made_it(built: Mapping[str, tu
     assert b"site-packages" not in content
 
 
+def test_what_is_verified_is_the_file_that_was_saved(tiny: BuildInputs, tmp_path: Path) -> None:
+    saved = finishing.Saved(file=tmp_path / "model.onnx", operators=(), file_version=1, bytecode_version=None)
+    saved.file.write_bytes(b"a model")
+    request = finishing.request_of(saved, variant_of({}), tiny)
+    assert request.sha256 == hashlib.sha256(b"a model").hexdigest()
+    assert RUNTIME.command(request)[-2:] == ["--sha256", request.sha256]
+
+
 FAULTS = {
-    "Bessel": ("unsupported_operator", r"torch 2\.\S+ has nothing for \S*bessel_j0\S* \(no counted"),
+    "Bessel": (
+        "unsupported_operator",
+        r"torch 2\.\S+ has nothing for \S*bessel_j0\S* \(no multiply-adds are counted\)",
+    ),
     "Double": ("unsupported_operator", r"onnxruntime 1\.\S+ has no kernel for Conv"),
-    "ValueDependent": ("not_exportable", r"torch 2\.\S+ takes no control flow"),
+    "ValueDependent": ("not_exportable", r"torch 2\.\S+ exports no control flow to \w+"),
+    "BrightPixels": ("not_exportable", r"torch 2\.\S+ exports no shape to \w+.* that depends on the values"),
     "TwoAnswers": ("bad_output", "2 outputs"),
+    "TwoNamed": ("bad_output", "2 outputs"),
 }
 
 
@@ -158,6 +189,22 @@ def test_where_a_device_has_no_such_provider_the_variant_is_skipped_with_the_rea
         assert f"without the provider for {backend}" in str(RUNTIME.supports(variant, facts))
         with_it = replace(facts, backends=(("onnxruntime", ("cpu", backend)),))
         assert RUNTIME.supports(variant, with_it) is None
+
+
+def test_an_installed_library_with_another_provider_has_its_backend_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the wheels for macOS and Qualcomm's."""
+    assert attach("local", tmp_path, ["onnxruntime"]).facts.backends == ()
+    (tmp_path / "onnxruntime.py").write_text(
+        "def get_available_providers():\n    return ['CoreMLExecutionProvider', 'CPUExecutionProvider']\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    facts = attach("local", tmp_path, ["onnxruntime"]).facts
+    assert facts.backends == (("onnxruntime", ("cpu", "coreml")),)
+    assert facts.fingerprint == local_facts().fingerprint
+    assert RUNTIME.supports(variant_of({"backend": "coreml"}), facts) is None
+    assert "without the provider for qnn" in str(RUNTIME.supports(variant_of({"backend": "qnn"}), facts))
 
 
 def test_layout_and_capture_mean_nothing_here() -> None:

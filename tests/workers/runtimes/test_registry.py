@@ -67,6 +67,15 @@ def test_a_runtime_of_another_package_that_cannot_be_loaded_is_named_with_the_re
     assert "package" in caught.value.next_step
 
 
+def test_every_runtime_that_is_compiled_for_phones_says_how() -> None:
+    compiled = [name for name, entry in catalog.runtimes().items() if entry.for_phones]
+    assert compiled == ["torchscript", "onnxruntime", "executorch"]
+    for name in compiled:
+        module = registry.for_phones(name)
+        assert callable(module.recipe)
+        assert module.GET
+
+
 def test_planning_with_a_runtime_imports_no_torch() -> None:
     program = (
         "import sys\n"

@@ -1,7 +1,9 @@
 """The runner as what it is: a process."""
 
+import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -246,3 +248,30 @@ def test_nothing_but_the_standard_library_is_imported_before_the_cpus_are_chosen
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+HANGS = """
+import signal, sys
+from workers.runtimes.torchscript.runner import main, process
+from workers.runtimes.torchscript.runner.events import GiveUp
+
+process.PATIENCE_S = 0.2
+
+def load():
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.pause()
+    raise GiveUp("load_failed", "it may take as long as it needs")
+
+sys.exit(main.main(sys.argv[1:], main.Program("odd", "1", lambda given: load, runtime=lambda: "odd 1")))
+"""
+
+
+def test_a_file_of_another_runtime_that_hangs_ends_the_process_unless_its_hash_is_known(tmp_path: Path) -> None:
+    (tmp_path / "model").write_bytes(b"runs for ever")
+    argv = [sys.executable, "-c", HANGS, "--model", str(tmp_path / "model"), "--input-dims", "1"]
+    unknown = subprocess.run(argv, capture_output=True, check=False)
+    assert unknown.returncode == -signal.SIGALRM, unknown.stderr
+    known = subprocess.run(
+        [*argv, "--sha256", hashlib.sha256(b"runs for ever").hexdigest()], capture_output=True, check=False
+    )
+    assert b"it may take as long as it needs" in known.stdout

@@ -12,6 +12,7 @@ from workers.models.package import BuildInputs
 from workers.runtimes.calibration import calibration_images, check_images
 from workers.runtimes.executorch import export, pte
 from workers.runtimes.executorch.lowering import Lowered, lower, unsupported
+from workers.runtimes.executorch.runner import library
 from workers.runtimes.finishing import Saved, finish, request_of, standard_of
 from workers.runtimes.interface import Runtime
 from workers.runtimes.stages import ByteStages
@@ -87,9 +88,6 @@ def _of_graph(lowered: Lowered, variant: Variant, inputs: BuildInputs) -> Verifi
 
 def _check_kernels(head: pte.Head, graph: torch.fx.Graph) -> None:
     """An operator without a kernel would be found on the device only."""
-    with export.quiet():
-        from executorch.extension.pybindings import portable_lib
-
-    known = {*portable_lib._get_operator_names()}
+    known = {*library()._get_operator_names()}
     if missing := [name for name in head.operators if name not in known]:
         raise unsupported(missing, graph)

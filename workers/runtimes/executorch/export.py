@@ -97,8 +97,7 @@ def to_int8(program: bytes, calibration: bytes | None, shape: tuple[int, ...], v
             prepared.load_state_dict(torch.load(io.BytesIO(calibration), weights_only=True), strict=False)
         converted = convert_pt2e(prepared)
         if not any("quantize" in str(node.target) for node in converted.graph.nodes):
-            lacks = f"the model has no layer that XNNPACK's quantizer of {version()} takes in this way"
-            raise BuildError("nothing_to_quantize", lacks)
+            raise BuildError("nothing_to_quantize", f"the model has no layer that {_quantizer()} takes in this way")
         return saved(exported(converted, shape, variant.layout))
 
 
@@ -126,6 +125,10 @@ def _of_activations(prepared: Any) -> dict[str, torch.Tensor]:
     return {name: value for name, value in prepared.state_dict().items() if name.rpartition(".")[0] in observers}
 
 
+def _quantizer() -> str:
+    return f"XNNPACK's quantizer of {version()}"
+
+
 @contextmanager
 def _quantizing() -> Iterator[None]:
     with quiet(), one_thread(), torch.no_grad():
@@ -135,7 +138,7 @@ def _quantizing() -> Iterator[None]:
             raise
         except Exception as error:  # torchao raises any exception
             raise BuildError(
-                "not_quantizable", f"XNNPACK's quantizer of {version()} cannot quantize the model: {first_words(error)}"
+                "not_quantizable", f"{_quantizer()} cannot quantize the model: {first_words(error)}"
             ) from error
 
 

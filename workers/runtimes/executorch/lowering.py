@@ -15,7 +15,8 @@ from sweeps.manifest import Coverage
 from sweeps.variant import Variant
 from workers.models.one_thread import one_thread
 from workers.runtimes.executorch.export import quiet, version
-from workers.runtimes.exporting import chain_of
+from workers.runtimes.executorch.runner import library
+from workers.runtimes.exporting import chain_of, values_decide
 from workers.runtimes.failures import first_words
 from workers.runtimes.work import multiply_adds, operator_of, with_shares
 
@@ -24,7 +25,7 @@ _NO_KERNEL = re.compile(
     r"([\w.]+) is not (?:an )?(?:Aten )?Canonical",
     re.IGNORECASE,
 )
-_NOT_COUNTED = ("getitem", "executorch_call_delegate")
+_NOT_COUNTED = ("getitem", "executorch_call_delegate", "alloc")
 
 
 class Lowered:
@@ -47,6 +48,8 @@ def lower(program: ExportedProgram, variant: Variant) -> Lowered:
         from executorch.exir import to_edge_transform_and_lower
 
         _find_flatc()
+        # Before: quantized operators have no forms that write into memory without it.
+        library()
         try:
             edge = to_edge_transform_and_lower(program, partitioner=_partitioners(variant))
             file = bytes(edge.to_executorch().buffer)
@@ -85,7 +88,8 @@ def _failure(error: Exception, graph: torch.fx.Graph) -> BuildError:
     names = {name for found in _NO_KERNEL.findall(text) for name in re.findall(r"[\w.:]+", " ".join(found))}
     if names:
         return unsupported(sorted(names), graph)
-    return BuildError("not_exportable", f"{version()} cannot lower the model: {first_words(chain_of(error)[-1])}")
+    why = first_words(chain_of(error)[-1])
+    return values_decide(error, version()) or BuildError("not_exportable", f"{version()} cannot lower the model: {why}")
 
 
 def unsupported(operators: list[str], graph: torch.fx.Graph) -> BuildError:

@@ -53,8 +53,7 @@ def _opened(given: argparse.Namespace) -> Load:
     if given.use_bundled_input is not None or given.input_type != "float" or given.exact_int8:
         raise GiveUp("bad_arguments", "a pte file carries no inputs, takes float ones and runs as it is")
     head = inspect(given)
-    from executorch.extension.pybindings import portable_lib
-
+    portable_lib = library()
     _check_backend(given.backend, head, portable_lib)
     if portable_lib._threadpool_get_thread_count() != given.threads:
         portable_lib._unsafe_reset_threadpool(given.threads)
@@ -73,6 +72,15 @@ def _opened(given: argparse.Namespace) -> Load:
         return _Model(program, method), load_ns
 
     return load
+
+
+def library() -> Any:
+    """ExecuTorch's library for Python, with the kernels of quantized operators that no delegate takes: a library of
+    their own in the wheel, which is linked to the first."""
+    from executorch.extension.pybindings import portable_lib
+    from executorch.kernels import quantized  # noqa: F401  # registers them
+
+    return portable_lib
 
 
 def inspect(given: argparse.Namespace) -> pte.Head:
@@ -129,7 +137,7 @@ def _threads() -> int:
     return int(portable_lib._threadpool_get_thread_count())
 
 
-def _metrics() -> dict[str, float]:
+def _metrics(_model: _Model) -> dict[str, float]:
     from executorch.extension.pybindings import _portable_lib
 
     return {"runtime_mb": Path(_portable_lib.__file__).stat().st_size / 1e6}

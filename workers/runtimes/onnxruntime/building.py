@@ -73,7 +73,7 @@ class _Stages:
             case "int8", "dynamic":
                 return numbers.to_dynamic_int8(self._prepared(), self._variant)
             case "int8", _:
-                return numbers.to_static_int8(self._prepared(), self._ranges(), self._variant)
+                return self._static_int8()
             case _:
                 return self._exported()
 
@@ -87,16 +87,19 @@ class _Stages:
     def _prepared(self) -> bytes:
         return self._kept.once("onnx prepare", lambda: numbers.prepare(self._exported()))
 
-    def _ranges(self) -> bytes:
+    def _static_int8(self) -> bytes:
         images = calibration_images(self._variant, self._inputs)
         check_images(images, self._inputs.package.input_shape)
         batch = self._inputs.package.input_shape[0]
-        return self._kept.once(
+        if not numbers.keeps_ranges():
+            return numbers.calibrated_int8(self._prepared(), images, batch, self._variant)
+        ranges = self._kept.once(
             "onnx calibrate",
             lambda: numbers.calibrate(self._prepared(), images, batch),
             calibration_id=self._inputs.calibration_id,
             images=len(images),
         )
+        return numbers.to_static_int8(self._prepared(), ranges, self._variant)
 
 
 def _named(error: BuildError, variant: Variant) -> BuildError:

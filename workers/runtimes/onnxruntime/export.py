@@ -10,7 +10,7 @@ from sweeps.errors import BuildError
 from workers.models.eager import load_eager
 from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage
-from workers.runtimes.exporting import chain_of, check_ends, example_of, not_exportable
+from workers.runtimes.exporting import chain_of, check_ends, example_of, not_exportable, shape_of_values
 from workers.runtimes.failures import first_words
 from workers.runtimes.work import with_shares
 
@@ -45,6 +45,9 @@ def export(package: ModelPackage, opset: int) -> bytes:
     assert program is not None
     proto = program.model_proto
     check_ends(len(proto.graph.input), len(proto.graph.output))
+    sizes = [size.dim_param or size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
+    if any(isinstance(size, str) for size in sizes):
+        raise shape_of_values(f"the answer has the shape [{', '.join(map(str, sizes))}]", "ONNX")
     # What the exporter notes of each node has paths of this machine in it.
     for part in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.functions):
         part.ClearField("metadata_props")

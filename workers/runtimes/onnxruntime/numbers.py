@@ -31,23 +31,28 @@ _LINEAR = ("MatMul", "Gemm")
 
 def to_fp16(model: bytes) -> bytes:
     """With float32 at its ends. Raises `BuildError("not_quantizable")`."""
-    with _failing("not_quantizable", "cannot convert the model to fp16"):
+    with _failing("convert the model to fp16"):
         converted = convert_float_to_float16(onnx.load_from_string(model), keep_io_types=True)
         return bytes(converted.SerializeToString(deterministic=True))
 
 
 def prepare(model: bytes) -> bytes:
     """Folded and with its shapes known, as quantization needs it. Raises `BuildError("not_quantizable")`."""
-    with _files(model) as (given, made), _failing("not_quantizable", "cannot prepare the model for int8"):
+    with _files(model) as (given, made), _failing("prepare the model for int8"):
         quant_pre_process(given, made, skip_symbolic_shape=True)
         return made.read_bytes()
 
 
+def keeps_ranges() -> bool:
+    """Whether the library can keep what calibration found; older releases calibrate each time that they quantize."""
+    return "calibration_cache_path" in inspect.signature(quantize_static).parameters
+
+
 def calibrate(prepared: bytes, images: Images, batch: int) -> bytes:
-    """The range of every tensor over all images, for `to_static_int8`. Raises `BuildError`."""
+    """The range of every tensor over all images, for `to_static_int8`, if the library keeps it. Raises `BuildError`."""
     with _files(prepared) as (given, made):
         ranges = made.with_name("ranges.json")
-        _quantize(given, made, ranges, Variant(), _Batches(images, batch))
+        _quantize(given, made, Variant(), _Batches(images, batch), calibration_cache_path=ranges)
         return ranges.read_bytes()
 
 
@@ -56,13 +61,20 @@ def to_static_int8(prepared: bytes, ranges: bytes, variant: Variant) -> bytes:
     with _files(prepared) as (given, made):
         file = made.with_name("ranges.json")
         file.write_bytes(ranges)
-        _quantize(given, made, file, variant, None)
+        _quantize(given, made, variant, None, calibration_cache_path=file)
+        return _with_int8(made, "QuantizeLinear")
+
+
+def calibrated_int8(prepared: bytes, images: Images, batch: int, variant: Variant) -> bytes:
+    """As `to_static_int8`, where the library keeps no ranges. Raises `BuildError`."""
+    with _files(prepared) as (given, made):
+        _quantize(given, made, variant, _Batches(images, batch))
         return _with_int8(made, "QuantizeLinear")
 
 
 def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
     """The linear layers only, whose activations are quantized as they come. Raises `BuildError`."""
-    with _files(prepared) as (given, made), _failing("not_quantizable", "cannot quantize the model"):
+    with _files(prepared) as (given, made), _failing("quantize the model"):
         quantize_dynamic(
             given,
             made,
@@ -89,13 +101,8 @@ class _Batches(CalibrationDataReader):  # type: ignore[misc]  # the library has 
         return None if images is None else {INPUT: np.ascontiguousarray(images)}
 
 
-def _quantize(given: Path, made: Path, ranges: Path, variant: Variant, reader: _Batches | None) -> None:
-    if "calibration_cache_path" not in inspect.signature(quantize_static).parameters:
-        raise BuildError(
-            "not_possible",
-            f"onnxruntime {onnxruntime.__version__} cannot keep what calibration found: static int8 needs a newer one",
-        )
-    with _failing("not_quantizable", "cannot quantize the model"):
+def _quantize(given: Path, made: Path, variant: Variant, reader: _Batches | None, **kept: Path) -> None:
+    with _failing("quantize the model"):
         # Not with CalibMaxIntermediateOutputs: in 1.32.0 it loses ranges, and 7 dB on the digits. Only the extremes of
         # tensors are kept anyway.
         quantize_static(
@@ -107,18 +114,19 @@ def _quantize(given: Path, made: Path, ranges: Path, variant: Variant, reader: _
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             calibrate_method=CalibrationMethod.MinMax,
-            calibration_cache_path=ranges,
+            **kept,
         )
 
 
 def _with_int8(file: Path, operator: str) -> bytes:
     content = file.read_bytes()
     if not any(node.op_type == operator for node in onnx.load_from_string(content).graph.node):
-        raise BuildError(
-            "nothing_to_quantize",
-            f"the model has no layer that onnxruntime {onnxruntime.__version__} can quantize in this way",
-        )
+        raise BuildError("nothing_to_quantize", f"the model has no layer that {_version()} can quantize in this way")
     return content
+
+
+def _version() -> str:
+    return f"onnxruntime {onnxruntime.__version__}"
 
 
 @contextmanager
@@ -131,8 +139,8 @@ def _files(model: bytes) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def _failing(kind: str, what: str) -> Iterator[None]:
-    """Errors of the library as a `BuildError`, without its advice in the log."""
+def _failing(to_do: str) -> Iterator[None]:
+    """Errors of the library as a `BuildError("not_quantizable")`, without its advice in the log."""
     log = logging.getLogger()
     level = log.level
     log.setLevel(logging.ERROR)
@@ -141,6 +149,6 @@ def _failing(kind: str, what: str) -> Iterator[None]:
     except BuildError:
         raise
     except Exception as error:  # the library raises any exception
-        raise BuildError(kind, f"onnxruntime {onnxruntime.__version__} {what}: {first_words(error)}") from error
+        raise BuildError("not_quantizable", f"{_version()} cannot {to_do}: {first_words(error)}") from error
     finally:
         log.setLevel(level)

@@ -36,6 +36,8 @@ PROVIDERS = {
     "coreml": "CoreMLExecutionProvider",
 }
 """ONNX Runtime's execution providers by backend."""
+_OPTIONS = {"qnn": {"backend_path": "libQnnHtp.so"}}
+"""What providers are told: which of Qualcomm's libraries is that of the NPU."""
 
 _LEVELS = {
     "all": "ORT_ENABLE_ALL",
@@ -96,9 +98,7 @@ def _opened(given: argparse.Namespace) -> Load:
     provider = PROVIDERS.get(given.backend, "")
     there = onnxruntime.get_available_providers()
     if provider not in there:
-        raise GiveUp(
-            "backend_missing", f"this ONNX Runtime has no {provider or given.backend} (it has: {', '.join(there)})"
-        )
+        raise GiveUp("backend_missing", f"{_version()} has no {provider or given.backend} (it has: {', '.join(there)})")
     options = session_options(given.graph_optimization, given.threads)
     options.enable_profiling = given.profile
     if given.profile:
@@ -106,17 +106,19 @@ def _opened(given: argparse.Namespace) -> Load:
     if given.exact_int8:
         # Adds 8-bit products in 32 bits, where the CPU's own instructions would saturate.
         options.add_session_config_entry("session.x64quantprecision", "1")
+    providers = [(provider, _OPTIONS.get(given.backend, {}))]
 
     def load() -> tuple[Any, int]:
         try:
             started = time.perf_counter_ns()
-            session = onnxruntime.InferenceSession(given.model, options, providers=[provider])
+            session = onnxruntime.InferenceSession(given.model, options, providers=providers)
             load_ns = time.perf_counter_ns() - started
         except MemoryError:
             raise
         except Exception as error:  # ONNX Runtime raises any exception on a damaged file
             text = main_message(error)
-            raise GiveUp("runtime_skew" if SKEW.search(text) else "load_failed", text) from error
+            kind = "runtime_skew" if SKEW.search(text) else "load_failed"
+            raise GiveUp(kind, f"{_version()}: {text}") from error
         return _Model(session), load_ns
 
     return load
@@ -146,7 +148,7 @@ def _float32() -> Any:
     return np.float32
 
 
-def _metrics() -> dict[str, float]:
+def _metrics(_model: _Model) -> dict[str, float]:
     import onnxruntime
 
     libraries = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*")

@@ -1,5 +1,7 @@
 """ONNX Runtime: builds ONNX files, and runs them with the Python runner. Torch-free except for `build`."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
@@ -16,6 +18,9 @@ from workers.runtimes.onnxruntime.supports import reason_against
 
 BUILDER_VERSION = "1"
 """Increased with every change that gives another artifact for the same variant."""
+
+_ASK = [sys.executable, "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"]
+_ASK_S = 60.0
 
 
 class OnnxRuntime(Profiles):
@@ -56,6 +61,15 @@ class OnnxRuntime(Profiles):
     def profiled_as(self, backend: str) -> str:
         """See `PartitioningRuntime.profiled_as`."""
         return "" if backend == "cpu" else PROVIDERS.get(backend, "")
+
+    def backends_here(self) -> tuple[str, ...]:
+        """See `InstalledRuntime.backends_here`: the wheels of macOS have Core ML, `onnxruntime-qnn` has QNN."""
+        try:
+            ended = subprocess.run(_ASK, capture_output=True, timeout=_ASK_S, check=True, text=True)  # noqa: S603  # our own words
+        except (OSError, subprocess.SubprocessError):
+            return ()  # what is not installed is said elsewhere
+        there = ended.stdout.split()
+        return tuple(backend for backend, provider in PROVIDERS.items() if provider in there)
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)

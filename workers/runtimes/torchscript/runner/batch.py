@@ -20,7 +20,6 @@ import argparse
 import gc
 import json
 import math
-import signal
 import sys
 import time
 from functools import partial
@@ -29,7 +28,7 @@ from typing import IO
 
 from workers.runtimes.torchscript.runner import main as alone
 from workers.runtimes.torchscript.runner.events import GiveUp, tell
-from workers.runtimes.torchscript.runner.process import return_memory
+from workers.runtimes.torchscript.runner.process import end_after, return_memory
 
 REVISION = 1
 """Of what a batch does around the timing of an item; increased with every change that can change a result. The runner's
@@ -55,15 +54,13 @@ def _run(words: list[str], program: alone.Program, report: IO[str]) -> None:
     _warm()
     engine = _default_engine()
     tell(report, "batch", revision=REVISION, items=len(items))
-    # The default action: nothing of Python has to run to end a process that hangs in native code.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for number, item in enumerate(items):
         tell(report, "item", number=number)
-        signal.setitimer(signal.ITIMER_REAL, given.item_seconds)
+        end_after(given.item_seconds)
         alone.ended(report, partial(_time, item, engine, program, report))
         gc.collect()
         return_memory()
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    end_after(0.0)
 
 
 def _time(item: argparse.Namespace, engine: str, program: alone.Program, report: IO[str]) -> None:

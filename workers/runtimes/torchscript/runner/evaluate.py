@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from workers.runtimes.torchscript.runner.events import GiveUp, tell
 from workers.runtimes.torchscript.runner.inputs import as_given, images_of
+from workers.runtimes.torchscript.runner.process import be_patient
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +33,7 @@ def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
             part = torch.cat([part, part[-1:].expand(batch - kept, *part.shape[1:])])
         # Copied, because a model may write into its input, which is a mapped file.
         x = as_given(part.clone(), given.memory_format, given.input_scale, given.input_zero_point)
+        be_patient(given)
         started = time.perf_counter_ns()
         answer = model(x)
         first = first or time.perf_counter_ns() - started

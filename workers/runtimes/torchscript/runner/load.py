@@ -41,7 +41,7 @@ def versions_known() -> tuple[int, int | None]:
     return torch._C._get_max_operator_version(), int(found[1], 16) if found else None
 
 
-def library_size() -> dict[str, float]:
+def library_size(_model: object = None) -> dict[str, float]:
     """`runtime_mb`: the libraries of this torch that a program on the CPU is linked to; nothing where they are not."""
     import torch
 

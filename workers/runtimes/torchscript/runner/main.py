@@ -22,18 +22,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
+from workers.runtimes.torchscript.runner import process
 from workers.runtimes.torchscript.runner.backend import as_on_device, failure, prepare
 from workers.runtimes.torchscript.runner.evaluate import evaluate
 from workers.runtimes.torchscript.runner.events import GiveUp, tell
 from workers.runtimes.torchscript.runner.load import choose_engine, inspect, library_size, load, versions_known
-from workers.runtimes.torchscript.runner.process import (
-    cpus_now,
-    keep_memory,
-    peak_bytes,
-    pin,
-    reset_peak,
-    resident_bytes,
-)
 from workers.runtimes.torchscript.runner.profiling import profile
 from workers.runtimes.torchscript.runner.timing import measure
 
@@ -42,9 +35,6 @@ VERSION = "2"
 """Part of every job key; increased with every change that can change a result."""
 
 ERROR_EXIT = 3
-
-BACKENDS = ("cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml", "portable", "vulkan")
-"""Of all runtimes; each says which it lacks."""
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -63,8 +53,8 @@ class Program(NamedTuple):
     """The context of `--exact-int8`, where opening does not see to it."""
     runtime: Callable[[], str] | None = None
     """The version of the runtime, where that is not torch."""
-    metrics: Callable[[], dict[str, float]] | None = None
-    """Figures of its own."""
+    metrics: Callable[[Any], dict[str, float]] | None = None
+    """Figures of its own, about the model that ran."""
     threads: Callable[[], int] | None = None
     """The number of its threads, where they are not torch's."""
     profiled: Callable[[Any, argparse.Namespace, IO[str]], None] = profile
@@ -113,7 +103,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     """Parse and check the arguments of one run. Raises `GiveUp`."""
     parser = Parser(prog="runner", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--model")
-    parser.add_argument("--backend", default="cpu", choices=BACKENDS)
+    parser.add_argument("--backend", default="cpu", help="each program says which it lacks")
     parser.add_argument("--reference", help="a library that stands in for the backend on a host")
     parser.add_argument("--engine", default="none")
     parser.add_argument("--exact-int8", action="store_true", help="compute static int8 exactly, not as the engine does")
@@ -137,6 +127,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sha256", default="", help="of the model's file: another file is refused")
     parser.add_argument("--graph-optimization", default="none")
     parser.add_argument("--profile", action="store_true", help="time each operator instead")
+    parser.set_defaults(patience=0.0)
     given = parser.parse_args(argv)
     _check(given, parser)
     return given
@@ -191,6 +182,8 @@ def _exact_int8() -> AbstractContextManager[None]:
 
 def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     begin(given)
+    # PyTorch Mobile's runner is given no hash.
+    given.patience = 0.0 if given.sha256 or program.runtime is None else process.PATIENCE_S
     tell_start(program, report, engines=given.nnapi_devices)
     if given.nnapi_devices:
         _list_devices(given, report)
@@ -200,8 +193,8 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
 
 def begin(given: argparse.Namespace) -> None:
     """Set this process's CPUs, memory and threads; once, before anything else. Raises `GiveUp("bad_cpus")`."""
-    pin(given.cpus)
-    keep_memory()
+    process.pin(given.cpus)
+    process.keep_memory()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(given.threads)
     import torch
 
@@ -233,14 +226,16 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
 
     check_file(given)
     loaded = program.opened(given)
-    before = resident_bytes()
-    reset_peak()
+    before = process.resident_bytes()
+    process.reset_peak()
+    process.be_patient(given)
     model, load_ns = loaded()
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
     exactly = program.exactly if given.exact_int8 else None
     with torch.inference_mode(), exactly() if exactly is not None else nullcontext():
         try:
             if given.profile:
+                process.be_patient(given, 2 * given.max_seconds)
                 program.profiled(model, given, report)
             elif given.eval_inputs is None:
                 measure(model, given, report)
@@ -251,7 +246,7 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
         except Exception as error:  # torch.jit.Error is not a RuntimeError
             raise GiveUp(*failure(given.backend, error)) from error
     if program.metrics is not None:
-        tell(report, "metrics", values=program.metrics())
+        tell(report, "metrics", values=program.metrics(model))
     tell(
         report,
         "ran",
@@ -260,8 +255,8 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
         # Without a quantized operator no engine runs, whatever torch's default is.
         engine="none" if given.engine == "none" else torch.backends.quantized.engine,
         threads=torch.get_num_threads() if program.threads is None else program.threads(),
-        cpus=cpus_now(),
-        rss_peak_bytes=peak_bytes(),
+        cpus=process.cpus_now(),
+        rss_peak_bytes=process.peak_bytes(),
     )
 
 

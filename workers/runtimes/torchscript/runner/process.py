@@ -1,14 +1,20 @@
 """The runner's own process: its CPUs, its allocator, its memory. Standard library only."""
 
+import argparse
 import ctypes
 import os
 import re
 import resource
+import signal
 import sys
 from pathlib import Path
 
 from workers.cores import clusters
 from workers.runtimes.torchscript.runner.events import GiveUp
+
+PATIENCE_S = 60.0
+"""How long a load, one inference, or what is beyond a block's own bound may take where a file's hash is not known: a
+damaged one may run for ever. A file that is known gets the time that it needs, and the harness has deadlines."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -42,6 +48,19 @@ def _of_kind(kind: str) -> set[int]:
 def cpus_now() -> list[int] | None:
     """The CPUs that this process may run on; `None` if the system does not report them."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
+def end_after(seconds: float) -> None:
+    """End this process by SIGALRM after so long, also in native code; 0: no more."""
+    # The default action: nothing of Python has to run.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def be_patient(given: argparse.Namespace, seconds: float = 0.0) -> None:
+    """For the next step, which has so long by its own bound; see `PATIENCE_S`."""
+    if given.patience:
+        end_after(given.patience + seconds)
 
 
 def keep_memory() -> None:

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from workers.runtimes.torchscript.runner.events import tell
 from workers.runtimes.torchscript.runner.inputs import as_given, bundled_input
+from workers.runtimes.torchscript.runner.process import be_patient
 
 _SAMPLES_PER_LINE = 10_000
 
@@ -51,9 +52,11 @@ def measure(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
 
     gc.collect()
     gc.disable()
+    be_patient(given)
     first = once()
     # A warm-up in seconds gets its full time; one in iterations must not take longer than the measurement may.
     longest = max(given.max_seconds, given.warmup_seconds)
+    be_patient(given, longest + given.max_seconds)
     warmup = block(given.warmup, given.warmup_seconds, longest) if given.warmup or given.warmup_seconds else []
     samples = block(given.iter, given.min_seconds, given.max_seconds)
     gc.enable()
