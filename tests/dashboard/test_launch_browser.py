@@ -275,7 +275,7 @@ def test_people_who_log_in_have_the_role_of_their_address_if_it_was_checked(brow
                 start = page.get_by_role("button", name="Start")
                 expect(start).to_be_visible()
                 expect(page.get_by_text(f"who may {may}.")).to_be_visible()
-                expect(page.get_by_text("Let another browser in")).to_have_count(may == "operate this computer")
+                expect(page.get_by_text("Let another browser in")).to_have_count(int(may == "operate this computer"))
                 if may != "look":
                     expect(start).to_be_enabled()
                 else:
