@@ -141,14 +141,14 @@ def _run(
             away: dict[str, int] = {}
             interrupted = not complete and drive.shared(sharing, away)
             while not interrupted and (names := newcomers.joining(whole.devices, _gone(whole, journal, away))):
-                again = make_plan(spec, roots, workspace, lab)
-                if not {facts.name for facts in again.devices} & set(names):
+                anew = make_plan(spec, roots, workspace, lab)
+                if not {facts.name for facts in anew.devices} & set(names):
                     continue
-                if again.identities != whole.identities:
+                if anew.identities != whole.identities:
                     tell(f"{', '.join(names)} came, but models, data or versions are others now: run again to measure")
                     break
                 tell(f"{', '.join(names)} came: measured now")
-                whole, sharing, complete = again, Sharing(again, journal), False
+                whole, sharing, complete = anew, Sharing(anew, journal), False
                 with journal.together():
                     sharing.advance(wait=True)
                     journal.save_plan(sharing.plan)

@@ -49,8 +49,9 @@ class Rounds:
         # An incomplete round is completed; otherwise the next one begins.
         elsewhere = {job.link for job in timed} - by_key.keys()
         common = {job.key: job for job in self._context.plan.jobs if job.key in elsewhere}
+        if self._completes(common):
+            yield from self._left_behind(contests, by_key, self._first_round(contests.active, common)[0])
         round_, there = self._first_round(contests.active, common)
-        completes = self._completes(common)
         while keys := contests.active:
             # The variant that compares units is measured beside those that were assigned to this one.
             links = {by_key[key].link for key in keys} & common.keys() - self._given_up
@@ -61,7 +62,7 @@ class Rounds:
                     return
                 job = by_key[key] if key in by_key else common[key]
                 yield self._progress.measuring(total, f"{job.name}, round {round_ + 1}")
-                yield from self._block(job, round_, added=key in links, completes=completes)
+                yield from self._block(job, round_, added=key in links)
                 if self._contact.stopped():
                     return
                 if key in self._given_up and key in by_key:
@@ -139,22 +140,20 @@ class Rounds:
         one session."""
         return self._protocol.budget == "full" and not common
 
+    def _left_behind(self, contests: Contests, by_key: Mapping[str, Job], round_: int) -> Steps[None]:
+        """The block that the run before had asked for when it died, if it ended all the same: this run's first one."""
+        for key in shuffled_order([*contests.active], round_, self._protocol.seed):
+            if not any(block.round == round_ for block in self._journal.blocks(key)):
+                block = yield from self._contact.left_behind(by_key[key], round_, self._protocol)
+                if block is not None:
+                    self._journal.add_block(block)
+                    yield from contests.take([block])
+                return
+
     def _block(
-        self,
-        job: Job,
-        round_: int,
-        *,
-        confirms: bool = False,
-        checks: bool = False,
-        added: bool = False,
-        completes: bool = False,
+        self, job: Job, round_: int, *, confirms: bool = False, checks: bool = False, added: bool = False
     ) -> Steps[None]:
-        """`completes`: it may be a block of an earlier run's round."""
         if any(block.round == round_ for block in self._journal.blocks(job.key)):
-            return
-        left = (yield from self._contact.left_behind(job, round_, self._protocol)) if completes else None
-        if left is not None:
-            self._journal.add_block(left)
             return
         # Counted here, because the outcome of a job that is already measured does not show failures.
         failures = 0

@@ -171,6 +171,9 @@ class Counted(Measuring):
 
     blocks: Counter[tuple[str, int]]
 
+    def kill(self) -> None:
+        """Nothing runs."""
+
     def ask(self, request: Any) -> Any:
         answer = super().ask(request)
         if isinstance(request, BlockRequest) and not request.job.sentinel:
