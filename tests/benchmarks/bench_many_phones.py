@@ -155,7 +155,7 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     os.environ |= environment(token, "127.0.0.1")
     import ray
 
-    from workers.hosts.cluster import RemoteHost, _Shared
+    from workers.hosts.cluster import RemoteHost, Shared
     from workers.hosts.lab import Lab
     from workers.hosts.link import Link
 
@@ -164,7 +164,7 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     first = range(0, hosts, TOGETHER)
     actors = [actor_class.remote(folder / "hosts", number, seconds * BLOCK_S / 600) for number in first]
     ray.get([actor.call.remote(0, "hello") for actor in actors])
-    shared = _Shared()
+    shared = Shared()
     ends = [OneOf(actors[number // TOGETHER], number % TOGETHER) for number in range(hosts)]
     found = [
         (f"host:{number}", RemoteHost(end, f"host-{number}", shared, Link(None))) for number, end in enumerate(ends)

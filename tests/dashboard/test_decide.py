@@ -254,7 +254,7 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
 
     # Provisional, until what the state of the device disqualified is measured again.
     hot = Recorder(own).record(
-        "hot", by_axes, edit_block=lambda block, job: replace(block, labels=("gate_timeout",)), grid=WIDE
+        "hot", by_axes, edit_block=lambda block, job: replace(block, labels=("throttled",)), grid=WIDE
     )
     assert "started in a terminal, so its file is not known here" in texts(page(root, sweep="hot"))
     kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))

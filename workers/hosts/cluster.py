@@ -1,4 +1,4 @@
-"""The lab on Ray, for whoever joins it: the driver's ends of the hosts, and the start of a host's own agent.
+"""The lab on Ray, for whoever joins it: the driver's ends of the hosts.
 
 The environment of `workers.hosts.node` must be set before this module is imported.
 """
@@ -6,11 +6,10 @@ The environment of `workers.hosts.node` must be set before this module is import
 import logging
 import sys
 import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from ray import exceptions
@@ -20,25 +19,22 @@ from sweeps.errors import ClusterError, DeviceError, EdgeSweepError, in_one_line
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
-from workers.hosts.actors import HostActor
 from workers.hosts.away import LOST, away
 from workers.hosts.device_process import CLOSE_S
 from workers.hosts.greeting import About, greet
-from workers.hosts.interface import Beat, Granted, Hello, Host, Queued
+from workers.hosts.interface import Beat, Granted, Hello, Queued
 from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
-from workers.hosts.this_machine import HostConfig, versions
+from workers.hosts.this_machine import versions
 from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
 
-HostT = TypeVar("HostT", bound=Host)
 NAMESPACE = "edgesweep"
 _ANSWER_S = 5.0
 _RESULT_S = 60.0
 """For a result that is there to cross the network."""
 _TURN_S = 0.05
 """For the thread that hears the host to have its turn."""
-_START_S = 120.0
 _FIND_S = 5.0
 _NODE_ENDED = ("has been marked dead", "Raylet is terminated")
 _SHARED = 8
@@ -77,7 +73,7 @@ class Hosts:
     """The hosts that have joined. Keeps one `RemoteHost` for each, for as long as it is in the lab."""
 
     def __init__(self) -> None:
-        self._shared = _Shared()
+        self._shared = Shared()
         self._hosts: dict[str, RemoteHost] = {}
 
     def find(self) -> list[tuple[str, "RemoteHost"]]:
@@ -100,72 +96,10 @@ class Hosts:
         return list(self._hosts.items())
 
 
-def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[[float], None]]:
-    """Start this machine's agent on its node, in place of an earlier one. Returns it, and what ends it in order.
-
-    Raises `ClusterError` if another computer of the lab has its name.
-    """
-    boot, machine = config.next_boot(time.time_ns() // 10**6), config.machine()
-    for host in earlier_starts(Hosts().find(), config.name, machine):
-        ray.kill(host.actor)
-    actor_class: Any = HostActor
-    actor = actor_class.options(
-        name=f"host:{config.name}:{machine}:{boot}:{label}",
-        namespace=NAMESPACE,
-        lifetime="detached",
-        label_selector={NODE_LABEL: label},
-    ).remote(config, boot)
-    try:
-        ray.get(actor.hello.remote(), timeout=_START_S)
-    except exceptions.RayTaskError as error:
-        raise error.cause from error
-    except exceptions.RayError as error:
-        raise why_not(str(error)) from error
-
-    def end(timeout_s: float) -> None:
-        with suppress(exceptions.RayError):
-            ray.get(actor.leave.remote(timeout_s), timeout=timeout_s + 2 * CLOSE_S)
-        ray.kill(actor)
-
-    return RemoteHost(actor, config.name, _Shared(), Link(None)), end
-
-
-def why_not(words: str) -> ClusterError:
-    """Why the agent does not start: EdgeSweep's own error among Ray's words, if there is one."""
-    lines = [line.strip() for line in words.splitlines()]
-    own = next((number for number, line in enumerate(lines) if line.startswith("sweeps.errors.")), None)
-    if own is None:
-        return ClusterError(f"the agent of this host does not start: {words[:300]}")
-    _, arrow, step = " ".join(lines[own + 1 : own + 2]).partition("-> ")
-    return ClusterError(f"the agent of this host does not start: {lines[own].partition(': ')[2]}", arrow and step)
-
-
-def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
-    """Agents of this machine that are still in the lab. `found`: as of `Hosts.find`.
-
-    Raises `ClusterError` if a host of this name that answers is another machine.
-    """
-    earlier = []
-    for key, host in found:
-        _, other, its_machine, *_ = key.split(":")
-        if other != name:
-            continue
-        if its_machine == machine:
-            earlier.append(host)
-            continue
-        with suppress(DeviceError):  # one that does not answer may be this computer with a new folder
-            devices = len(host.hello().devices)
-            raise ClusterError(
-                f"another computer of the lab is called {name} (with {devices} devices)",
-                "give this one another name: --name NAME",
-            )
-    return earlier
-
-
 class RemoteHost:
     """The driver's end of a host's agent: a `workers.hosts.interface.Host`."""
 
-    def __init__(self, actor: Any, name: str, shared: "_Shared", link: Link) -> None:
+    def __init__(self, actor: Any, name: str, shared: "Shared", link: Link) -> None:
         self.actor = actor
         self._name = name
         self._shared = shared
@@ -277,7 +211,7 @@ def error_of(name: str, cause: BaseException) -> EdgeSweepError:
     return DeviceError("worker_error", f"the host {name}: {in_one_line(cause)}", "see the log of Ray on that host")
 
 
-class _Shared:
+class Shared:
     """References to what several hosts are sent. The oldest are forgotten."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from sweeps.errors import EdgeSweepError, in_one_line
-from workers.hosts import cluster
+from workers.hosts import cluster, raising
 from workers.hosts.interface import BEAT_S
 from workers.hosts.supervisor import LEAVE_S
 from workers.hosts.this_machine import HostConfig
@@ -26,7 +26,7 @@ def main() -> None:
     )
     try:
         cluster.connect(asked["head"], Path(asked["token_file"]), Path(asked["folder"]))
-        host, end = cluster.raise_agent(config, asked["label"])
+        host, end = raising.raise_agent(config, asked["label"])
         hello = host.hello()
     except EdgeSweepError as error:
         _say({"error": error.message, "next_step": error.next_step})

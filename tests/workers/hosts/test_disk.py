@@ -13,9 +13,9 @@ from sweeps.errors import LAB_KINDS, DeviceError
 from sweeps.records import Failed
 from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, ControlledWorker, TestHost, World, facts
 from workers.hosts.away import host_away
-from workers.hosts.cluster import why_not
 from workers.hosts.disk import LEAST_BYTES
 from workers.hosts.interface import Granted
+from workers.hosts.raising import why_not
 from workers.measure.recovery import RecoverRequest
 
 

@@ -1,0 +1,83 @@
+"""Starts the agent of this machine on its Ray node, in place of an earlier one."""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import ray
+from ray import exceptions
+
+from sweeps.errors import ClusterError, DeviceError
+from workers.hosts.actors import HostActor
+from workers.hosts.cluster import NAMESPACE, Hosts, RemoteHost, Shared
+from workers.hosts.device_process import CLOSE_S
+from workers.hosts.interface import Host
+from workers.hosts.link import Link
+from workers.hosts.node import NODE_LABEL
+from workers.hosts.this_machine import HostConfig
+
+HostT = TypeVar("HostT", bound=Host)
+_START_S = 120.0
+
+
+def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[float], None]]:
+    """Start this machine's agent on its node, in place of an earlier one. Returns it, and what ends it in order.
+
+    Raises `ClusterError` if another computer of the lab has its name.
+    """
+    boot, machine = config.next_boot(time.time_ns() // 10**6), config.machine()
+    for host in earlier_starts(Hosts().find(), config.name, machine):
+        ray.kill(host.actor)
+    actor_class: Any = HostActor
+    actor = actor_class.options(
+        name=f"host:{config.name}:{machine}:{boot}:{label}",
+        namespace=NAMESPACE,
+        lifetime="detached",
+        label_selector={NODE_LABEL: label},
+    ).remote(config, boot)
+    try:
+        ray.get(actor.hello.remote(), timeout=_START_S)
+    except exceptions.RayTaskError as error:
+        raise error.cause from error
+    except exceptions.RayError as error:
+        raise why_not(str(error)) from error
+
+    def end(timeout_s: float) -> None:
+        with suppress(exceptions.RayError):
+            ray.get(actor.leave.remote(timeout_s), timeout=timeout_s + 2 * CLOSE_S)
+        ray.kill(actor)
+
+    return RemoteHost(actor, config.name, Shared(), Link(None)), end
+
+
+def why_not(words: str) -> ClusterError:
+    """Why the agent does not start: EdgeSweep's own error among Ray's words, if there is one."""
+    lines = [line.strip() for line in words.splitlines()]
+    own = next((number for number, line in enumerate(lines) if line.startswith("sweeps.errors.")), None)
+    if own is None:
+        return ClusterError(f"the agent of this host does not start: {words[:300]}")
+    _, arrow, step = " ".join(lines[own + 1 : own + 2]).partition("-> ")
+    return ClusterError(f"the agent of this host does not start: {lines[own].partition(': ')[2]}", arrow and step)
+
+
+def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
+    """Agents of this machine that are still in the lab. `found`: as of `Hosts.find`.
+
+    Raises `ClusterError` if a host of this name that answers is another machine.
+    """
+    earlier = []
+    for key, host in found:
+        _, other, its_machine, *_ = key.split(":")
+        if other != name:
+            continue
+        if its_machine == machine:
+            earlier.append(host)
+            continue
+        with suppress(DeviceError):  # one that does not answer may be this computer with a new folder
+            devices = len(host.hello().devices)
+            raise ClusterError(
+                f"another computer of the lab is called {name} (with {devices} devices)",
+                "give this one another name: --name NAME",
+            )
+    return earlier
