@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
-from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 from dashboard.launch import serving
 from sweeps.cli.main import main
+from tests.chromium import chromium
 from tests.free_port import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.browser]
@@ -46,14 +48,8 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(workspace: Path) -> Iterator[Opened]:
-    with serving(workspace, port=free_port()) as port, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium",
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-            timeout=LIMIT_MS,
-        )
+    with serving(workspace, port=free_port()) as port, chromium(LIMIT_MS) as browser:
         yield Opened(browser, f"http://127.0.0.1:{port}")
-        browser.close()
 
 
 def pick(marks: Locator, shows: Callable[[], None]) -> None:
@@ -171,6 +167,7 @@ def test_pictures_of_all_pages_are_taken_from_a_workspace(workspace: Path, tmp_p
         text=True,
         timeout=400,
         check=False,
+        env={**os.environ, "HOME": str(tmp_path / "home")},
     )
     assert done.returncode == 0, done.stderr
     for name in ("fleet", "decide", "launch"):

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from dashboard.launch import serving
 from infra import made_up as pictures
 from sweeps.journal.journal import Journal
 from sweeps.workspace import Workspace
+from tests.chromium import chromium
 from tests.free_port import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.browser]
@@ -52,16 +53,10 @@ WATCH = """([names, nobody, labelOf, linesOf]) => {
 @pytest.fixture(scope="module")
 def page(workspace: Path) -> Iterator[Page]:
     expect.set_options(timeout=LIMIT_MS)
-    with serving(workspace, port=free_port()) as port, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium",
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-            timeout=LIMIT_MS,
-        )
+    with serving(workspace, port=free_port()) as port, chromium(LIMIT_MS) as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 1000}, base_url=f"http://127.0.0.1:{port}")
         page.set_default_timeout(LIMIT_MS)
         yield page
-        browser.close()
 
 
 @pytest.fixture(scope="module")

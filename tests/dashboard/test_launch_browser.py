@@ -13,12 +13,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from dashboard.launch import serving
 from dashboard.options import Options
 from sweeps.launching.driver import find
 from sweeps.workspace import Workspace
+from tests.chromium import chromium
 from tests.dashboard.issuer import CLIENT, issuing
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
@@ -51,14 +52,8 @@ OPENS = """address => new Promise(told => {
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium",
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-            timeout=LIMIT_MS,
-        )
+    with chromium(LIMIT_MS) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
