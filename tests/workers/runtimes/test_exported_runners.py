@@ -163,7 +163,8 @@ def test_a_provider_is_appended_as_its_library_offers_it_or_is_missing(onnxrunti
     assert with_library("-DWITH_NNAPI") == ("cpu", "nnapi", "qnn")
     # What the stand-in tells of each as an error.
     for backend, told in (("nnapi", "NNAPI"), ("qnn", "QNN backend_path=libQnnHtp.so")):
-        assert onnxruntime.refused(replace(request, backend=backend), str(program)).message == f"onnxruntime 1.2.3: {told}"
+        refused = onnxruntime.refused(replace(request, backend=backend), str(program))
+        assert refused.message == f"onnxruntime 1.2.3: {told}"
 
 
 @pytest.mark.compiler
