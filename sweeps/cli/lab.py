@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 LAB_VARIABLE = "EDGESWEEP_LAB"
-LAB_VARIABLE = "EDGESWEEP_LAB"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,10 @@ def devices(
             Found(name=one["name"], device=one["device_class"], quarantined=one["quarantine"] is not None)
             for one in document["devices"]
         )
-        refused = [f"{one['message']}; next step: {one['next_step']}" for one in document["refused"]]
+        refused = [
+            one["message"] + (f"; next step: {one['next_step']}" if one["next_step"] else "")
+            for one in document["refused"]
+        ]
     except (KeyError, TypeError) as error:
         raise unread(verb, what) from error
     return found, tuple(refused)

@@ -1,13 +1,17 @@
 """Devices that come, or come back, while a sweep runs: they join it once the others are done."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec import catalog, places
 from workers.devices import registry
+from workers.driver.recovery import has_devices
 from workers.hosts.lab import Lab
 
 
@@ -78,3 +82,13 @@ def _that_come_and_go(names: Sequence[str]) -> tuple[str, ...]:
 
 def _means(asked: str, name: str) -> bool:
     return asked == name or (asked.endswith(":*") and name.startswith(asked[:-1]))
+
+
+def gone(planned: Plan, journal: Journal, away: Mapping[str, int]) -> set[str]:
+    """The ids of devices that went away with jobs pending. `away`: as a run fills it; of a host, in words."""
+    if not any(away.values()):
+        return set()
+    with_host = any(has_devices(name) for name, pending in away.items() if pending)
+    names = {facts.device_id: facts.name for facts in planned.devices}
+    pending = {job.device_id for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
+    return {device_id for device_id in pending if with_host or away.get(names[device_id])}

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.errors import RETRIED_KINDS, ModelError, StoreError
+from sweeps.errors import RETRIED_KINDS, EdgeSweepError, ModelError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
@@ -13,7 +13,7 @@ from sweeps.launching.live import LiveFile
 from sweeps.operations.again import disqualified_jobs, tied_jobs
 from sweeps.operations.executor import open_executor
 from sweeps.operations.known import batch_spreads
-from sweeps.operations.newcomers import Newcomers
+from sweeps.operations.newcomers import Newcomers, gone
 from sweeps.operations.on_end import told_at_the_end
 from sweeps.operations.shown import show
 from sweeps.operations.stored_results import results_of
@@ -39,7 +39,6 @@ from sweeps.store.read_journal import rank_sweep
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.driver.events import Away, Event
-from workers.driver.recovery import has_devices
 from workers.driver.sharing import Sharing, with_links
 from workers.driver.sweep import Driver
 from workers.hosts.lab import Lab
@@ -140,8 +139,12 @@ def _run(
             drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
             away: dict[str, int] = {}
             interrupted = not complete and drive.shared(sharing, away)
-            while not interrupted and (names := newcomers.joining(whole.devices, _gone(whole, journal, away))):
-                anew = make_plan(spec, roots, workspace, lab)
+            while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away))):
+                try:
+                    anew = make_plan(spec, roots, workspace, lab)
+                except EdgeSweepError as error:
+                    tell(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
+                    break
                 if not {facts.name for facts in anew.devices} & set(names):
                     continue
                 if anew.identities != whole.identities:
@@ -178,14 +181,6 @@ def _run(
     return RunEnd(
         interrupted=False, still_to_do=tuple(_still_to_do(pending, sum(away.values()), sharing.waiting, late))
     )
-
-
-def _gone(planned: Plan, journal: Journal, away: Mapping[str, int]) -> set[str]:
-    """The ids of devices that went away with jobs pending. `away`: as `_Drive.run` fills it; of a host, in words."""
-    with_host = any(has_devices(name) for name, pending in away.items() if pending)
-    names = {facts.device_id: facts.name for facts in planned.devices}
-    pending = {job.device_id for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
-    return {device_id for device_id in pending if with_host or away.get(names[device_id])}
 
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:

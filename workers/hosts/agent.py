@@ -130,7 +130,7 @@ class HostAgent:
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
         desk, result_id = self._desk(device_id), request.result_id
-        if desk.asked != result_id and not self._leases.is_live(device_id, epoch):
+        if (not result_id or desk.asked != result_id) and not self._leases.is_live(device_id, epoch):
             # What is stored is given to anybody, and nobody waits for another driver's block.
             kept = self._stored(result_id)
             with suppress(StoreError):

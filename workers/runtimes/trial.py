@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _SHAPE = (1, 3, 8, 8)
 _IMAGES = 4
 
+_OF_THE_MACHINE = ("timeout", "out_of_memory", "worker_lost")
+"""Failures that say nothing of the libraries."""
 _broken: dict[str, str] = {}
 """By set of versions, what this process has found."""
 
@@ -71,6 +73,10 @@ def _failure(runtime: Runtime, toolchain: str) -> str:
             runtime.build(resolve_variant(variant, "any"), "trial", _inputs(runtime), out)
     except (MemoryError, OSError):
         raise
+    except BuildError as error:
+        if error.kind in _OF_THE_MACHINE:
+            raise
+        return error.message
     except EdgeSweepError as error:
         return error.message
     except Exception as error:  # noqa: BLE001  # libraries that do not fit raise any exception
