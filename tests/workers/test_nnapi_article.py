@@ -15,7 +15,6 @@ from sweeps.store import mlflow as store
 from sweeps.store import reading
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.runtimes.torchscript import references
 
 pytestmark = pytest.mark.system
 
@@ -72,6 +71,6 @@ def test_where_no_phone_has_nnapi_its_figure_is_an_accuracy_and_says_so(
     assert virtual.cpu.p50_ms > 0
     assert virtual.nnapi is None
     assert virtual.note.startswith("NNAPI: only checked, not timed: Agreement ")
-    assert virtual.note.endswith(references.names()["nnapi"])
+    assert virtual.note.endswith("NNAPI reference")
     assert simulated.cpu is not None
     assert simulated.note == "NNAPI: skipped: fake:steady has no NNAPI"
