@@ -106,6 +106,8 @@ def pair(
     """Two phones as new, whose drivers give up soon."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    # Whichever process imports that part of torch first makes its folder: no trace of a sweep, and a matter of order.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
     for phone in running:
         as_new(phone)
         assert AdbHost(port).connect(phone.serial)
