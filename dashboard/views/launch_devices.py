@@ -30,10 +30,12 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
         st.session_state.pop(_FOUND, None)
         try:
             with st.spinner("Asking phones, boards and this computer"):
-                st.session_state[_FOUND] = around.devices(Workspace(root), options())
+                st.session_state[_FOUND] = (options(), *around.devices(Workspace(root), options()))
         except EdgeSweepError as error:
             live.problem("No device was found.", error)
-    found, refused = st.session_state.get(_FOUND, ((), ()))
+    there, found, refused = st.session_state.get(_FOUND, (None, (), ()))
+    if there != options():  # where it runs was changed
+        there, found, refused = None, (), ()
     known = [*_earlier(root), *(one.name for one in found), *chosen]
     box.multiselect(
         label,
@@ -43,7 +45,7 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
         help="local, adb:SERIAL, adb:*, ssh:USER@BOARD, fake:NAME",
         **common,
     )
-    if _FOUND in st.session_state:
+    if there is not None:
         st.caption(f"{len(found)} devices answer: choose them above." if found else "No device answers.")
     for one in found[:MOST]:
         kept_out = " (quarantined: sweeps leave it alone)" * one.quarantined

@@ -49,10 +49,10 @@ def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
     if role() < Role.LAUNCH:
         return
     sweep = ranked.place.sweep
-    if not kept_file(Workspace(root), sweep).is_file():
-        st.caption(f"There is no button for it: {_NOT_KEPT}.")
-    elif found.field:
+    if found.field and kept_file(Workspace(root), sweep).is_file():
         links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
+    elif why := _why_not(root, ranked):
+        st.caption(f"There is no button for it: {inert(why)}.")
     else:
         options = (RETRY,) if RETRY in found.command.split() else ()
         label = "Measure what failed or is not trusted again" if options else "Run the sweep again"
@@ -77,7 +77,7 @@ def _why_not(root: Path, ranked: Ranked) -> str:
         return "you may look"
     now, sweep = data.source(root), ranked.place.sweep
     if now is None or ranked.objective != data.spec(now, sweep).objective:
-        return "more rounds go to what the sweep file's own objective leaves tied, and another one is chosen here"
+        return "a run follows the sweep file's own objective, and another one is chosen here"
     if not kept_file(Workspace(root), sweep).is_file():
         return _NOT_KEPT
     return ""

@@ -90,11 +90,6 @@ def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch
     return start(workspace, text, by, models, launch.options)
 
 
-def settle(workspace: Workspace, planned: SweepSpec, rounds: int, by: str, models: Sequence[Path] = ()) -> Launch:
-    """Start a sweep again, with `rounds` more of the jobs that are then tied for the first place. As `again`."""
-    return again(workspace, planned, (SETTLE, str(rounds)), by, models)
-
-
 def again(
     workspace: Workspace, planned: SweepSpec, options: Sequence[str], by: str, models: Sequence[Path] = ()
 ) -> Launch:

@@ -63,7 +63,8 @@ class Newcomers:
         with suppress(DeviceError):
             self._lab.look()
         there = (facts for name in self._asked for facts in self._lab.select(name))
-        return {facts.device_id: facts.name for facts in there if isinstance(facts, DeviceFacts)}
+        known = (facts for facts in there if isinstance(facts, DeviceFacts))
+        return {facts.device_id: facts.name for facts in known if not self._is_kept_out(facts)}
 
     def _is_kept_out(self, facts: DeviceFacts) -> bool:
         with suppress(StoreError):

@@ -16,9 +16,9 @@ def away(name: str, why: str) -> DeviceError:
     )
 
 
-def no_disk(name: str, why: str) -> DeviceError:
+def no_disk(name: str, why: str, next_step: str = "free space there") -> DeviceError:
     """As `away`, of a host that cannot write to its disk."""
-    return DeviceError("host_disk", f"the host {name}: {why}", "free space there; a sweep waits for four minutes")
+    return DeviceError("host_disk", f"the host {name}: {why}", f"{next_step}; a sweep waits for four minutes")
 
 
 def host_away(failed: Failed) -> tuple[str, str] | None:

@@ -68,7 +68,9 @@ class Disk:
 
     def refused(self, error: OSError | StoreError) -> DeviceError:
         """Of a write that failed, for whoever asked for it."""
-        return no_disk(self._name, error.message if isinstance(error, StoreError) else f"its disk refuses: {error}")
+        if isinstance(error, StoreError):
+            return no_disk(self._name, error.message, error.next_step)
+        return no_disk(self._name, f"its disk refuses: {error}")
 
     def retry(self) -> None:
         """Write something if the last write failed, which may be over. To be called from time to time."""

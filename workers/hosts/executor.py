@@ -86,14 +86,17 @@ class LabLane:
                 self._acknowledge(taken)
                 taken = ()
             if self._is_elsewhere(request, host):
+                self._taken = taken
                 kept = self._kept(request)
                 if not isinstance(kept, Failed):
                     return kept
+                taken, self._taken = self._taken, ()
             answer = self._ask(host, request, taken)
         except DeviceError as error:
             self._taken = taken
             return failed(request.stage, error)
         except (EdgeSweepError, OSError) as error:
+            self._taken = taken
             return failed_by(request.stage, error)
         if request.result_id and not isinstance(answer, Failed):
             self._taken, self._taken_from = (request.result_id,), host

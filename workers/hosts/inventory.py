@@ -38,6 +38,8 @@ class Inventory:
         """By the name under which it is attached; a device with two connections is here twice."""
         self._refused: dict[str, tuple[DeviceError, float]] = {}
         """By name, with the time of the last look."""
+        self._present: set[str] = set()
+        """Names that the last look had: one may go while it is asked what it is."""
         self._trouble: DeviceError | None = None
 
     @property
@@ -114,6 +116,7 @@ class Inventory:
 
     def _drop(self, present: set[str]) -> None:
         with self._changed:
+            self._present = present
             gone = (self._found.keys() | self._refused.keys()) - present
             for name in gone:
                 self._found.pop(name, None)
@@ -124,6 +127,8 @@ class Inventory:
     def _refuse(self, name: str, error: Exception) -> None:
         told = error if isinstance(error, DeviceError) else DeviceError("worker_error", f"{name}: {in_one_line(error)}")
         with self._changed:
+            if name not in self._present:
+                return
             before = self._refused.get(name)
             self._refused[name] = told, self._clock()
             if before is None or str(before[0]) != str(told):
@@ -131,6 +136,8 @@ class Inventory:
 
     def _add(self, name: str, facts: DeviceFacts) -> None:
         with self._changed:
+            if name not in self._present:
+                return
             self._refused.pop(name, None)
             self._found[name] = facts
             self._count()

@@ -25,7 +25,7 @@ LEAVE_S = 120.0
 """For the blocks that run to end, when a host leaves."""
 _END_S = 20.0
 _AGAIN_S = 2.0
-_POLL_S = 0.2
+_POLL_S, _ADDRESS_S = 0.2, 3.0
 _ONLY_HERE = ("127.", "::1:", "::ffff:127.")
 """Beginnings of addresses that no other computer reaches."""
 
@@ -123,7 +123,7 @@ def _serve_on(
 ) -> bool:
     """Until the node ends, `stop()`, or the node's address is no longer this machine's, if it `may_move`. Returns
     whether the agent ever ran."""
-    moved = ""
+    moved, look_s = "", 0.0
     while node.alive() and not stop() and not moved:
         with _keeper(node, options, config) as keeper:
             told = _first_words(keeper)
@@ -139,7 +139,9 @@ def _serve_on(
             started = True
             while node.alive() and keeper.poll() is None and not stop() and not moved:
                 time.sleep(_POLL_S)
-                moved = _address_instead(options) if may_move else ""
+                if may_move and time.monotonic() >= look_s:
+                    look_s = time.monotonic() + _ADDRESS_S
+                    moved = _address_instead(options)
             if stop() and node.alive():
                 _end_in_order(keeper)
         if moved:

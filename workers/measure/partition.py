@@ -24,7 +24,10 @@ class Partition:
 
 
 def partition(bench: Bench, job: Job, deadline_s: float) -> Partition:
-    """One profiled inference of the job's artifact. Raises `DeviceError` if the device is gone."""
+    """One profiled inference of the job's artifact.
+
+    Raises `DeviceError`, also if the runner does not end well: a backend that took nothing must not go unnoticed.
+    """
     runtime, backend = registry.get(job.variant.runtime), job.variant.backend
     if job.emulated or not isinstance(runtime, PartitioningRuntime) or not runtime.profiled_as(backend):
         return Partition()
@@ -38,8 +41,10 @@ def partition(bench: Bench, job: Job, deadline_s: float) -> Partition:
     argv = argv if path else command_within(argv, job.variant.runner_toolchain)
     try:
         _, profile = processes.told(bench.device, argv, runtime.parse_profile, deadline_s)
-    except RunnerError:  # of an older runner, which does not profile
-        return Partition()
+    except RunnerError as error:
+        if error.kind != "bad_arguments":
+            raise
+        return Partition()  # an older runner does not profile
     nodes = Counter(run.where for run in profile.runs)
     taken = nodes[runtime.profiled_as(backend)]
     metrics = {"backend_nodes": float(taken), "cpu_nodes": float(nodes.total() - taken)}

@@ -175,10 +175,10 @@ class LogitsRequest(Request[Evaluated]):
         began_s, pushed_s = bench.device.now_s(), bench.pushes.total_s
         try:
             logits = self._logits(bench)
+            seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
             taken = partition(bench, self.job, self.limit_s)
         except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
-        seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
         pushing_s = bench.pushes.take_s(self.job.build_key)
         return Evaluated(
             logits=logits,

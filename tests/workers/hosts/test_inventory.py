@@ -174,3 +174,16 @@ def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_that_come_aft
     assert ids(inventory) == ["one", "two"]
     assert cable.looks == ["adb:one", "adb:two"], "one after the other, each once"
     calls[0].join()
+
+
+def test_a_device_that_goes_while_it_is_asked_what_it_is_is_not_there(cable: Cable) -> None:
+    def look(name: str) -> DeviceFacts:
+        found = cable.look(name)
+        cable.names = []
+        inventory.refresh()
+        return found
+
+    inventory = Inventory(cable.listed, look, lambda: cable.now_s)
+    cable.names = ["adb:one"]
+    inventory.refresh()
+    assert (cable.looks, ids(inventory)) == (["adb:one"], [])
