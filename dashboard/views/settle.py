@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.inert import inert, line
+from dashboard.inert import line
 from dashboard.options import given
 from dashboard.ranked import Ranked
 from dashboard.rights import person, role
@@ -34,7 +34,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     if why:
         st.code(device.settle_command, language=None)
         if role() >= Role.LAUNCH:
-            st.caption(f"There is no button for it: {inert(why)}.")
+            st.caption(f"There is no button for it: {why}.")
         return
     pressed = st.button(f"Measure {rounds} more rounds", icon=":material/balance:", key="settle")
     st.caption(f"{_estimate(root, device, rounds)} What else is tied in this sweep gets as many rounds.")
@@ -52,7 +52,7 @@ def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
     if found.field and kept_file(Workspace(root), sweep).is_file():
         links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
     elif why := _why_not(root, ranked):
-        st.caption(f"There is no button for it: {inert(why)}.")
+        st.caption(f"There is no button for it: {why}.")
     else:
         options = (RETRY,) if RETRY in found.command.split() else ()
         label = "Measure what failed or is not trusted again" if options else "Run the sweep again"
