@@ -9,7 +9,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from dashboard import data, fleet_data, links
-from dashboard.data import Source
+from dashboard.source import Source
 from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
 from dashboard.running import Running

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard import data, device_rows, evidence, job_rows, state
 from dashboard.charts import evidence as drawing
 from dashboard.charts.drawing import Spec
-from dashboard.data import Source
+from dashboard.source import Source
 from dashboard.inert import line, words
 from dashboard.links import link
 from dashboard.style import Palette, palette

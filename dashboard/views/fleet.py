@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard import data, downloads, fleet_cells, fleet_data, links, state
 from dashboard.charts.drawing import Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
-from dashboard.data import KEYS, Source
+from dashboard.source import KEYS, Source
 from dashboard.inert import line, words
 from dashboard.running import Running
 from dashboard.style import Palette, palette

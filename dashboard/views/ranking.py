@@ -11,7 +11,7 @@ from dashboard.charts.dots import latency
 from dashboard.charts.drawing import Spec
 from dashboard.charts.tradeoff import AccuracyAxis, most_drop
 from dashboard.charts.tradeoff import tradeoff as tradeoff_chart
-from dashboard.data import Source
+from dashboard.source import KEYS, Source
 from dashboard.inert import NOTHING, inert, line
 from dashboard.ranked import Ranked
 from dashboard.style import Palette, palette
@@ -73,7 +73,7 @@ class Drawn(NamedTuple):
     """What the reference lines of the second one are."""
 
 
-@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=data.KEYS)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Palette) -> Drawn:
     """Shared by all sessions: never change it."""
     device, table, _ = data.ranking_tables(now, place, objective, part)

@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, evidence, job_rows, state
-from dashboard.data import Source
+from dashboard.source import Source
 from dashboard.inert import inert, line, words
 from dashboard.links import link
 from dashboard.views import empty, places, result_build, result_measured, result_profile, tables

@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import evidence, rows
 from dashboard.charts.dots import drops
-from dashboard.data import Source
+from dashboard.source import Source
 from dashboard.device_rows import gone_now
 from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
