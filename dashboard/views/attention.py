@@ -9,13 +9,13 @@ from typing import NamedTuple
 import streamlit as st
 
 from dashboard import data, fleet_data, links
-from dashboard.source import Source
-from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
 from dashboard.running import Running
+from dashboard.source import Source
 from dashboard.views import watch
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import find
+from sweeps.launching.gone import gone_now
 from sweeps.launching.live import LiveDevice
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace

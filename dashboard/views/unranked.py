@@ -11,7 +11,6 @@ import streamlit as st
 from dashboard import evidence, rows
 from dashboard.charts.dots import drops
 from dashboard.source import Source
-from dashboard.device_rows import gone_now
 from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
 from dashboard.style import palette
@@ -21,6 +20,7 @@ from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
 from sweeps.journal.results_table import Place
 from sweeps.launching.driver import find
+from sweeps.launching.gone import gone_now
 from sweeps.quarantine import QuarantineBook
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
