@@ -121,8 +121,14 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
 
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
     workspace = Workspace(shared_by_units)
-    with workspace.lock(), LiveFile(workspace.live, "shared"):
-        said = texts(opened("live", shared_by_units))
+    with workspace.lock(), LiveFile(workspace.live, "shared") as file:
+        file.measuring("adb:a", 1, 9, "digits · cpu fp32 · adb:a, round 2")
+        shown = opened("live", shared_by_units)
+        said = texts(shown)
+    ended = shown.dataframe[0].value
+    assert set(ended["Device"]) == {f"Globex Phone 9 (SoC X) · {unit}" for unit in ("unit-a", "unit-b")}
+    assert "Now: digits · cpu fp32, round 2" in said
+    assert all(build.startswith("digits · fp32 · ") for build in ended["Build"]), "in words, without the device"
     done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
     with Journal.open(workspace.journal, read_only=True) as journal:
         jobs = [job.device_id for job, _ in journal.jobs("shared")]
