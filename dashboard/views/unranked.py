@@ -10,10 +10,11 @@ import streamlit as st
 
 from dashboard import evidence, rows
 from dashboard.charts.dots import drops
-from dashboard.source import Source
 from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
+from dashboard.source import Source
 from dashboard.style import palette
+from dashboard.views import explained
 from dashboard.views.tables import table_height
 from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
@@ -137,6 +138,10 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
             "Outcome": st.column_config.TextColumn(width=80),
             "Variant": st.column_config.TextColumn(width=340),
         },
+    )
+    explained.show(
+        [*(("failure", row.kind) if row.outcome == "failed" else ("skip", row.reason) for row in there)]
+        + [("verdict", "waiting")] * bool(waiting)
     )
 
 
