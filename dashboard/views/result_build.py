@@ -34,7 +34,7 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
     with left:
         st.subheader("All figures", anchor=False)
         _pairs(_figures(row), "figures", "Nothing was measured: there are none.")
-        _coverage(found.manifest)
+        _coverage(found.manifest, found.planned.job.variant.backend)
     with right:
         st.subheader("The build", anchor=False)
         axes = {**found.planned.job.variant.axes(), "threads": found.planned.job.run.threads}
@@ -75,12 +75,14 @@ def _figures(row: ResultRow | None) -> list[tuple[str, str]]:
     return known + [(name, f"{value:.1f} s") for name, value in seconds.items() if value]
 
 
-def _coverage(manifest: Manifest | None) -> None:
+def _coverage(manifest: Manifest | None, backend: str) -> None:
     coverage = None if manifest is None else manifest.coverage
     if manifest is not None and manifest.providers:
         st.markdown("**Nodes by execution provider**, on the computer that built it")
         nodes = sorted(manifest.providers.items(), key=lambda item: (-item[1], item[0]))
         _pairs([(line(name), f"{count} nodes") for name, count in nodes], "provider", "")
+        return
+    if coverage is None and backend == "cpu":
         return
     st.markdown("**Covered by the accelerator**")
     if coverage is None:
@@ -109,7 +111,8 @@ def _operators(manifest: Manifest | None) -> None:
     if manifest is None:
         st.text("No build is recorded: operators, file and versions are not known.")
         return
-    with st.expander(f"{len(manifest.operators)} operators, {len(manifest.fused)} fused sequences"):
+    many, fused = len(manifest.operators), len(manifest.fused)
+    with st.expander(f"{many} operator{'s' * (many != 1)}, {fused} fused sequence{'s' * (fused != 1)}"):
         st.text("\n".join(line(name) for name in manifest.operators) or NOTHING)
         if manifest.fused:
             st.text("Fused:\n" + "\n".join(line(name) for name in manifest.fused))
@@ -190,5 +193,5 @@ def _pairs(pairs: Sequence[tuple[str, ...]], key: str, without: str) -> None:
         pd.DataFrame(pairs, columns=["What", "Value", "Meaning"][: len(pairs[0])]),
         hide_index=True,
         key=f"result-{key}",
-        height=table_height(len(pairs)),
+        height=table_height(len(pairs), most=None),
     )
