@@ -110,8 +110,8 @@ STYLE = """<style>
     transition: none !important;
 }
 /* Nor while a number is typed; nor once it was entered, until the page has begun to draw what it changes. */
-.stApp:has([data-testid="InputInstructions"]) [class*="st-key-now-"],
-.stApp:has([data-testid="InputInstructions"]) [class*="st-key-now-"] * {
+.stApp:has([data-testid="InputInstructions"] > *) [class*="st-key-now-"],
+.stApp:has([data-testid="InputInstructions"] > *) [class*="st-key-now-"] * {
     visibility: hidden !important; transition: none !important;
 }
 .stApp:has([data-testid="stNumberInputField"]:focus) [class*="st-key-now-"],

@@ -19,6 +19,7 @@ from sweeps.launching.checked import check
 from sweeps.launching.live import LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep
 from sweeps.workspace import Workspace
+from tests.dashboard.conftest import PHONE
 
 SCRIPT = "from pathlib import Path\nfrom dashboard.views import {page}\n{page}.show(Path({root!r}))"
 
@@ -119,15 +120,19 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {"measured": 1, "failed": 2}, True).startswith("last block: some time ago")
 
 
+def test_what_runs_on_a_device_is_said_without_the_device() -> None:
+    for name in (PHONE.name, PHONE.device_id):
+        told = LiveDevice(name=PHONE.name, running=f"digits · cpu fp32 · {name}, round 2")
+        assert live._doing(told, PHONE) == "Now: digits · cpu fp32, round 2"
+
+
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
     workspace = Workspace(shared_by_units)
-    with workspace.lock(), LiveFile(workspace.live, "shared") as file:
-        file.measuring("adb:a", 1, 9, "digits · cpu fp32 · adb:a, round 2")
+    with workspace.lock(), LiveFile(workspace.live, "shared"):
         shown = opened("live", shared_by_units)
         said = texts(shown)
     ended = shown.dataframe[0].value
     assert set(ended["Device"]) == {f"Globex Phone 9 (SoC X) · {unit}" for unit in ("unit-a", "unit-b")}
-    assert "Now: digits · cpu fp32, round 2" in said
     assert all(build.startswith("digits · fp32 · ") for build in ended["Build"]), "in words, without the device"
     done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
     with Journal.open(workspace.journal, read_only=True) as journal:
