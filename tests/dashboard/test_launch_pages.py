@@ -14,12 +14,12 @@ from streamlit.util import calc_hash
 from dashboard import rights, running
 from dashboard.sweep_form import SweepForm
 from dashboard.views import live
+from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.live import LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep
 from sweeps.workspace import Workspace
-from tests.dashboard.conftest import PHONE
 
 SCRIPT = "from pathlib import Path\nfrom dashboard.views import {page}\n{page}.show(Path({root!r}))"
 
@@ -121,9 +121,11 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
 
 
 def test_what_runs_on_a_device_is_said_without_the_device() -> None:
-    for name in (PHONE.name, PHONE.device_id):
-        told = LiveDevice(name=PHONE.name, running=f"digits · cpu fp32 · {name}, round 2")
-        assert live._doing(told, PHONE) == "Now: digits · cpu fp32, round 2"
+    told = LiveDevice(name="adb:1", running="digits · cpu fp32 · adb:1, round 2")
+    assert live._doing(told) == "Now: digits · cpu fp32, round 2"
+    assert doing_now(told, 0.0) == "digits · cpu fp32, round 2"
+    alone = LiveDevice(name="local", running="digits · cpu fp32, round 2")
+    assert doing_now(alone, 0.0) == alone.running
 
 
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
