@@ -112,7 +112,7 @@ def left_out(cells: Cells, setups: Collection[Setup]) -> str:
     more = len(others & _tried(cells))
     skipped = len(others) - more
     said = [f"{more} more build{'s' * (more != 1)}"] if more else []
-    said += [f"{skipped} that {'is' if skipped == 1 else 'are'} skipped on every phone"] if skipped else []
+    said += [f"{skipped} that {'is' if skipped == 1 else 'are'} skipped everywhere"] if skipped else []
     return f"{' and '.join(said)} stand{'s' * (more + skipped == 1)} in Decide." if said else ""
 
 

@@ -8,7 +8,8 @@ NOTHING = "–"
 _MARKS = r"\[\]{}#+!|*&"
 """Of Markdown, and nothing to what Streamlit replaces afterwards: a backslash takes their meaning away."""
 _HARMLESS = re.compile(
-    rf"(?!\d+\))(?:[^\W_]|[{_MARKS}])(?:[^\W_]|[ ·,;()/≈×%°–?'\"{_MARKS}]|:(?= )|(?<=[^\W_])[-_.](?=[^\W_]))*"
+    rf"(?!\d+\))(?:[^\W_]|[{_MARKS}])"
+    rf"(?:[^\W_]|[ ·,;()/≈×%°–?'\"{_MARKS}]|:(?= )|(?<=\d):(?=\d)|(?<=[^\W_])[-_.](?=[^\W_]))*"
 )
 _MARK = re.compile(f"[{_MARKS}]")
 _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)

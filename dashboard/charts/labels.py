@@ -14,6 +14,7 @@ NARROWEST_PX = 230
 FONT_PX, LINE_PX = 12, 14
 _CHARACTER_PX = 6.9
 """Of the widest fonts that browsers take: a name is not wider than it is thought to be."""
+BESIDE_PX = 5
 _POINT_PX, _GAP_PX = 9, 3
 Point = tuple[float, float]
 
@@ -25,7 +26,7 @@ class Label:
     text: str
     """Its lines."""
     align: str
-    """`left`: it begins at the point; `right`: it ends there."""
+    """`left`: it begins at the point, beside the vertical line of its interval; `right`: it ends there."""
     dy: int
     """Pixels from the point down to its top."""
 
@@ -64,12 +65,12 @@ def placed(points: Sequence[Point], names: Sequence[str], order: Sequence[int], 
 def _ways(point: Point, name: str, width: float) -> Iterator[tuple[Label, _Box]]:
     """Where the name of a point may stand: above it first, and to the side with more room first."""
     x, y = point
-    most = min(30, int(width / 2 / _CHARACTER_PX))
+    most = min(30, int((width / 2 - BESIDE_PX) / _CHARACTER_PX))
     lines = wrapped(name, most)
     wide, high = _CHARACTER_PX * max(map(len, lines)), LINE_PX * len(lines)
     sides = ("left", "right") if x < width / 2 else ("right", "left")
     for dy, align in itertools.product((-high - _POINT_PX - _GAP_PX, _POINT_PX + _GAP_PX), sides):
-        left = x if align == "left" else x - wide
+        left = x + BESIDE_PX if align == "left" else x - BESIDE_PX - wide
         box = _Box(left, y + dy, left + wide, y + dy + high)
         if left >= 0 and box.right <= width and (box.top >= 0 or dy > 0):
             yield Label("\n".join(lines), align, dy), box

@@ -136,6 +136,7 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
                 "type": "text",
                 "text": {"expr": _by_width("text")},
                 "align": {"expr": _by_width("align")},
+                "dx": {"expr": f"({_by_width('align')}) === 'left' ? {labels.BESIDE_PX} : {-labels.BESIDE_PX}"},
                 "dy": {"expr": _by_width("dy")},
                 "color": look.text,
                 "fontSize": labels.FONT_PX,

@@ -88,7 +88,7 @@ def doing_now(device: LiveDevice, now_s: float) -> str:
         return "away"
     if lacking := device.lacks(now_s):
         return "; ".join(lacking)
-    return device.running or ("done" if 0 < device.total <= device.done else "nothing runs on it now")
+    return device.running_here or ("done" if 0 < device.total <= device.done else "nothing runs on it now")
 
 
 def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> Iterator[Need]:

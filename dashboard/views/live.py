@@ -171,25 +171,19 @@ def _device(facts: DeviceFacts, now: Running) -> None:
         if live.total and now.driver.state != "idle":
             st.progress(min(1.0, live.done / live.total))
         if now.driver.state == "running":
-            st.text(_doing(live, facts))
+            st.text(_doing(live))
         ended = now.ended.get(facts.device_id, {})
         st.caption(words(_weather(now.conditions.get(facts.device_id), ended, now.driver.state == "running")))
 
 
-def _doing(live: LiveDevice, facts: DeviceFacts) -> str:
+def _doing(live: LiveDevice) -> str:
     if live.away:
         since = f" since {_clock(live.away_at_s)} UTC" if live.away_at_s else ""
         return f"Away{since}: {line(live.away)}; {live.pending} of its jobs wait for the next run"
     if lacking := live.lacks(time.time()):
         return f"Waiting for {duration(live.waited_s)}: {line('; '.join(lacking))}"
-    if not live.running:
-        return "Nothing runs on it now: it waits for builds, or is done"
-    # A job's name ends with its device, which the heading has.
-    for device in (facts.name, facts.device_id):
-        job, of_device, rest = live.running.partition(f" · {device},")
-        if of_device:
-            return f"Now: {line(f'{job},{rest}')}"
-    return f"Now: {line(live.running)}"
+    running = line(live.running_here)
+    return f"Now: {running}" if live.running else "Nothing runs on it now: it waits for builds, or is done"
 
 
 def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:

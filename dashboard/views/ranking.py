@@ -141,10 +141,10 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
         if (table[column] != NOTHING).any():
             shown[title] = table[column]
     if device.libraries_differ:
-        shown.insert(shown.columns.get_loc("Verdict"), "Library (MB)", table["runtime_mb"])
+        shown.insert(list(shown.columns).index("Verdict"), "Library (MB)", table["runtime_mb"])
     if (table["emulated_by"] != "").any():
         by = table["emulated_by"].map(lambda by: f"emulated: {by}" if by else "the device")
-        shown.insert(shown.columns.get_loc("Drop (points)"), "Accuracy from", by)
+        shown.insert(list(shown.columns).index("Drop (points)"), "Accuracy from", by)
     configure = st.column_config
     st.dataframe(
         shown,

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import job_rows
 from dashboard.inert import NOTHING, line, words
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.evidence import JobEvidence
 from sweeps.launching.start import log_of
@@ -185,6 +186,11 @@ def _meaning(axis: str) -> str:
     return next((line(one.meaning) for one in explained("axis", axis)), NOTHING)
 
 
+def _whole(pairs: Sequence[tuple[str, ...]], at: int) -> Any:
+    """A column that the third one does not narrow."""
+    return st.column_config.TextColumn(width=text_width(pair[at] for pair in pairs))
+
+
 def _pairs(pairs: Sequence[tuple[str, ...]], key: str, without: str) -> None:
     if not pairs:
         st.text(without)
@@ -192,6 +198,9 @@ def _pairs(pairs: Sequence[tuple[str, ...]], key: str, without: str) -> None:
     st.dataframe(
         pd.DataFrame(pairs, columns=["What", "Value", "Meaning"][: len(pairs[0])]),
         hide_index=True,
+        column_config=None
+        if len(pairs[0]) < 3
+        else {name: _whole(pairs, at) for at, name in enumerate(("What", "Value"))},
         key=f"result-{key}",
         height=table_height(len(pairs), most=None),
     )

@@ -29,7 +29,7 @@ def _result(row: pd.Series, place: Place, *, picked: bool) -> None:
     with st.container(gap="small", key="picked"):
         st.caption("Picked" if picked else "The winner. Click a point to see another.")
         st.markdown(f"**{words(row['variant'])}**")
-        ratio = "" if row["ratio"] != row["ratio"] else f" · {row['ratio']:.2f}× the winner's p50"
+        ratio = "" if not picked or row["ratio"] != row["ratio"] else f" · {row['ratio']:.2f}× the winner's p50"
         ratio += "" if row["paired_text"] == NOTHING else f" · {PAIRED.lower()} {row['paired_text']}"
         st.text(
             line(

@@ -23,6 +23,7 @@ from sweeps.journal.results_table import Place
 from sweeps.launching.driver import find
 from sweeps.launching.gone import gone_now
 from sweeps.quarantine import QuarantineBook
+from sweeps.report.explanations import Sort
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
 
@@ -139,10 +140,10 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
             "Variant": st.column_config.TextColumn(width=340),
         },
     )
-    explained.show(
-        [*(("failure", row.kind) if row.outcome == "failed" else ("skip", row.reason) for row in there)]
-        + [("verdict", "waiting")] * bool(waiting)
-    )
+    told: list[tuple[Sort, str]] = [
+        ("failure", row.kind) if row.outcome == "failed" else ("skip", row.reason) for row in there
+    ]
+    explained.show([*told, ("verdict", "waiting")] if waiting else told)
 
 
 def _reason(row: ResultRow) -> str:

@@ -204,7 +204,7 @@ def test_no_name_lies_on_another_one_or_on_a_point_or_leaves_the_chart(width: in
             continue
         lines = label.text.split("\n")
         wide = 6 * max(map(len, lines))
-        left = x if label.align == "left" else x - wide
+        left = x + labels.BESIDE_PX if label.align == "left" else x - labels.BESIDE_PX - wide
         boxes.append((left, y + label.dy, left + wide, y + label.dy + labels.LINE_PX * len(lines)))
     assert len(boxes) > 1
     dots = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]

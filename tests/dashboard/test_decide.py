@@ -93,9 +93,8 @@ def test_failed_and_skipped_variants_are_listed_with_their_reasons(page: Page, w
     assert listed["Reason"][0] == "run, crashed: the process was ended by signal 11"
     assert listed["Reason"][2] == "int8 traced and not optimized has no effect"
     assert "2 failed, 2 skipped" in texts(shown)
-    explained = "\n".join(texts(shown))
-    assert "**crashed**: The process ended without a result" in explained
-    assert explained.count("**crashed**") == 1
+    assert "**crashed**: The process ended without a result" in texts(shown)
+    assert texts(shown).count("**crashed**") == 1
 
 
 def test_another_device_has_its_own_recommendation(page: Page, workspace: Path) -> None:

@@ -247,9 +247,7 @@ def test_what_is_not_drawn_is_counted_as_decide_shows_it_and_skipped_builds_come
     first = {("a",): cell("skipped"), ("b",): cell("failed"), ("c",): cell("ships"), ("d",): cell("skipped")}
     cells = {"x": first, "y": {("d",): cell("may_not")}}
     assert fleet_cells.shown_setups(cells, [], 9) == [("c",), ("b",), ("d",), ("a",)]
-    assert (
-        fleet_cells.left_out(cells, [("c",)]) == "2 more builds and 1 that is skipped on every phone stand in Decide."
-    )
+    assert fleet_cells.left_out(cells, [("c",)]) == "2 more builds and 1 that is skipped everywhere stand in Decide."
     assert fleet_cells.left_out(cells, [("c",), ("b",), ("a",)]) == "1 more build stands in Decide."
     assert fleet_cells.left_out(cells, list(first)) == ""
 

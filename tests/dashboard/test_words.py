@@ -82,6 +82,7 @@ def test_harmless_text_is_plain_with_its_marks_escaped_and_all_else_is_a_code_sp
         "mobilenet_v3_large",
         "2.5 ms",
         "why: 3 %",
+        "since 13:48 UTC: unplugged?",
     ):
         assert words(harmless) == harmless
     for marked, escaped in (
