@@ -149,7 +149,7 @@ def _briefly(now: Running) -> None:
     names = device_names({facts.device_id: facts.device_class for facts in now.devices})
     with st.container(gap="small"):
         for facts in now.devices[:MOST_CARDS]:
-            st.text(f"{names[facts.device_id]}: {now.progress(facts)}. {_doing(_told_of(facts, now), facts)}")
+            st.text(f"{names[facts.device_id]}: {now.progress(facts)}. {_doing(_told_of(facts, now))}")
     link("live", "Watch it", icon=":material/monitoring:")
 
 

@@ -35,13 +35,15 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
     with left:
         st.subheader("All figures", anchor=False)
         _pairs(_figures(row), "figures", "Nothing was measured: there are none.")
-        _coverage(found.manifest, found.planned.job.variant.backend)
     with right:
+        st.subheader("What is in the file", anchor=False)
+        _operators(found.manifest)
+        _coverage(found.manifest, found.planned.job.variant.backend)
+    with st.container(gap="small"):
         st.subheader("The build", anchor=False)
         axes = {**found.planned.job.variant.axes(), "threads": found.planned.job.run.threads}
         axes |= {"cpus": found.planned.job.run.cpus, "reuse_input": found.planned.job.run.reuse_input}
         _pairs([(name, line(str(value)), _meaning(name)) for name, value in axes.items()], "axes", "")
-    _operators(found.manifest)
     _log(Workspace(root), row.sweep if row else "", found.planned.job.build_key)
     with st.expander("Versions, hashes and keys"):
         _pairs(job_rows.identity(row, found.manifest, found.planned.facts), "identity", "")
