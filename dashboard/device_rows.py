@@ -74,7 +74,6 @@ def overview(
                 "Ended": sum(one.finished for one in here),
                 "Waiting": sum(one.waiting for one in here),
                 "Faults": len(record.faults) if record else 0,
-                "Sweeps": len(device.sweeps),
                 "Id": line(facts.device_id),
             }
         )
@@ -87,7 +86,6 @@ def overview(
             "Ended": 0,
             "Waiting": 0,
             "Faults": len(record.faults),
-            "Sweeps": 0,
             "Id": line(key),
         }
         for key, record in records.items()

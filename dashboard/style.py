@@ -138,7 +138,9 @@ STYLE = """<style>
 .st-key-figures > * { width: auto !important; }
 .st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }
 /* Links of all lines one below the other. */
-.st-key-measured-there [data-testid="stMarkdown"] { flex: 0 1 31rem; }
+.st-key-measured-there [data-testid="stElementContainer"]:has([data-testid="stMarkdown"]) {
+    flex: 0 1 31rem !important;
+}
 @media (max-width: 640px) { :has(> .st-key-fleet-wide), :has(> .st-key-ended-wide) { display: none; } }
 @media (min-width: 641px) { :has(> .st-key-fleet-narrow), :has(> .st-key-ended-narrow) { display: none; } }
 .st-key-ended-narrow p { overflow-wrap: anywhere; }

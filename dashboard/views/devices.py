@@ -127,8 +127,8 @@ def _overview(
         key="devices-table",
         height=table_height(min(len(table), 8)),
         column_config={
-            **{name: column.TextColumn(width=text_width(table[name])) for name in ("Device", "Named", "State", "Id")},
-            **{name: column.NumberColumn(width=_COUNT_PX) for name in ("Ended", "Waiting", "Faults", "Sweeps")},
+            **{name: column.TextColumn(width=text_width(table[name])) for name in ("Device", "Named")},
+            **{name: column.NumberColumn(width=_COUNT_PX) for name in ("Ended", "Waiting", "Faults")},
         },
     )
     driver = Workspace(root).holder()
