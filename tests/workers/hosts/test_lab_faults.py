@@ -118,8 +118,9 @@ def _faked_clock() -> dict[str, str]:
     faked = {
         "LD_PRELOAD": str(Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
         "FAKETIME_TIMESTAMP_FILE": "/tmp/clock",  # the computer's own
-        # To read the file at each call made them 35 times slower, too slow for Ray to start the agent under load.
-        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_CACHE_DURATION": "1",  # seconds: to read the file at each call makes them 35 times slower
+        # Its workaround for an old glibc makes waits of Ray's threads end at once, and Ray aborts the agent.
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     return {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": {"env_vars": faked}, "metadata": {}})}
