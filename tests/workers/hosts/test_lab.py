@@ -430,15 +430,16 @@ def test_a_phone_that_another_sweep_has_through_another_host_is_waited_for(world
     assert len(first.workers) == 1
 
 
-def test_a_phone_on_a_cable_that_is_elsewhere_has_left_a_host_that_is_silent(world: World) -> None:
-    _, wire = world.add("lab-1", "one")
+@pytest.mark.parametrize("phone", ["one", "127.0.0.1:5555", "localhost:5555", "[::1]:5555"])
+def test_a_phone_on_a_cable_that_is_elsewhere_has_left_a_host_that_is_silent(world: World, phone: str) -> None:
+    _, wire = world.add("lab-1", phone)
     second, _ = world.add("lab-2", "two")
     lab = world.lab()
-    lane = lane_of(world, lab)
+    lane = lane_of(world, lab, phone)
     lane.ask(Ask(JOB, 1))
     wire.cut_off()
     world.now_s += SILENT_S + 1
-    second.names = ["adb:two", "adb:one"]
+    second.names = ["adb:two", f"adb:{phone}"]
     second.agent.tend()
     wait_for(lambda: lane.ask(Ask(JOB, 2)) == "answer 0 to 2")
     assert len(second.workers) == 1

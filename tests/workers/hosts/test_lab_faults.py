@@ -2,7 +2,6 @@
 a third computer. After each fault the invariants are checked, as after those of a phone on this computer's own cable.
 """
 
-import importlib.util
 import json
 import random
 import shutil
@@ -23,6 +22,7 @@ from sweeps.workspace import Workspace
 from tests.benchmarks.lab_case import DRIVER, PATIENCE_S, Lab
 from tests.computers import Network, missing
 from tests.conftest import EDGESWEEP, OWN_NET
+from tests.faked_clock import faked_clock
 from tests.faults import seen
 from tests.faults.invariants import Scene, check
 from tests.workers.driver.test_driver_faults import PHASES, held_in_a_block
@@ -112,18 +112,9 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyLab]:
 def _faked_clock() -> dict[str, str]:
     """The environment of a host whose agent has the clock of a file, and Ray's daemons their own: it is that of the
     agent's process alone, as of a job of Ray's. Empty where the library is missing."""
-    found = importlib.util.find_spec("libfaketime")
-    if found is None or found.origin is None:
-        return {}
-    faked = {
-        "LD_PRELOAD": str(Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
-        "FAKETIME_TIMESTAMP_FILE": "/tmp/clock",  # the computer's own
-        "FAKETIME_CACHE_DURATION": "1",  # seconds: to read the file at each call makes them 35 times slower
-        # Its workaround for an old glibc makes waits of Ray's threads end at once, and Ray aborts the agent.
-        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-    return {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": {"env_vars": faked}, "metadata": {}})}
+    faked = faked_clock("/tmp/clock")  # the computer's own
+    job = {"runtime_env": {"env_vars": faked}, "metadata": {}}
+    return {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(job)} if faked else {}
 
 
 class LabSweep:
