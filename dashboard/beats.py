@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dashboard.ranked import Ranked
-from sweeps.ranking.ties import latency_ratio
+from sweeps.ranking.ties import latency_ratio, made_of
 from sweeps.ranking.values import Candidate
 from sweeps.results import ResultRow
-from sweeps.stats import median
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +46,23 @@ def beats(
 
 
 def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[Sentence]:
-    """With the figures that the ratio is made of: those of the same rounds."""
+    """With the two figures whose quotient the ratio is."""
     by_key = {row.job_key: row for row in ranked.rows}
     one, against = by_key[winner.job_key], by_key[other_key]
-    rounds = sorted(one.medians_ms.keys() & against.medians_ms.keys())
-    ratio = latency_ratio(against, one)
+    ratio, made = latency_ratio(against, one), made_of(against, one)
     # What is not told apart is no advantage: it stands among the ties.
-    if ratio is None or ratio.value < 1.05 or (ratio.low is not None and ratio.low <= 1.0):
+    if ratio is None or made is None or ratio.value < 1.05 or (ratio.low is not None and ratio.low <= 1.0):
         return []
-    if ratio.low is None or len(rounds) < 2:
-        return [Sentence(f"{ratio.value:.1f}× as fast", f" as {other}.")]
-    figures = [median([row.medians_ms[number] for number in rounds]) for row in (against, one)]
-    return [
-        Sentence(
-            f"{ratio.value:.2f}× as fast",
-            f" as {other}, paired by round ({ratio.low:.2f} to {ratio.high:.2f}; "
-            f"{figures[0]:#.3g} ms against {figures[1]:#.3g} ms in the same {len(rounds)} rounds).",
-        )
-    ]
+    interval = "" if ratio.low is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
+    said = f", {made.how}{interval}"
+    if made.ms is not None and made.other_ms is not None:
+        said += f": {_ms(made.ms)} against {_ms(made.other_ms)}{f' {made.where}' if made.where else ''}"
+    return [Sentence(f"{ratio.value:.2f}× as fast", f" as {other}{said}.")]
+
+
+def _ms(value: float) -> str:
+    """With so many digits that the quotient of two has the two that a ratio is shown with."""
+    return f"{value:#.4g} ms".replace(". ", " ")
 
 
 def plainest(there: Sequence[ResultRow]) -> set[str]:

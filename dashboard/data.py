@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import rows as tables
 from dashboard.ranked import Ranked
+from dashboard.source import KEYS, Source
 from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
@@ -43,40 +44,6 @@ MOST_UNITS = 6
 """So many units of a class are ranked together; more take too long for a page."""
 MOST_COMPARED = 24
 """Of so many devices NNAPI is compared with the CPU; of more only that of the one that is looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A journal's table of results, as it is now: a key for caches, equal as long as nothing has changed."""
-
-    path: Path
-    verdicts: Path
-    epoch: int
-    seq: int
-    plans: tuple[tuple[str, int], ...]
-    """The current plan of each sweep."""
-    imported: int
-    """How many figures of tools that were run by hand."""
-    is_copy: bool = False
-    own: "Source | None" = None
-    """Of a copy, which has neither jobs nor attempts: the workspace's own journal, if it has one."""
-
-    @property
-    def measured(self) -> "Source":
-        """Where jobs, blocks and devices are, as far as this workspace has them."""
-        return self.own or self
-
-    def knows_jobs(self, sweep: str) -> bool:
-        """Whether it is known what a sweep still waits for."""
-        return not self.is_copy or (self.own is not None and any(name == sweep for name, _ in self.own.plans))
-
-    @property
-    def files(self) -> ResultFiles:
-        return ResultFiles(journal=self.path, verdicts=self.verdicts, plans=self.own.path if self.own else None)
-
-
-KEYS: dict[str | type, Callable[[object], object]] = {Source: repr, type(Path()): str}
-"""How caches know these: Streamlit would take them apart in each of a page's dozen looks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,14 @@
 """What the page of devices shows of each."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dashboard.inert import NOTHING, line
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.evidence import KnownDevice, Sentinel
-from sweeps.launching.live import LiveDevice, read_live
+from sweeps.launching.gone import NOBODY, Gone
 from sweeps.quarantine import DeviceRecord
 from sweeps.ranking.overview import PlaceVerdict
-from sweeps.workspace import Workspace
 
 STATES = {
     "quarantined": "quarantined: sweeps leave it alone",
@@ -23,36 +19,6 @@ STATES = {
     "done": "all its jobs have ended",
     "idle": "in no sweep",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """Which devices the driver missed: that of the run of now, or of the last one in this workspace."""
-
-    runs: bool
-    devices: Mapping[str, LiveDevice]
-    """By their names in sweep files."""
-
-    def text(self, name: str) -> str:
-        """Since when and why; empty if it was not missed."""
-        one = self.devices.get(name)
-        if one is None:
-            return ""
-        at = f"{datetime.fromtimestamp(one.away_at_s, UTC):%Y-%m-%d %H:%M} UTC" if one.away_at_s else "some time"
-        since = f"Away since {at}" if self.runs else f"Away from {at} until the last run ended; nobody has looked since"
-        return line(f"{since}: {one.away}")
-
-
-NOBODY = Gone(False, MappingProxyType({}))
-
-
-def gone_now(workspace: Workspace) -> Gone:
-    """What the file of the driver says; nobody, if there is none."""
-    live = read_live(workspace.live)
-    if live is None:
-        return NOBODY
-    runs = not live.ended and workspace.holder() is not None
-    return Gone(runs, {one.name: one for one in live.gone})
 
 
 def state_of(

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import streamlit as st
 
 from dashboard.compare_rows import only
-from dashboard.data import Source, place_rows
+from dashboard.data import place_rows
+from dashboard.source import EVIDENCE_KEYS, Source
 from sweeps.journal.evidence import JobEvidence, KnownDevice, Sentinel, known_devices, read_job, read_sentinels
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
@@ -32,21 +33,21 @@ MARGIN_PERCENT = 5.0
 """As `edgesweep compare` has it."""
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=EVIDENCE_KEYS)
 def job(now: Source, sweep: str, job_key: str) -> JobEvidence | None:
     """All of one job; `None` if the sweep never had it. Shared by all sessions: never change it."""
     with Journal.open(now.measured.path, read_only=True) as journal:
         return read_job(journal, sweep, job_key)
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=EVIDENCE_KEYS)
 def devices(now: Source) -> tuple[KnownDevice, ...]:
     """The devices of the current plans of all sweeps."""
     with Journal.open(now.measured.path, read_only=True) as journal:
         return tuple(known_devices(journal))
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=EVIDENCE_KEYS)
 def sentinels(now: Source, device_id: str) -> tuple[Sentinel, ...]:
     """The looks of all sentinels of a device of the current plans."""
     [device] = [one for one in devices(now) if one.facts.device_id == device_id]

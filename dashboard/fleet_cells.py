@@ -1,7 +1,7 @@
 """What the cells of Fleet say. Pure: verdicts and costs in, cells out."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dashboard.charts.heat import TINTS, HeatCell, HeatRow
 from dashboard.inert import line
@@ -93,15 +93,32 @@ def builds(
 
 
 def shown_setups(cells: Cells, winning: Sequence[str], most: int) -> list[Setup]:
-    """The builds to show: those that win somewhere (`winning`: job keys) first, then those that cost least."""
+    """The builds to show: those that win somewhere (`winning`: job keys) first, then those that cost least; at last
+    those that are skipped everywhere."""
     wins = set(winning)
+    tried = _tried(cells)
     ranks: dict[Setup, tuple[int, int, float]] = {}
     for here in cells.values():
         for setup, cell in here.items():
             won, ships, cost = ranks.get(setup, (0, 0, 0.0))
             may = cell.state == "ships"
             ranks[setup] = (won - (cell.job_key in wins), ships - may, cost + ((cell.ratio or 0.0) if may else 0.0))
-    return sorted(ranks, key=lambda setup: (*ranks[setup], setup))[:most]
+    return sorted(ranks, key=lambda setup: (setup not in tried, *ranks[setup], setup))[:most]
+
+
+def left_out(cells: Cells, setups: Collection[Setup]) -> str:
+    """How many builds Decide has beside those in `setups`, in words: `2 more builds stand in Decide.`; or empty."""
+    others = {setup for here in cells.values() for setup in here} - set(setups)
+    more = len(others & _tried(cells))
+    skipped = len(others) - more
+    said = [f"{more} more build{'s' * (more != 1)}"] if more else []
+    said += [f"{skipped} that {'is' if skipped == 1 else 'are'} skipped everywhere"] if skipped else []
+    return f"{' and '.join(said)} stand{'s' * (more + skipped == 1)} in Decide." if said else ""
+
+
+def _tried(cells: Cells) -> set[Setup]:
+    """The builds that are not skipped on every device."""
+    return {setup for here in cells.values() for setup, cell in here.items() if cell.state != "skipped"}
 
 
 def _winner(column: int, one: PlaceVerdict, names: Mapping[str, str], tints: Mapping[str, int]) -> HeatCell:

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import streamlit as st
 
-from dashboard.data import KEYS, ONE, Source, place_rows, some_rows, spec, sweeps
+from dashboard.data import ONE, place_rows, some_rows, spec, sweeps
+from dashboard.source import KEYS, Source
 from dashboard.words import build_names, device_names, setup_names
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place

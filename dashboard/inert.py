@@ -5,7 +5,13 @@ import re
 from sweeps.text import plain
 
 NOTHING = "–"
-_HARMLESS = re.compile(r"[^\W_](?:[^\W_]|[ ·,;()/≈×%°–]|:(?= )|(?<=[^\W_])[-_.](?=[^\W_]))*")
+_MARKS = r"\[\]{}#+!|*&"
+"""Of Markdown, and nothing to what Streamlit replaces afterwards: a backslash takes their meaning away."""
+_HARMLESS = re.compile(
+    rf"(?!\d+\))(?:[^\W_]|[{_MARKS}])"
+    rf"(?:[^\W_]|[ ·,;()/≈×%°–?'\"{_MARKS}]|:(?= )|(?<=\d):(?=\d)|(?<=[^\W_])[-_.](?=[^\W_]))*"
+)
+_MARK = re.compile(f"[{_MARKS}]")
 _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 
@@ -33,6 +39,9 @@ def inert(text: str) -> str:
 
 
 def words(text: str) -> str:
-    """Text for Markdown that shows literally: as it is if nothing in it can mean anything else, otherwise `inert`."""
+    """Text for Markdown that shows literally: as it is if nothing in it can mean anything else, with a backslash where
+    that is enough (`model[1]`), otherwise `inert`."""
     shown = line(text)
-    return shown if _HARMLESS.fullmatch(shown) and not _ADDRESS.search(shown) and "__" not in shown else inert(text)
+    if not _HARMLESS.fullmatch(shown) or _ADDRESS.search(shown) or "__" in shown:
+        return inert(text)
+    return _MARK.sub(r"\\\g<0>", shown)

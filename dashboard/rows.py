@@ -69,11 +69,12 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
 
     job_key, place (of passing candidates), variant (unique here), status (one of `dashboard.charts.drawing.STATUS`),
     verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if it is on the Pareto front),
-    trust (a tuple); latency_p50_ms with latency_ci_low_ms and latency_ci_high_ms, ratio (of the two times that are
-    shown; without them the one of batches), accuracy with accuracy_low and accuracy_high (percent), drop_points with
-    drop_low_points and drop_high_points, artifact_mb, runtime_mb: floats, NaN is unknown; emulated_by ("" if the device
-    computed the outputs itself); and as text with units: latency_short, latency_text, interval_text, accuracy_text,
-    drop_text, drop_interval_text, size_text, trust_text. No candidates: no columns.
+    trust (a tuple); latency_p50_ms with latency_ci_low_ms and latency_ci_high_ms, ratio (the quotient of its p50 and
+    the winner's), accuracy with accuracy_low and accuracy_high (percent), drop_points with drop_low_points and
+    drop_high_points, artifact_mb, runtime_mb: floats, NaN is unknown; emulated_by ("" if the device computed the
+    outputs itself); and as text with units: latency_short, latency_text, interval_text, paired_text (the ratio to the
+    winner that decides, which is no quotient of two p50s; `–` where there is none), accuracy_text, drop_text,
+    drop_interval_text, size_text, trust_text. No candidates: no columns.
     """
     metric = accuracy_metric(ranking)
     rows = []
@@ -86,9 +87,6 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         p50, low, high = (figures[name] for name in ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms"))
         accuracy, drop = figures[metric], figures["accuracy_drop_points"]
         drop_low, drop_high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
-        paired = candidate.ratio_to_winner
-        # Of the two times that are shown; what left a race in batches has only the paired one.
-        ratio = p50 / best if p50 is not None and best else paired.value if paired else None
         emulated_by = candidate.executor if candidate.emulated else ""
         rows.append(
             {
@@ -104,7 +102,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
                 "latency_p50_ms": p50,
                 "latency_ci_low_ms": low,
                 "latency_ci_high_ms": high,
-                "ratio": ratio,
+                "ratio": p50 / best if p50 is not None and best else None,
                 "accuracy": accuracy,
                 "drop_points": drop,
                 "drop_low_points": drop_low,
@@ -115,6 +113,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
                 "latency_short": "–" if p50 is None else f"{p50:#.3g} ms".replace(". ", " "),
                 "latency_text": METRICS["latency_p50_ms"].format(p50) if candidate.timed else candidate.untimed,
                 "interval_text": interval("latency_ci_low_ms", low, high) if candidate.timed else candidate.untimed,
+                "paired_text": NOTHING if winner else _paired(candidate),
                 "accuracy_text": METRICS[metric].format(accuracy) + (" (emulated)" if emulated_by else ""),
                 "drop_text": METRICS["accuracy_drop_points"].format(drop),
                 "drop_interval_text": interval("accuracy_drop_low_points", drop_low, drop_high),
@@ -217,10 +216,10 @@ def backends(figure: BackendFigure) -> pd.DataFrame:
             "precision": line(pair.precision),
             "cpu_ms": pair.cpu and pair.cpu.p50_ms,
             "nnapi_ms": pair.nnapi and pair.nnapi.p50_ms,
-            "ratio": pair.ratio and pair.ratio.value,
+            "ratio": pair.paired and pair.paired.value,
             "interval_text": NOTHING
-            if pair.ratio is None or pair.ratio.low is None
-            else f"{pair.ratio.low:.2f} to {pair.ratio.high:.2f}",
+            if pair.paired is None or pair.paired.low is None
+            else f"{pair.paired.low:.2f} to {pair.paired.high:.2f}",
             "finding": line(pair.finding),
             "cpu_variant": line(pair.cpu.variant if pair.cpu else ""),
             "nnapi_variant": line(pair.nnapi.variant if pair.nnapi else ""),
@@ -240,7 +239,7 @@ def backend_bars(figure: BackendFigure) -> pd.DataFrame:
     rows = [
         (
             line(f"{pair.precision} · {names[pair.device_id]}"),
-            "" if pair.ratio is None else f"{pair.ratio.value:.2f}×",
+            "" if pair.paired is None else f"{pair.paired.value:.2f}×",
             backend,
             line(best.variant),
             best.p50_ms,
@@ -260,6 +259,15 @@ def interval(metric: str, low: float | None, high: float | None) -> str:
         return "none"
     digits, unit = METRICS[metric].digits, METRICS[metric].unit
     return f"{low:.{digits}f} to {high:.{digits}f} {unit}"
+
+
+def _paired(candidate: Candidate) -> str:
+    """`1.91× (1.70 to 2.10)`."""
+    ratio, made = candidate.ratio_to_winner, candidate.made_of
+    if ratio is None or made is None or made.source == "times":
+        return NOTHING
+    ends = "" if ratio.low is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
+    return f"{ratio.value:.2f}×{ends}{' in batches' if made.source == 'batches' else ''}"
 
 
 def _place(number: int, candidate: Candidate) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.inert import line, words
-from dashboard.style import hidden_but, hidden_unless, hidden_unless_pressed
+from dashboard.style import DECIMALS, hidden_but, hidden_unless, hidden_unless_number, hidden_unless_pressed
 
 
 def chosen(
@@ -52,7 +52,7 @@ def boxes_tied() -> Iterator[None]:
     Once they are new, only what this run has drawn is seen."""
     st.session_state[_BOXES], st.session_state[_SELECTED] = {}, []
     yield
-    rules = list(st.session_state[_BOXES].values())
+    rules = [rule for rule in st.session_state[_BOXES].values() if rule]
     if keys := st.session_state[_SELECTED]:
         rules.append(hidden_but(keys))
     if rules:
@@ -143,8 +143,18 @@ def number(name: str, label: str, default: float | None, *, step: float, help: s
     elif wanted is None and st.session_state.get(_default(name)) != default:
         st.session_state[key] = default
     st.session_state[_default(name)] = default
-    st.number_input(label, min_value=0.0, max_value=MOST_NUMBER, step=step, key=key, help=help, placeholder="no limit")
+    st.number_input(
+        label,
+        min_value=0.0,
+        max_value=MOST_NUMBER,
+        step=step,
+        key=key,
+        help=help,
+        format=f"%.{DECIMALS}f",
+        placeholder="no limit",
+    )
     value = None if st.session_state[key] is None else float(st.session_state[key])
+    st.session_state.setdefault(_BOXES, {})[label] = hidden_unless_number(label, value)
     put(name, None if value == default else NO_NUMBER if value is None else f"{value:g}")
     return value
 

@@ -143,6 +143,14 @@ TRUST_WORDS = {label.name: label.title for label in TRUST.values()}
 """Each trust label in words."""
 
 
+PAIRED = "Paired by round"
+PAIRED_HELP = (
+    "The latency divided by the winner's in the same rounds: the median of these ratios, with its 95 % interval. It "
+    "decides who is told apart. A p50 is over all rounds, so the quotient of two p50s may be another figure"
+)
+"""What stands over ratios that are no quotients of the figures beside them."""
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width` characters: nothing is left out but dots at their ends, and what stands between two dots
     stays together as far as it fits."""

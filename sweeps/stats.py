@@ -136,6 +136,18 @@ def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) ->
     return Estimate(value, min(math.exp(centre - half), value), max(math.exp(centre + half), value))
 
 
+def middle_round(blocks: Mapping[int, float], others: Mapping[int, float]) -> tuple[float, float] | None:
+    """The two figures whose quotient the value of `ratio_by_rounds` is: those of the round whose ratio is the median.
+
+    With an even number of rounds they are geometric means of the two in the middle. Without common rounds: `None`.
+    """
+    rounds = sorted(blocks.keys() & others.keys(), key=lambda round: blocks[round] / others[round])
+    if not rounds:
+        return None
+    low, high = rounds[(len(rounds) - 1) // 2], rounds[len(rounds) // 2]
+    return math.sqrt(blocks[low] * blocks[high]), math.sqrt(others[low] * others[high])
+
+
 def log(ms: float) -> float:
     """The natural logarithm of a block's median. Raises `ValueError` if it is not a positive number."""
     if not 0.0 < ms < math.inf:

@@ -1,19 +1,20 @@
 """Latency against accuracy, and who is on the front of the best trade-offs. Pure."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from dashboard.charts import drawing as draw
+from dashboard.charts import labels
 from dashboard.charts.drawing import Spec
 from dashboard.style import Palette
-from dashboard.words import wrapped
 from sweeps.metrics import METRICS
 from sweeps.spec.objective import ObjectiveSpec
 
-TOO_CLOSE = (0.35, 0.05)
-"""Shares of the chart's width and height. Two names closer than this would overlap: one is up to a third as wide."""
+_PAD_X, _PAD_Y = 24, 14
+"""Pixels between the chart's edges and its points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
     ends = {name: shown[name].clip(0.0, 100.0) for name in ("accuracy_low", "accuracy_high")}
     shown = shown.assign(**ends)
     front = front_keys(shown)
-    names = names_beside(shown)
+    span = _span(shown, axis)
+    names = names_beside(shown, front, span, height)
     data = [
         {
             "job_key": row.job_key,
@@ -76,13 +78,13 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
             "most": draw.known(row.accuracy_high),
             "status": row.status,
             "front": row.job_key in front,
-            "beside": beside,
+            **beside,
             **draw.tip(row),
         }
         for row, beside in zip(shown.itertuples(), names, strict=True)
     ]
     # Logarithmic: variants differ by factors, and the choice is among the fast ones.
-    log = {"type": "log", "nice": False, "padding": 24}
+    log = {"type": "log", "nice": False, "padding": _PAD_X}
     x = {
         "field": "p50",
         "type": "quantitative",
@@ -92,7 +94,7 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
     y = {
         "field": "accuracy",
         "type": "quantitative",
-        "scale": {"domain": _span(shown, axis), "zero": False, "nice": False, "padding": 14},
+        "scale": {"domain": span, "zero": False, "nice": False, "padding": _PAD_Y},
         "axis": draw.axis(axis.title, look, 6),
     }
     rule = {"type": "rule", "color": look.quiet, "opacity": 0.45}
@@ -129,19 +131,22 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
             },
         },
         {
-            "transform": [{"filter": "datum.beside != ''"}],
+            "transform": [{"filter": "datum.text0 + datum.text1 + datum.text2 != ''"}],
             "mark": {
                 "type": "text",
-                "align": {"expr": "scale('x', datum.p50) < width / 2 ? 'left' : 'right'"},
-                "dy": -14,
+                "text": {"expr": _by_width("text")},
+                "align": {"expr": _by_width("align")},
+                "dx": {"expr": f"({_by_width('align')}) === 'left' ? {labels.BESIDE_PX} : {-labels.BESIDE_PX}"},
+                "dy": {"expr": _by_width("dy")},
                 "color": look.text,
-                "fontSize": 12,
+                "fontSize": labels.FONT_PX,
                 "fontWeight": 600,
+                "lineHeight": labels.LINE_PX,
                 "limit": 0,
                 "lineBreak": "\n",
-                "baseline": "bottom",
+                "baseline": "top",
             },
-            "encoding": {"x": x, "y": y, "text": {"field": "beside"}},
+            "encoding": {"x": x, "y": y},
         },
     ]
     spec = draw.chart(data, marks, height, look)
@@ -152,36 +157,41 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
 
 
 _LATENCIES = ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms")
-_ACCURACIES = ("accuracy", "accuracy_low", "accuracy_high")
 
 
-def names_beside(rows: pd.DataFrame) -> list[str]:
-    """The text beside each point: the names of the winner and of what is tied with it, where there is room."""
+def names_beside(
+    rows: pd.DataFrame, front: frozenset[str], span: Sequence[float], height: int
+) -> list[dict[str, str | int]]:
+    """For each point the fields `text0`, `align0`, `dy0`, and so on for each width in `labels.FROM_PX`: the names of
+    the winner, of what is tied with it and of the rest of the `front`, where there is room. `span`: as of `_span`."""
     if rows.empty:
         return []
-    points = list(zip(map(math.log, rows["latency_p50_ms"]), rows["accuracy"], strict=True))
-    # Intervals widen the axes.
-    drawn = (
-        [math.log(ms) for name in _LATENCIES for ms in rows[name].dropna()],
-        [percent for name in _ACCURACIES for percent in rows[name].dropna()],
-    )
-    spans = [max(max(axis) - min(axis), 1e-9) for axis in drawn]
-    found = [""] * len(rows)
-    taken: list[tuple[float, float]] = []
-    statuses, variants = list(rows["status"]), list(rows["variant"])
-    for index in sorted(range(len(rows)), key=lambda index: draw.STATUS.index(statuses[index])):
-        if statuses[index] not in draw.STATUS[:2]:
-            break
-        near = (
-            all(
-                abs(a - b) / span < close
-                for a, b, span, close in zip(points[index], other, spans, TOO_CLOSE, strict=True)
+    logs = [math.log(ms) for name in _LATENCIES for ms in rows[name].dropna()]
+    first, across = min(logs), max(max(logs) - min(logs), 1e-9)
+    keys, statuses, variants = list(rows["job_key"]), list(rows["status"]), list(rows["variant"])
+    named = [index for index, key in enumerate(keys) if key in front or statuses[index] in draw.STATUS[:2]]
+    order = sorted(named, key=lambda index: draw.STATUS.index(statuses[index]))
+    found: list[dict[str, str | int]] = [{} for _ in keys]
+    for number, from_px in enumerate(labels.FROM_PX):
+        width = max(from_px, labels.NARROWEST_PX)
+        points = [
+            (
+                _PAD_X + (math.log(ms) - first) / across * (width - 2 * _PAD_X),
+                height - _PAD_Y - (accuracy - span[0]) / (span[1] - span[0]) * (height - 2 * _PAD_Y),
             )
-            for other in taken
-        )
-        if not any(near):
-            taken.append(points[index])
-            found[index] = "\n".join(wrapped(variants[index], 30))
+            for ms, accuracy in zip(rows["latency_p50_ms"], rows["accuracy"], strict=True)
+        ]
+        for fields, label in zip(found, labels.placed(points, variants, order, width), strict=True):
+            text, align, dy = (label.text, label.align, label.dy) if label else ("", "left", 0)
+            fields |= {f"text{number}": text, f"align{number}": align, f"dy{number}": dy}
+    return found
+
+
+def _by_width(field: str) -> str:
+    """An expression for the field of the width that the chart has now."""
+    found = f"datum.{field}0"
+    for number, from_px in list(enumerate(labels.FROM_PX))[1:]:
+        found = f"width < {from_px} ? {found} : datum.{field}{number}"
     return found
 
 

@@ -14,7 +14,7 @@ from dashboard.charts.tradeoff import AccuracyAxis, tradeoff
 from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
 from dashboard.style import DARK, LIGHT, Palette
-from dashboard.words import TRUST_WORDS, build_names, plain_words
+from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, plain_words
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.rank import rank_rows
@@ -194,12 +194,14 @@ def _themes(draw: Callable[[Palette], Spec]) -> tuple[Spec, Spec]:
 def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Iterable[TextTable]:
     if not table.empty:
         metric = METRICS[rows.accuracy_metric(device)]
+        paired = (table["paired_text"] != NOTHING).any()
         yield TextTable(
             "Ranking",
-            ("Rank", "Build", "p50", "95 % interval", "× best", metric.title, "Drop", "Size", "Verdict", "Doubts"),
+            (*_COLUMNS, metric.title, "Drop", "Size", "Verdict", "Doubts"),
             [_ranked_line(row) for row in table.to_dict("records")],
-            frozenset({"p50", "× best", metric.title, "Drop", "Size"}),
+            frozenset({"p50", "p50, × best", PAIRED, metric.title, "Drop", "Size"}),
             (
+                *([f"{PAIRED}: {PAIRED_HELP[0].lower()}{PAIRED_HELP[1:]}."] if paired else []),
                 *(
                     f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
                     for reason, candidates in device.reasons.items()
@@ -232,6 +234,7 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names)} builds" if len(names) > MOST_NAMES else ", ".join(names)
 
 
+_COLUMNS = ("Rank", "Build", "p50", "95 % interval", "p50, × best", PAIRED)
 _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "executor")
 
 
@@ -239,7 +242,8 @@ def _ranked_line(row: dict[Hashable, Any]) -> list[str]:
     ratio = NOTHING if row["ratio"] != row["ratio"] else f"{row['ratio']:.2f}×"
     doubts = "; ".join(TRUST_WORDS.get(name, line(name)) for name in row["trust"]) or NOTHING
     texts = [str(row[name]) for name in ("accuracy_text", "drop_text", "size_text", "verdict")]
-    return [row["place"] or NOTHING, row["variant"], row["latency_text"], row["interval_text"], ratio, *texts, doubts]
+    latency = [row["latency_text"], row["interval_text"], ratio, row["paired_text"]]
+    return [row["place"] or NOTHING, row["variant"], *latency, *texts, doubts]
 
 
 def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:

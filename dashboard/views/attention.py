@@ -9,13 +9,13 @@ from typing import NamedTuple
 import streamlit as st
 
 from dashboard import data, fleet_data, links
-from dashboard.data import Source
-from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
 from dashboard.running import Running
+from dashboard.source import Source
 from dashboard.views import watch
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import find
+from sweeps.launching.gone import gone_now
 from sweeps.launching.live import LiveDevice
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
@@ -88,7 +88,7 @@ def doing_now(device: LiveDevice, now_s: float) -> str:
         return "away"
     if lacking := device.lacks(now_s):
         return "; ".join(lacking)
-    return device.running or ("done" if 0 < device.total <= device.done else "nothing runs on it now")
+    return device.running_here or ("done" if 0 < device.total <= device.done else "nothing runs on it now")
 
 
 def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> Iterator[Need]:

@@ -12,6 +12,11 @@ from dashboard.style import palette
 from sweeps.journal.results_table import Place
 from sweeps.ranking.backends import TITLE, BackendFigure
 
+RATIO = "NNAPI / CPU, paired by round"
+_HELP = (
+    "NNAPI's latency divided by the CPU's in the same rounds: the median of these ratios. Below 1, NNAPI is faster. A "
+    "p50 is over all rounds, so the ratio need not be the quotient of two"
+)
 MOST_DEVICES = 8
 """So many devices the chart shows; the table has all."""
 
@@ -29,7 +34,10 @@ def show(figure: BackendFigure, here: Place) -> None:
     else:
         with st.container(border=True, key="backends-chart"):
             st.vega_lite_chart(spec=dots.backends(rows.backend_bars(drawn), palette()), key="backends")
-            st.caption("The fastest build of each; right: NNAPI / CPU, paired by rounds. Below 1×, NNAPI is faster.")
+            st.caption(
+                "The fastest build of each; right: NNAPI / CPU, paired by round. Below 1×, NNAPI is faster. Dots are "
+                "over all rounds, so the ratio need not be their quotient."
+            )
     table = rows.backends(figure)
     told = pd.DataFrame(
         {
@@ -38,7 +46,7 @@ def show(figure: BackendFigure, here: Place) -> None:
             "Numbers": table["precision"],
             "CPU p50 (ms)": table["cpu_ms"],
             "NNAPI p50 (ms)": table["nnapi_ms"],
-            "NNAPI / CPU": table["ratio"],
+            RATIO: table["ratio"],
             "95 % interval": table["interval_text"],
             "Finding": table["finding"],
             "Best on the CPU": table["cpu_variant"],
@@ -55,6 +63,6 @@ def show(figure: BackendFigure, here: Place) -> None:
         column_config={
             "CPU p50 (ms)": number(format="%.3f"),
             "NNAPI p50 (ms)": number(format="%.3f"),
-            "NNAPI / CPU": number(format="%.2f×"),
+            RATIO: number(format="%.2f×", help=_HELP),
         },
     )

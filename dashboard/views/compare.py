@@ -9,10 +9,10 @@ import streamlit as st
 from dashboard import compare_rows, data, evidence, state
 from dashboard.charts import evidence as drawing
 from dashboard.charts.drawing import Spec
-from dashboard.data import Source
 from dashboard.evidence import Side
 from dashboard.inert import line, words
 from dashboard.links import link
+from dashboard.source import Source
 from dashboard.style import Palette, palette
 from dashboard.views import empty, places, tables
 from dashboard.views.tables import table_height

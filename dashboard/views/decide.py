@@ -7,8 +7,8 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, state
-from dashboard.data import Source
 from dashboard.inert import line, words
+from dashboard.source import Source
 from dashboard.views import empty, objective, ranking, registry
 from dashboard.words import device_names
 from sweeps.errors import EdgeSweepError

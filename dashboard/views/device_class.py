@@ -7,8 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, rows, state
-from dashboard.data import Source
 from dashboard.inert import NOTHING, inert, words
+from dashboard.source import Source
 from dashboard.views.tables import table_height
 from sweeps.journal.results_table import Place
 from sweeps.ranking.device_classes import ClassRanking

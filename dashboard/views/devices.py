@@ -9,15 +9,16 @@ import streamlit as st
 from dashboard import data, device_rows, evidence, job_rows, state
 from dashboard.charts import evidence as drawing
 from dashboard.charts.drawing import Spec
-from dashboard.data import Source
 from dashboard.inert import line, words
 from dashboard.links import link
+from dashboard.source import Source
 from dashboard.style import Palette, palette
 from dashboard.views import empty, hosts, places
 from dashboard.views.tables import table_height, text_width
 from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
+from sweeps.launching.gone import Gone, gone_now
 from sweeps.quarantine import DeviceRecord, QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
@@ -58,7 +59,7 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
-    gone = device_rows.gone_now(Workspace(root))
+    gone = gone_now(Workspace(root))
     _overview(known, verdicts, records, holders, gone, root)
     by_id = {one.facts.device_id: one for one in known}
     names = {key: line(f"{one.facts.device_class} · {one.facts.name}") for key, one in by_id.items()}
@@ -114,7 +115,7 @@ def _overview(
     verdicts: tuple[PlaceVerdict, ...],
     records: dict[str, DeviceRecord],
     holders: dict[str, int],
-    gone: device_rows.Gone,
+    gone: Gone,
     root: Path,
 ) -> None:
     table = pd.DataFrame(device_rows.overview(known, verdicts, records, holders, gone))
@@ -137,7 +138,7 @@ def _overview(
     )
 
 
-def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, gone: device_rows.Gone) -> None:
+def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, gone: Gone) -> None:
     st.subheader("Who uses it", anchor=False)
     quarantine = record.quarantine if record else None
     if quarantine is not None:

@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, downloads, state
-from dashboard.data import Source
 from dashboard.inert import NOTHING, line
+from dashboard.source import Source
 from dashboard.views.tables import table_height
 from sweeps.metrics import METRICS
 from sweeps.report.table_files import results_table

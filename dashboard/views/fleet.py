@@ -11,13 +11,14 @@ import streamlit as st
 from dashboard import data, downloads, fleet_cells, fleet_data, links, state
 from dashboard.charts.drawing import Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
-from dashboard.data import KEYS, Source
 from dashboard.inert import line, words
 from dashboard.running import Running
+from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
 from dashboard.views import attention, empty, every_result, places, shipping
 from dashboard.views.tables import table_height
 from dashboard.words import device_names
+from sweeps.journal.left import JOBS_UNKNOWN
 from sweeps.launching.driver import find
 from sweeps.report.table_files import overview_table
 from sweeps.store.fleet import SweepSum
@@ -103,10 +104,7 @@ def _sweeps(now: Source, run: Running) -> None:
         },
     )
     if not all(now.knows_jobs(sweep.name) for sweep in found[:SWEEPS]):
-        st.caption(
-            f":material/info: {UNKNOWN}: MLflow has the results of another workspace, not the jobs that it waits for. "
-            "What wins there may be provisional."
-        )
+        st.caption(f":material/info: {UNKNOWN}: {JOBS_UNKNOWN}.")
     if len(found) > SWEEPS:
         st.caption(f"The last {SWEEPS} of {len(found)} sweeps; choose any of them below.")
 
@@ -138,7 +136,7 @@ def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having
     st.subheader("What each build costs on each phone", anchor=False)
     maps = _build_maps(now, sweep, tuple(here.items()), model, palette())
     _heat(maps, sweep)
-    more = f" {maps.builds - BUILDS} more builds stand in Decide." if maps.builds > BUILDS else ""
+    more = f" {maps.more}" if maps.more else ""
     st.caption(
         "Latency (p50) as a multiple of the phone's best build that may ship. Ring: the winner. "
         f"Grey: may not ship. Click a cell for the evidence.{more}"
@@ -152,6 +150,8 @@ class Maps(NamedTuple):
     narrow: Spec
     builds: int
     """How many different builds there are."""
+    more: str = ""
+    """Which of them are not drawn, in words."""
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -173,7 +173,8 @@ def _build_maps(now: Source, sweep: str, devices: tuple[tuple[str, str], ...], m
     verdicts = {device: one for (device, _), one in fleet_data.drawn(now, sweep, tuple(here), (model,)).items()}
     setups = fleet_cells.shown_setups(known.cells, [one.job_key for one in verdicts.values()], BUILDS)
     rows = fleet_cells.builds(here, setups, known.cells, verdicts, model)
-    return _maps([known.names[setup] for setup in setups], rows, look, len(known.names))
+    drawn = _maps([known.names[setup] for setup in setups], rows, look, len(known.names))
+    return drawn._replace(more=fleet_cells.left_out(known.cells, setups))
 
 
 def _maps(heads: Sequence[str], rows: list[HeatRow], look: Palette, builds: int) -> Maps:

@@ -11,7 +11,7 @@ from dashboard.inert import inert, line, words
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
-from dashboard.views import launch_devices, launch_form, live
+from dashboard.views import explained, launch_devices, launch_form, live
 from dashboard.views.launch_devices import HERE, LAB, ON
 from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
@@ -125,6 +125,7 @@ def _plan(plan: Preview) -> None:
     if plan.skipped:
         with st.expander(f"{len(plan.skipped)} combinations skipped, with reasons"):
             _table(("Combination", "Device", "Reason"), plan.skipped)
+        explained.show([("skip", reason) for _, _, reason in plan.skipped])
 
 
 def _table(columns: tuple[str, str, str], rows: tuple[tuple[str, str, str], ...]) -> None:

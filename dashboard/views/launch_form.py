@@ -23,6 +23,7 @@ from dashboard.sweep_form import (
     write,
 )
 from dashboard.views import launch_devices
+from sweeps.report.explanations import meaning
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
@@ -190,7 +191,7 @@ def _axis(name: str, hidden: frozenset[str]) -> None:
         list(dict.fromkeys([*known, *st.session_state[_key(name)]])),
         selection_mode="multi",
         format_func=lambda one: words(str(one)),
-        help=f"{GridSpec.model_fields[axis].description} Usually: {usual}.",
+        help=f"{meaning(axis)}. Usually: {usual}.",
         **_common(name, hidden),
     )
 

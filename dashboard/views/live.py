@@ -15,6 +15,7 @@ from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.running import Running
 from dashboard.views import watch
+from dashboard.words import device_names, setup_names
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import stop
@@ -163,7 +164,8 @@ def _doing(live: LiveDevice) -> str:
         return f"Away{since}: {line(live.away)}; {live.pending} of its jobs wait for the next run"
     if lacking := live.lacks(time.time()):
         return f"Waiting for {duration(live.waited_s)}: {line('; '.join(lacking))}"
-    return f"Now: {line(live.running)}" if live.running else "Nothing runs on it now: it waits for builds, or is done"
+    running = line(live.running_here)
+    return f"Now: {running}" if live.running else "Nothing runs on it now: it waits for builds, or is done"
 
 
 def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
@@ -185,10 +187,12 @@ def _last(now: Running) -> None:
     told = now.driver.told
     if now.last:
         st.caption("Ended last")
+        builds = setup_names(now.last)
+        devices = device_names({row.device_id: row.device for row in now.last})
         rows = [
             {
-                "Job": line(row.name),
-                "Device": line(row.device),
+                "Build": f"{line(row.model)} · {builds[row.setup]}",
+                "Device": devices[row.device_id],
                 "Outcome": row.outcome,
                 "p50": f"{ms:.3f} ms" if (ms := row.metrics.get("latency_p50_ms")) is not None else NOTHING,
                 "Reason": line(row.reason),
@@ -200,7 +204,7 @@ def _last(now: Running) -> None:
         with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
-                st.text(f"{row['Job']}\n{row['Device']} · {figure}")
+                st.text(f"{row['Build']}\n{row['Device']} · {figure}")
     if told is not None and told.notes:
         st.caption("What happened (UTC)")
         for note in reversed(told.notes):

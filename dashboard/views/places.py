@@ -5,8 +5,8 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, state
-from dashboard.data import Source
 from dashboard.inert import line
+from dashboard.source import Source
 from dashboard.words import device_names
 from sweeps.journal.results_table import Place
 

@@ -11,13 +11,13 @@ from dashboard.charts.dots import latency
 from dashboard.charts.drawing import Spec
 from dashboard.charts.tradeoff import AccuracyAxis, most_drop
 from dashboard.charts.tradeoff import tradeoff as tradeoff_chart
-from dashboard.data import Source
 from dashboard.inert import NOTHING, inert, line
 from dashboard.ranked import Ranked
+from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import table_height, text_width
-from dashboard.words import TRUST_WORDS, plain_words
+from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
 from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
@@ -73,7 +73,7 @@ class Drawn(NamedTuple):
     """What the reference lines of the second one are."""
 
 
-@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=data.KEYS)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Palette) -> Drawn:
     """Shared by all sessions: never change it."""
     device, table, _ = data.ranking_tables(now, place, objective, part)
@@ -126,7 +126,7 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
             "Variant": table["variant"],
             "p50 (ms)": table["latency_p50_ms"],
             "p50, 95 % interval": table["interval_text"],
-            "× best": table["ratio"],
+            "p50, × best": table["ratio"],
             f"{METRICS[metric].title} (%)": table["accuracy"],
             "Drop (points)": table["drop_points"],
             "Drop, 95 % interval": table["drop_interval_text"],
@@ -135,13 +135,16 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
             "Doubts": ["; ".join(TRUST_WORDS.get(name, line(name)) for name in trust) for trust in table["trust"]],
         }
     )
+    if (table["paired_text"] != NOTHING).any():
+        shown.insert(5, PAIRED, table["paired_text"])
     for column, title in (("front", "Front"), ("settling", "To settle the tie"), ("why", "Why")):
         if (table[column] != NOTHING).any():
             shown[title] = table[column]
     if device.libraries_differ:
-        shown.insert(9, "Library (MB)", table["runtime_mb"])
+        shown.insert(list(shown.columns).index("Verdict"), "Library (MB)", table["runtime_mb"])
     if (table["emulated_by"] != "").any():
-        shown.insert(6, "Accuracy from", table["emulated_by"].map(lambda by: f"emulated: {by}" if by else "the device"))
+        by = table["emulated_by"].map(lambda by: f"emulated: {by}" if by else "the device")
+        shown.insert(list(shown.columns).index("Drop (points)"), "Accuracy from", by)
     configure = st.column_config
     st.dataframe(
         shown,
@@ -153,7 +156,8 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
             "Rank": configure.TextColumn(width=50),
             "Variant": configure.TextColumn(width=text_width(table["variant"])),
             "p50 (ms)": configure.NumberColumn(format="%.3f", help=meaning("latency_p50_ms")),
-            "× best": configure.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
+            "p50, × best": configure.NumberColumn(format="%.2f×", help="This p50 divided by the recommended build's"),
+            PAIRED: configure.TextColumn(help=PAIRED_HELP),
             f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f", help=meaning(metric)),
             "Drop (points)": configure.NumberColumn(format="%.2f", help=meaning("accuracy_drop_points")),
             "Verdict": configure.TextColumn(width=90, help=_VERDICTS),

@@ -5,10 +5,10 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, evidence, job_rows, state
-from dashboard.data import Source
 from dashboard.inert import inert, line, words
 from dashboard.links import link
-from dashboard.views import empty, places, result_build, result_measured, result_profile, tables
+from dashboard.source import Source
+from dashboard.views import empty, explained, places, result_build, result_measured, result_profile, tables
 from dashboard.words import build_names
 from sweeps.journal.evidence import JobEvidence
 from sweeps.journal.results_table import Place
@@ -142,7 +142,10 @@ def _badges(row: ResultRow) -> None:
 
 def _failed(row: ResultRow, found: JobEvidence) -> None:
     st.error("This job failed.", icon=":material/error:")
-    st.text(f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}")
+    st.text(
+        f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}",
+        help=explained.tip("failure", row.kind),
+    )
     st.text(f"Next step: {job_rows.next_step(row.stage, row.kind)}")
     if len(found.failures) > 1:
         with st.expander(f"All {len(found.failures)} failures"):
@@ -160,7 +163,7 @@ def _without_evidence(row: ResultRow | None, name: str) -> None:
             _figures(row)
             _badges(row)
         elif row is not None:
-            st.text(f"Reason: {line(row.reason)}")
+            st.text(f"Reason: {line(row.reason)}", help=explained.tip("skip", row.reason))
         if not skipped:
             st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
 

@@ -1,19 +1,22 @@
 """How one job was built, where its files and its MLflow run are, and what measures it again."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import job_rows
 from dashboard.inert import NOTHING, line, words
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.evidence import JobEvidence
 from sweeps.launching.start import log_of
 from sweeps.manifest import Coverage, Manifest
 from sweeps.metrics import METRICS
+from sweeps.report.explanations import explained
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.store.uri import redact
@@ -37,7 +40,7 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
         st.subheader("The build", anchor=False)
         axes = {**found.planned.job.variant.axes(), "threads": found.planned.job.run.threads}
         axes |= {"cpus": found.planned.job.run.cpus, "reuse_input": found.planned.job.run.reuse_input}
-        _pairs([(name, line(str(value))) for name, value in axes.items()], "axes", "")
+        _pairs([(name, line(str(value)), _meaning(name)) for name, value in axes.items()], "axes", "")
     _operators(found.manifest)
     _log(Workspace(root), row.sweep if row else "", found.planned.job.build_key)
     with st.expander("Versions, hashes and keys"):
@@ -176,13 +179,25 @@ def _run_of(uri: str, sweep: str, job_key: str) -> tuple[str, str] | None:
     return find_run(uri, sweep, job_key)
 
 
-def _pairs(pairs: list[tuple[str, str]], key: str, without: str) -> None:
+def _meaning(axis: str) -> str:
+    return next((line(one.meaning) for one in explained("axis", axis)), NOTHING)
+
+
+def _whole(pairs: Sequence[tuple[str, ...]], at: int) -> Any:
+    """A column that the third one does not narrow."""
+    return st.column_config.TextColumn(width=text_width(pair[at] for pair in pairs))
+
+
+def _pairs(pairs: Sequence[tuple[str, ...]], key: str, without: str) -> None:
     if not pairs:
         st.text(without)
         return
     st.dataframe(
-        pd.DataFrame(pairs, columns=["What", "Value"]),
+        pd.DataFrame(pairs, columns=["What", "Value", "Meaning"][: len(pairs[0])]),
         hide_index=True,
+        column_config=None
+        if len(pairs[0]) < 3
+        else {name: _whole(pairs, at) for at, name in enumerate(("What", "Value"))},
         key=f"result-{key}",
         height=table_height(len(pairs)),
     )

@@ -8,8 +8,8 @@ import streamlit as st
 from dashboard import evidence, job_rows
 from dashboard.charts import evidence as drawing
 from dashboard.charts.drawing import Spec
-from dashboard.data import Source
 from dashboard.inert import NOTHING
+from dashboard.source import Source
 from dashboard.style import Palette, palette
 from dashboard.views.tables import table_height
 from sweeps.journal.evidence import JobEvidence

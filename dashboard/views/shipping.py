@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import streamlit as st
 
 from dashboard import fleet_data, state
-from dashboard.data import Source
 from dashboard.inert import words
+from dashboard.source import Source
 from sweeps.ranking.shipping import Choice
 
 AT_ONCE = 24

@@ -5,7 +5,8 @@ import streamlit as st
 
 from dashboard import links, state
 from dashboard.charts.drawing import Spec
-from dashboard.inert import line, words
+from dashboard.inert import NOTHING, line, words
+from dashboard.words import PAIRED
 from sweeps.journal.results_table import Place
 
 
@@ -28,10 +29,11 @@ def _result(row: pd.Series, place: Place, *, picked: bool) -> None:
     with st.container(gap="small", key="picked"):
         st.caption("Picked" if picked else "The winner. Click a point to see another.")
         st.markdown(f"**{words(row['variant'])}**")
-        ratio = "" if row["ratio"] != row["ratio"] else f" · {row['ratio']:.2f}× the winner's"
+        ratio = "" if not picked or row["ratio"] != row["ratio"] else f" · {row['ratio']:.2f}× the winner's p50"
+        ratio += "" if row["paired_text"] == NOTHING else f" · {PAIRED.lower()} {row['paired_text']}"
         st.text(
             line(
-                f"{row['latency_text']} ({row['interval_text']}){ratio} · {row['accuracy_text']}"
+                f"p50 {row['latency_text']} ({row['interval_text']}){ratio} · {row['accuracy_text']}"
                 f" · drop {row['drop_text']} ({row['drop_interval_text']}) · {row['size_text']} · {row['status']}"
             )
         )

@@ -10,18 +10,20 @@ import streamlit as st
 
 from dashboard import evidence, rows
 from dashboard.charts.dots import drops
-from dashboard.data import Source
-from dashboard.device_rows import gone_now
 from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
+from dashboard.source import Source
 from dashboard.style import palette
+from dashboard.views import explained
 from dashboard.views.tables import table_height
 from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
 from sweeps.journal.results_table import Place
 from sweeps.launching.driver import find
+from sweeps.launching.gone import gone_now
 from sweeps.quarantine import QuarantineBook
+from sweeps.report.explanations import Sort
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
 
@@ -138,6 +140,10 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
             "Variant": st.column_config.TextColumn(width=340),
         },
     )
+    told: list[tuple[Sort, str]] = [
+        ("failure", row.kind) if row.outcome == "failed" else ("skip", row.reason) for row in there
+    ]
+    explained.show([*told, ("verdict", "waiting")] if waiting else told)
 
 
 def _reason(row: ResultRow) -> str:

@@ -7,10 +7,10 @@ import click
 
 from sweeps.cli.options import json_option, print_json, run_command, sweep_argument, workspace_option
 from sweeps.journal.journal import Journal
-from sweeps.journal.left import no_results, waiting
+from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import whole_results
 from sweeps.operations.evaluation import more_images, more_images_of
-from sweeps.operations.stored_results import files_and_name, names_of, of_latest
+from sweeps.operations.stored_results import files_and_name, names_of, of_latest, plans_of, still_open
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
@@ -54,12 +54,12 @@ def rank(
         if ranked is not None:
             there = {(entry.device_id, entry.model) for entry in ranked.devices}
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, files, run, as_json=as_json, verbose=verbose)
+            _show(ranked, verdicts, workspace, files, run, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
-            notes = [*waiting(files.journal, name)] if any(one.waiting for one in verdicts) else []
+            notes = [*still_open(workspace, files, name)]
             with Journal.open(files.journal, read_only=True) as journal:
                 notes += more_images_of(journal.spec(name), verdicts)
-            print_overview(name, verdicts, notes, run=run, names=names_of(files.journal, name))
+            print_overview(name, verdicts, notes, run=run, names=names_of(plans_of(files, name), name))
         else:
             with Journal.open(files.journal, read_only=True) as journal:
                 raise no_results(journal, name)
@@ -79,7 +79,14 @@ def _told_once() -> Callable[[int, int], None]:
 
 
 def _show(
-    ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, run: str, *, as_json: bool, verbose: bool
+    ranked: Ranking,
+    verdicts: list[PlaceVerdict],
+    workspace: Workspace,
+    files: ResultFiles,
+    run: str,
+    *,
+    as_json: bool,
+    verbose: bool,
 ) -> None:
     if as_json:
         copied = {"copied": files.document()} if files.is_copy else {}
@@ -87,5 +94,6 @@ def _show(
     else:
         with Journal.open(files.journal, read_only=True) as journal:
             spec = journal.spec(ranked.sweep)
-        notes = (*more_images(spec, ranked), *waiting(files.journal, ranked.sweep))
-        print_ranking(ranked, notes, verbose=verbose, run=run, names=names_of(files.journal, ranked.sweep))
+        notes = (*more_images(spec, ranked), *still_open(workspace, files, ranked.sweep))
+        names = names_of(plans_of(files, ranked.sweep), ranked.sweep)
+        print_ranking(ranked, notes, verbose=verbose, run=run, names=names)

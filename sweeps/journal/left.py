@@ -12,6 +12,10 @@ from sweeps.planning.size import estimate
 from sweeps.ranking.provisional import RUN
 from sweeps.text import duration
 
+JOBS_UNKNOWN = (
+    "MLflow has the results of another workspace, not the jobs that it waits for: what wins there may be provisional"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:

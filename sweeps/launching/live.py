@@ -45,6 +45,12 @@ class LiveDevice:
     pending: int = 0
     """Jobs that wait for it, if it is away."""
 
+    @property
+    def running_here(self) -> str:
+        """`running` without the device, with which a job's name ends: for where the device stands already."""
+        job, of_device, rest = self.running.partition(f" · {self.name},")
+        return f"{job},{rest}" if of_device else job
+
     def lacks(self, now_s: float) -> tuple[str, ...]:
         """What it waits for now."""
         return self.waiting if now_s - self.waiting_at_s < WAITS_S else ()

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import NoResultsError, StoreError, did_you_mean
 from sweeps.journal.journal import Journal
+from sweeps.journal.left import JOBS_UNKNOWN, waiting
+from sweeps.launching.gone import gone_now
 from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.store.client import FIRST_STEP
@@ -53,9 +55,36 @@ def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
         return read_sweep(files.journal, name)
 
 
-def names_of(path: Path, sweep: str) -> dict[str, str]:
+def plans_of(files: ResultFiles, sweep: str) -> Path | None:
+    """The journal that knows the jobs and devices of a sweep; `None` if it is of another workspace."""
+    if not files.is_copy or files.plans is None:
+        return None if files.is_copy else files.journal
+    with suppress(StoreError), Journal.open(files.plans, read_only=True) as journal:  # another version may have it
+        return files.plans if sweep in journal.plan_ids() else None
+    return None
+
+
+def still_open(workspace: Workspace, files: ResultFiles, sweep: str) -> Iterator[str]:
+    """A line for what waits, and for each device of the sweep that is away, as Fleet has it."""
+    path = plans_of(files, sweep)
+    if path is None:
+        yield JOBS_UNKNOWN
+        return
+    yield from waiting(path, sweep)
+    gone = gone_now(workspace)
+    if not gone.devices:
+        return
+    with Journal.open(path, read_only=True) as journal:
+        for facts in journal.devices(sweep):
+            if facts.name in gone.devices:
+                yield f"{facts.name}: {gone.text(facts.name)}"
+
+
+def names_of(path: Path | None, sweep: str) -> dict[str, str]:
     """What the sweep file calls each device of the current plan, by its id; devices that share a name keep the id, as
-    in a plan. `path`: of the journal."""
+    in a plan. `path`: as of `plans_of`."""
+    if path is None:
+        return {}
     with Journal.open(path, read_only=True) as journal:
         devices = journal.devices(sweep)
     counts = Counter(facts.name for facts in devices)

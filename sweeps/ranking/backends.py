@@ -13,7 +13,7 @@ from typing import Any
 from sweeps.metrics import METRICS
 from sweeps.ranking.alike import alike
 from sweeps.ranking.first_place import simplicity
-from sweeps.ranking.ties import LATENCY, latency_ratio, worse
+from sweeps.ranking.ties import LATENCY, MadeOf, latency_ratio, made_of, worse
 from sweeps.ranking.verdict import interval, judge, left_untimed, put_aside, reference_name
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
@@ -51,12 +51,18 @@ class BackendPair:
     cpu: Best | None
     nnapi: Best | None
     ratio: Estimate | None
-    """NNAPI's latency to the CPU's, paired by rounds, so not always the quotient of the p50s: below 1, NNAPI is
-    faster."""
+    """NNAPI's latency to the CPU's: below 1, NNAPI is faster."""
+    made_of: MadeOf | None
+    """What that ratio is made of."""
     finding: str
     """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to compare."""
     note: str
     """Why there is nothing to compare; otherwise empty."""
+
+    @property
+    def paired(self) -> Estimate | None:
+        """The ratio if it is not just the quotient of the two p50s."""
+        return None if self.made_of is None or self.made_of.source == "times" else self.ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +128,7 @@ def _pair(here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: Obje
         cpu=_described(cpu),
         nnapi=_described(nnapi),
         ratio=latency_ratio(nnapi, cpu) if cpu is not None and nnapi is not None else None,
+        made_of=made_of(nnapi, cpu) if cpu is not None and nnapi is not None else None,
         finding=finding,
         note="; ".join(lacking),
     )

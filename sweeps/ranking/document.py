@@ -98,6 +98,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "tied": candidate.tie is not None,
         "tie": candidate.tie,
         "latency_ratio_to_winner": None if ratio is None else asdict(ratio),
+        "latency_ratio_made_of": None if candidate.made_of is None else asdict(candidate.made_of),
         "settling": None if settling is None else {**asdict(settling), "text": settling.text},
         "eliminated": bool(candidate.eliminated),
         "evidence": candidate.eliminated,

@@ -24,7 +24,7 @@ from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
 from sweeps.ranking.provisional import provisional, without_figures
-from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling
+from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of, settling
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import (
     VERDICTS,
@@ -94,6 +94,7 @@ def rank_place(
             judgements[row.job_key],
             tie=ties.get(row.job_key),
             ratio_to_winner=latency_ratio(row, first.winner) if first and ranked else None,
+            made_of=made_of(row, first.winner) if first and ranked else None,
             settling=_settling(row, first, ties.get(row.job_key)) if first and metric == LATENCY else None,
             eliminated=eliminated[row.job_key],
             on_front=front.get(row.job_key) if front and ranked else None,
@@ -158,6 +159,7 @@ def _candidate(
     *,
     tie: Tie | None,
     ratio_to_winner: Estimate | None,
+    made_of: MadeOf | None,
     settling: Settling | None,
     eliminated: str,
     on_front: bool | None,
@@ -178,6 +180,7 @@ def _candidate(
         why=judgement.why,
         tie=tie,
         ratio_to_winner=ratio_to_winner,
+        made_of=made_of,
         settling=settling,
         settled=row.settled,
         eliminated=eliminated,

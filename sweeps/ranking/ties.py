@@ -25,7 +25,7 @@ from sweeps.distributions import student_t_quantile
 from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import INTERVALS, interval
 from sweeps.settled import Settled
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, ratio_by_rounds, variance
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, middle_round, ratio_by_rounds, variance
 
 UNREPEATED_SPREAD = 1.5
 """One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
@@ -74,6 +74,46 @@ class Settling:
             return f"not settled in {MOST_ROUNDS:,} more rounds"
         found = "tell them apart" if self.outcome == "told apart" else "show them equal, within 2 %"
         return f"about {self.rounds} more round{'s' * (self.rounds > 1)} would {found}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeOf:
+    """What a `latency_ratio` is made of: two figures beside which it can stand."""
+
+    source: Literal["rounds", "batches", "times"]
+    """`rounds`: the median of the ratios of common rounds; `batches`: those that decided a race; `times`: the quotient
+    of the two p50 latencies, since they have no common round."""
+    rounds: int = 0
+    """Common ones."""
+    ms: float | None = None
+    other_ms: float | None = None
+    """The ratio is `ms / other_ms`, of the round in the middle; `None` in batches, which give no time."""
+
+    @property
+    def how(self) -> str:
+        """`paired by round`."""
+        return {"rounds": "paired by round", "batches": "in batches", "times": "not paired"}[self.source]
+
+    @property
+    def where(self) -> str:
+        """Of which rounds the two figures are: `in the middle one of 5 common rounds`; empty if of none."""
+        if not self.rounds:
+            return ""
+        if self.rounds == 1:
+            return "in their only common round"
+        middle = "one" if self.rounds % 2 else "two"
+        return f"in the middle {middle} of {self.rounds} common rounds" if self.rounds > 2 else "in 2 common rounds"
+
+
+def made_of(row: Contender, other: Contender) -> MadeOf | None:
+    """What their `latency_ratio` is made of; `None` if they have none."""
+    count = len(row.medians_ms.keys() & other.medians_ms.keys())
+    if count < 2 and _shown_ratio(row, other) is not None:
+        return MadeOf(source="batches")
+    if middle := middle_round(row.medians_ms, other.medians_ms):
+        return MadeOf(source="rounds", rounds=count, ms=middle[0], other_ms=middle[1])
+    value, others = row.figure(LATENCY), other.figure(LATENCY)
+    return MadeOf(source="times", ms=value, other_ms=others) if value and others else None
 
 
 def latency_ratio(row: Contender, other: Contender) -> Estimate | None:

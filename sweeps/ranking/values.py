@@ -7,7 +7,7 @@ from sweeps.imported import Imported
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.provisional import Provisional
-from sweeps.ranking.ties import LATENCY, Settling
+from sweeps.ranking.ties import LATENCY, MadeOf, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
 from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
@@ -51,7 +51,9 @@ class Candidate:
     tie: Tie | None = None
     """The winner is `equal` if others are equal to it, and otherwise has none."""
     ratio_to_winner: Estimate | None = None
-    """Latency (p50) divided by the winner's, paired by round; for every objective."""
+    """Latency (p50) divided by the winner's, for every objective."""
+    made_of: MadeOf | None = None
+    """What that ratio is made of: as a rule it is paired by round, and no quotient of two figures over all rounds."""
     settling: Settling | None = None
     """How many more rounds would settle its tie in latency; `None` without such a tie."""
     settled: Settled | None = None

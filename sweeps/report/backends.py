@@ -28,7 +28,7 @@ def print_backends(out: Lines, figure: BackendFigure) -> None:
     for pair in figure.pairs:
         if pair.note:
             notes.setdefault(f"{pair.precision}, {pair.note}", []).append(out.names.get(pair.device_id, pair.device_id))
-        ratio = pair.ratio
+        ratio = pair.paired
         rows.append(
             {
                 "device": out.device(pair.device_id, pair.device),

@@ -76,6 +76,11 @@ _VERDICTS = {
         "every build is disqualified, unresolved or pending",
         "the ranking names the one command, or line of the sweep file, that settles it",
     ),
+    "waiting": (
+        "it has no result yet",
+        "a run has not come to it: it runs now, was stopped, or the device is away, quarantined or in use",
+        "edgesweep run SWEEP.yaml goes on where it ended; what was measured is kept",
+    ),
 }
 
 _SKIPS = {
@@ -137,6 +142,13 @@ def explanation(word: str) -> tuple[Explanation, ...]:
             "edgesweep explain lists all words",
         )
     return found
+
+
+def explained(sort: Sort, text: str) -> tuple[Explanation, ...]:
+    """Those of one sort, of a word or of a reason as a plan prints it; empty for what nothing explains."""
+    known = explanations()
+    texts = [reason.word for reason in skip_reasons(text)] or [text] if sort == "skip" else [text]
+    return tuple(one for word in texts for one in known.get(word, ()) if one.sort == sort)
 
 
 def meaning(word: str) -> str:

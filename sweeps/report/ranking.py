@@ -8,6 +8,7 @@ from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.provisional import RUN
+from sweeps.ranking.ties import MadeOf
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import in_words, reference_name, reference_text
 from sweeps.report.backends import print_backends
@@ -44,8 +45,8 @@ _CHECKED_COLUMNS = {
     "trust": 165,
 }
 _PAIRED = (
-    "paired ratio: to the winner's latency in the same rounds (95 %); a p50 is over all rounds, so it need not be the "
-    "quotient of two"
+    "paired ratio: to the winner's latency in the same rounds, the median of these ratios (95 %); a p50 is over all "
+    "rounds, so it need not be the quotient of two"
 )
 WHOLE_PERCENT = 99.95
 """A share that is printed as less than 100.0 %."""
@@ -236,13 +237,13 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     figures = candidate.figures
     accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
     place = (candidate.place or str(number)) if candidate.state == "pass" else ""
-    ratio = candidate.ratio_to_winner
+    ratio, made = candidate.ratio_to_winner, candidate.made_of
     return {
         ">#": place,
         "variant": _short(candidate.name_here, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        ">paired ratio": "–" if ratio is None else _paired(ratio),
+        ">paired ratio": "–" if ratio is None or made is None or made.source == "times" else _paired(ratio, made),
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">MB": _figure(candidate, "artifact_mb"),
@@ -253,9 +254,9 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     }
 
 
-def _paired(ratio: Estimate) -> str:
+def _paired(ratio: Estimate, made: MadeOf) -> str:
     interval = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f}–{ratio.high:.2f})"
-    return f"{ratio.value:.2f}×{interval}"
+    return f"{ratio.value:.2f}×{interval}{' in batches' if made.source == 'batches' else ''}"
 
 
 def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, object]:

@@ -22,7 +22,7 @@ from sweeps.errors import NoResultsError, StoreError
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.results_table import DamagedResultsError
 from sweeps.store.client import FIRST_STEP, connect, experiments, run_of, run_pages, translated
-from sweeps.store.copy_file import CopiedExperiment, CopyFile, copy_path, is_copy
+from sweeps.store.copy_file import CopiedExperiment, CopyFile, copy_path, is_copy, remove_unused_verdicts
 from sweeps.store.lag import is_own
 from sweeps.store.read_journal import has_sweep
 from sweeps.store.reading import digest_of, read_run
@@ -197,6 +197,8 @@ def _bring_up_to_date(uri: str, path: Path, *, compare: bool, patient: bool, eac
             included = [one.name for one in LOOKS[: LOOKS.index(look) + 1]]
             file.looked(included, began_s, time.time() - began_s)
             file.tried(began_s, "")
+            if look is LOOKS[-1]:
+                remove_unused_verdicts(path, file.newest_s())
 
 
 def _is_due(path: Path) -> bool:

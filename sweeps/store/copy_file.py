@@ -30,6 +30,7 @@ from sweeps.store.uri import dialect, sqlite_path
 VERSION = 1
 """To be raised with each change of these tables or of what is copied: files of another version are made anew."""
 _UNUSED_S = 86400.0
+_MISSED_S = 7 * 86400.0
 _PRAGMA = "application_id"
 _MARK = 0x45530000 + VERSION
 """In the file's header: a copy, of this version."""
@@ -241,6 +242,19 @@ def _remove_older(path: Path) -> None:
         for files in versions.values():
             if max(one.stat().st_mtime for one in files) < time.time() - _UNUSED_S:
                 for one in files:
+                    one.unlink(missing_ok=True)
+
+
+def remove_unused_verdicts(path: Path, newest_s: float) -> None:
+    """Of the files of verdicts that workspaces have beside this copy, those that have missed a week of its results.
+
+    `newest_s`: as of `CopyFile.newest_s`. A file that is in use has seen the newest result.
+    """
+    oldest_s = min(newest_s, time.time()) - _MISSED_S
+    with suppress(OSError):
+        for file in path.parent.glob(f"{path.stem}.*verdicts.sqlite"):
+            if file.stat().st_mtime < oldest_s:
+                for one in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
                     one.unlink(missing_ok=True)
 
 

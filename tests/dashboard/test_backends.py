@@ -12,7 +12,9 @@ from dashboard import rows
 from dashboard.charts import dots
 from dashboard.inert import line
 from dashboard.style import LIGHT
+from dashboard.views.backends import RATIO
 from sweeps.ranking.backends import BackendFigure, BackendPair, Best
+from sweeps.ranking.ties import MadeOf
 from sweeps.records import Job
 from sweeps.spec.grid import GridSpec
 from sweeps.stats import Estimate
@@ -32,6 +34,7 @@ PAIR = BackendPair(
     cpu=CPU,
     nnapi=NNAPI,
     ratio=Estimate(0.5, 0.4, 0.6),
+    made_of=MadeOf(source="rounds", rounds=3, ms=4.0, other_ms=8.0),
     finding="NNAPI is faster",
     note="",
 )
@@ -58,7 +61,7 @@ def subheaders(page: AppTest) -> list[str]:
 
 
 def table(page: AppTest) -> pd.DataFrame:
-    return next(frame.value for frame in page.dataframe if "NNAPI / CPU" in frame.value)
+    return next(frame.value for frame in page.dataframe if RATIO in frame.value)
 
 
 def test_both_phones_stand_in_one_chart_and_one_table(page: Page, phones: Path) -> None:
@@ -68,7 +71,7 @@ def test_both_phones_stand_in_one_chart_and_one_table(page: Page, phones: Path) 
     found = table(shown)
     assert list(found["Numbers"]) == ["fp32", "int8"] * 2
     assert list(found["Finding"]) == ["not told apart", "NNAPI is faster"] * 2
-    assert list(found["NNAPI / CPU"]) == pytest.approx([1.0, 0.25] * 2, rel=0.01)
+    assert list(found[RATIO]) == pytest.approx([1.0, 0.25] * 2, rel=0.01)
     assert line(EVIL) in found["Device"].iloc[2]
     assert "Why not" not in found
     assert len(shown.get("vega_lite_chart")) == 3

@@ -1,12 +1,14 @@
 """Charts are functions of rows; what they say is read from their Vega-Lite."""
 
+import itertools
 import json
+import random
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from dashboard.charts import dots, drawing, tradeoff
+from dashboard.charts import dots, drawing, labels, tradeoff
 from dashboard.charts.drawing import STATUS, Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.style import DARK, LIGHT
@@ -170,11 +172,47 @@ def test_the_line_of_best_trade_offs_joins_only_what_may_win(verdict: str) -> No
     assert line["transform"] == [{"filter": "datum.front"}]
 
 
-def test_names_of_points_that_would_cover_each_other_are_not_both_drawn() -> None:
-    table = rows(("b", "tied with it", 3.1, 97.0), ("a", "winner", 3.0, 97.0), ("c", "may ship", 9.0, 97.0))
-    assert tradeoff.names_beside(table) == ["", "a", ""]
-    apart = rows(("a", "winner", 3.0, 97.0), ("b", "tied with it", 3.1, 99.0))
-    assert tradeoff.names_beside(apart) == ["a", "b"]
+def test_the_winner_has_a_name_at_every_width_and_others_where_there_is_room() -> None:
+    long = "int8 · NHWC · QNNPACK · 4 threads · scripted"
+    table = rows(
+        (f"{long} 1", "winner", 3.0, 97.0),
+        (f"{long} 2", "tied with it", 3.01, 97.0),
+        (f"{long} 3", "tied with it", 3.02, 97.01),
+        ("slow", "may ship", 9.0, 96.0),
+        ("accurate", "may ship", 8.0, 99.0),
+    )
+    points = {point["job_key"]: point for point in data(tradeoff.tradeoff(table, AXIS, LIGHT))}
+    for number in range(len(labels.FROM_PX)):
+        named = {key for key, point in points.items() if point[f"text{number}"]}
+        assert f"{long} 1" in named
+        assert "slow" not in named, "it is behind the front: its name is in its tooltip"
+        whole = points[f"{long} 1"][f"text{number}"].replace("\n", " ")
+        assert whole.replace(" ·", "") == f"{long} 1".replace(" ·", "")
+    assert "accurate" in named, "a wide chart has room for all of the front"
+    assert f"{long} 2" not in named or f"{long} 3" not in named
+
+
+@pytest.mark.parametrize("width", [230, 400, 640, 1000])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_name_lies_on_another_one_or_on_a_point_or_leaves_the_chart(width: int, seed: int) -> None:
+    draws = random.Random(seed)
+    points = [(draws.uniform(24, width - 24), draws.uniform(14, 386)) for _ in range(14)]
+    names = [" · ".join(["int8", "NHWC", "QNNPACK", "4 threads", "scripted"][: 1 + number % 5]) for number in range(14)]
+    boxes = []
+    for (x, y), label in zip(points, labels.placed(points, names, range(14), width), strict=True):
+        if label is None:
+            continue
+        lines = label.text.split("\n")
+        wide = 6 * max(map(len, lines))
+        left = x + labels.BESIDE_PX if label.align == "left" else x - labels.BESIDE_PX - wide
+        boxes.append((left, y + label.dy, left + wide, y + label.dy + labels.LINE_PX * len(lines)))
+    assert len(boxes) > 1
+    dots = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
+    for (left, top, right, bottom), other in itertools.product(boxes, [*boxes, *dots]):
+        if (left, top, right, bottom) != other:
+            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+        assert left >= 0
+        assert right <= width
 
 
 def checks(*entries: tuple[str, str, float | None]) -> pd.DataFrame:

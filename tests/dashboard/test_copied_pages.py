@@ -5,12 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
 from dashboard.compare_rows import side_text
 from dashboard.views.fleet import UNKNOWN
+from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
+from sweeps.journal.left import JOBS_UNKNOWN
+from sweeps.launching.live import LiveFile
 from sweeps.records import Job
 from sweeps.store import copied
 from sweeps.store.copied import result_files
@@ -85,6 +89,25 @@ def test_a_workspace_knows_its_own_jobs_blocks_and_devices_also_where_results_ar
     compared = page(root, "compare", a=side_text("phones", job), b=side_text("phones", other))
     assert not compared.warning
     assert "not in this workspace's journal" not in said(compared)
+
+
+def test_rank_says_of_a_copy_what_waits_and_who_is_away_in_the_dashboards_words(page: Page, folder: Path) -> None:
+    root = folder / "measuring"
+    with LiveFile(Workspace(root).live, "phones") as file:
+        file.away(PHONE.name, "it does not answer: unplugged?", 3)
+    with Journal.open(root / "journal.sqlite", read_only=True) as journal:
+        left = sum(waits(job) for job, _ in journal.jobs("phones"))
+    [shown] = [one for one in said(page(root, "fleet")).splitlines() if "unplugged" in one]
+    for options in ([], ["--all"]):
+        told = CliRunner().invoke(main, ["rank", "phones", "--workspace", str(root), *options])
+        assert told.exit_code == 0, told.output
+        flat = " ".join(told.stdout.split())
+        assert f"measures the {left} jobs that wait" in flat
+        away = next(one for one in told.stdout.splitlines() if one.startswith(f"{PHONE.name}: Away from "))
+        assert away.removeprefix(f"{PHONE.name}: ") in shown.replace("`", "")
+    read = CliRunner().invoke(main, ["rank", "phones", "--workspace", str(folder / "reading")])
+    assert JOBS_UNKNOWN in " ".join(read.stdout.split())
+    assert JOBS_UNKNOWN in said(page(folder / "reading", "fleet"))
 
 
 def test_a_workspace_that_only_reads_says_what_a_copy_does_not_have(page: Page, folder: Path) -> None:

@@ -1,11 +1,13 @@
 """What pages keep of the store: as long as nothing has changed there."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.source import EVIDENCE_KEYS, KEYS, Source
 from sweeps.journal.journal import Journal
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import BOARD, by_hand
@@ -37,3 +39,17 @@ def test_figures_that_are_imported_beside_an_open_page_are_there_at_the_next_loo
     shown.run()
     [figures] = [one.value for one in shown.dataframe if "Mean (ms)" in one.value]
     assert list(figures["Mean (ms)"]) == [0.767]
+
+
+def test_pages_of_a_copy_are_kept_while_only_the_own_journal_has_measured_something() -> None:
+    own = Source(Path("own"), Path("v"), epoch=1, seq=5, plans=(("phones", 3), ("other", 4)), imported=0)
+    now = replace(own, path=Path("copy"), plans=(("phones", 1),), is_copy=True, own=own)
+    results, evidence = KEYS[Source], EVIDENCE_KEYS[Source]
+    measured = replace(now, own=replace(own, seq=6))
+    assert results(measured) == results(now)
+    assert evidence(measured) != evidence(now), "blocks and devices are in the own journal"
+    assert results(replace(now, own=replace(own, plans=(("phones", 3), ("other", 5))))) == results(now)
+    changes = [replace(now, own=replace(own, plans=(("phones", 4), ("other", 4)))), replace(now, own=None)]
+    changes += [replace(now, seq=6), replace(now, plans=(("phones", 2),)), replace(own, seq=6)]
+    assert len({results(one) for one in (now, own, *changes)}) == 2 + len(changes)
+    assert evidence(replace(now, seq=6)) == evidence(now)

@@ -77,7 +77,7 @@ def test_the_table_lists_every_measured_variant_with_its_figures(page: Page, wor
     first = ranking.iloc[0]
     assert (first["Variant"], first["Verdict"], first["Doubts"]) == (BEST, "pass", TRUST_WORDS["ungated"])
     assert first["p50, 95 % interval"] == "2.984 to 3.022 ms"
-    assert ranking["× best"].iloc[-1] == pytest.approx(8.63, abs=0.01)
+    assert ranking["p50, × best"].iloc[-1] == pytest.approx(8.63, abs=0.01)
 
 
 def test_trust_labels_come_with_their_advice(page: Page, workspace: Path) -> None:
@@ -93,6 +93,8 @@ def test_failed_and_skipped_variants_are_listed_with_their_reasons(page: Page, w
     assert listed["Reason"][0] == "run, crashed: the process was ended by signal 11"
     assert listed["Reason"][2] == "int8 traced and not optimized has no effect"
     assert "2 failed, 2 skipped" in texts(shown)
+    assert "**crashed**: The process ended without a result" in texts(shown)
+    assert texts(shown).count("**crashed**") == 1
 
 
 def test_another_device_has_its_own_recommendation(page: Page, workspace: Path) -> None:

@@ -23,8 +23,9 @@ DEVICES = {
     "label": '.st-key-choices input[aria-label="Device"]',
     "card": ":is(.st-key-recommendation, .st-key-result-card) p",
 }
-WATCH = """([names, nobody, labelOf, linesOf]) => {
-    const named = (text) => names.find((name) => text.includes(name)) ?? nobody;
+WATCH = """([names, told, nobody, labelOf, linesOf]) => {
+    const found = (texts, text) => names[texts.findIndex((name) => text.includes(name))] ?? nobody;
+    const named = (text) => found(names, text);
     const isSeen = (part) => {
         const box = part.getBoundingClientRect();
         return getComputedStyle(part).visibility === 'visible' && box.width > 0 && box.height > 0;
@@ -33,7 +34,7 @@ WATCH = """([names, nobody, labelOf, linesOf]) => {
         const box = document.querySelector(labelOf);
         const label = named(box?.value || box?.textContent || '');
         const lines = [...document.querySelectorAll(linesOf)].filter(isSeen);
-        const of = lines.map((line) => named(line.textContent)).filter((name) => name !== nobody);
+        const of = lines.map((line) => found(told, line.textContent)).filter((name) => name !== nobody);
         window.frames_seen.push([label, of.length ? [...new Set(of)].join(' and ') : nobody]);
     };
     // A size that changes is reported after the layout of its frame, when nothing of the frame can change any more.
@@ -143,18 +144,53 @@ def test_no_visible_map_is_of_another_model_than_fleet_s_row_of_models_says(page
     nothing_wrong(page, [models[0], *(models[1], models[0]) * 2])
 
 
+def test_no_visible_map_is_of_another_sweep_than_fleet_s_box_says(page: Page, made_up: str) -> None:
+    page.goto(f"{made_up}?sweep=release-candidate&model=resnet18")
+    sweeps, told = ("release-candidate", "last-week"), ("8 of 8", "2 of 2")
+    watched = {"label": 'input[aria-label="Sweep"]', "card": ".st-key-shipping p"}
+    wait_for_pair(page, sweeps[0], start=True, names=sweeps, told=told, watched=watched)
+    for sweep in (sweeps[1], sweeps[0]) * 2:
+        page.get_by_role("combobox", name="Sweep").click()
+        page.get_by_role("option", name=sweep).click()
+        wait_for_pair(page, sweep)
+    nothing_wrong(page, [sweeps[0], *(sweeps[1], sweeps[0]) * 2])
+
+
+def test_no_visible_card_is_of_another_bound_than_its_field_says(page: Page) -> None:
+    page.goto("/decide?sweep=phones&device=board-1")
+    bounds, told = ("1.0", "0.9", "0.8"), ("at most 1 points", "at most 0.9 points", "at most 0.8 points")
+    watched = {"label": 'input[aria-label="Accuracy drop, at most (points)"]', "card": ".st-key-recommendation p"}
+    wait_for_pair(page, bounds[0], start=True, names=bounds, told=told, watched=watched)
+    field = page.locator(watched["label"])
+    field.fill(bounds[2])
+    page.wait_for_function("nobody => window.frames_seen.at(-1)[1] === nobody", arg=NOBODY)
+    field.fill(bounds[0])
+    field.press("Enter")
+    wait_for_pair(page, bounds[0])
+    less, more = (
+        page.locator('[data-testid="stNumberInput"]').filter(has=field).get_by_test_id(f"stNumberInputStep{way}")
+        for way in ("Down", "Up")
+    )
+    for bound, button in ((bounds[1], less), (bounds[2], less), (bounds[1], more)):
+        button.click()
+        wait_for_pair(page, bound)
+    nothing_wrong(page, [bounds[0], bounds[1], bounds[2], bounds[1]])
+
+
 def wait_for_pair(
     page: Page,
     device: str,
     *,
     start: bool = False,
     names: tuple[str, ...] = (BOARD, PHONE),
+    told: tuple[str, ...] | None = None,
     watched: Mapping[str, str] = DEVICES,
 ) -> None:
-    """Until the last frame has the card of the selection under its label."""
+    """Until the last frame has the card of the selection under its label. `told`: what cards say of each of `names`,
+    where they do not name it."""
     if start:
         page.locator(watched.get("there", ".st-key-choices")).wait_for()
-        page.evaluate(WATCH, [names, NOBODY, watched["label"], watched["card"]])
+        page.evaluate(WATCH, [names, told or names, NOBODY, watched["label"], watched["card"]])
     page.wait_for_function(
         "device => window.frames_seen.length && window.frames_seen.at(-1).every((name) => name === device)", arg=device
     )

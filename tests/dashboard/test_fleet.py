@@ -25,7 +25,7 @@ from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict, waiting_place
-from sweeps.ranking.shipping import Cell
+from sweeps.ranking.shipping import Cell, CellState
 from sweeps.records import Job
 from sweeps.spec.grid import GridSpec
 from sweeps.store.fleet import SweepSum
@@ -232,6 +232,18 @@ def test_each_state_of_a_verdict_has_its_own_mark() -> None:
     assert state_text(verdict(state="tied", winner="x", unresolved=2)) == "≈ tied with 2"
     assert state_text(verdict(state="winner", winner="x")) == ""
     assert state_text(verdict(state="none")) == STATES["none"] != ""
+
+
+def test_what_is_not_drawn_is_counted_as_decide_shows_it_and_skipped_builds_come_last() -> None:
+    def cell(state: CellState) -> Cell:
+        return Cell(job_key=state, state=state, ratio=1.0 if state == "ships" else None)
+
+    first = {("a",): cell("skipped"), ("b",): cell("failed"), ("c",): cell("ships"), ("d",): cell("skipped")}
+    cells = {"x": first, "y": {("d",): cell("may_not")}}
+    assert fleet_cells.shown_setups(cells, [], 9) == [("c",), ("b",), ("d",), ("a",)]
+    assert fleet_cells.left_out(cells, [("c",)]) == "2 more builds and 1 that is skipped everywhere stand in Decide."
+    assert fleet_cells.left_out(cells, [("c",), ("b",), ("a",)]) == "1 more build stands in Decide."
+    assert fleet_cells.left_out(cells, list(first)) == ""
 
 
 def test_a_tooltip_says_only_what_applies() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.inert import inert, line
+from dashboard.inert import inert, line, words
 
 MARKUP = st.text(alphabet=st.sampled_from(list("`*_[]()<>!#$:|~-\\&; \n\tab/\u202e\x1b")), max_size=40)
 
@@ -19,6 +19,20 @@ def test_markdown_shows_any_text_to_the_letter(text: str) -> None:
     found = re.fullmatch(r"<p>before <code>(.*)</code> after</p>\n", shown)
     assert found is not None, shown
     assert html.unescape(found.group(1)).replace("\u2060", "") == line(text)
+
+
+MARKED = st.text(alphabet=st.sampled_from(list("[]()!*#+|{}&;a1 .:-'\"x")), max_size=12)
+
+
+@given(MARKED | MARKUP | st.text(max_size=40))
+@pytest.mark.parametrize("before", ["", "before "])
+def test_words_are_shown_to_the_letter_wherever_they_stand(before: str, text: str) -> None:
+    shown = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(f"{before}{words(text)}")
+    found = re.fullmatch(rf"<p>{before}(?:<code>(.*)</code>|(.*))</p>\n", shown)
+    assert found is not None, shown
+    letters = found.group(1) or found.group(2)
+    assert "<" not in letters
+    assert html.unescape(letters).replace("\u2060", "") == line(text)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\n\t"])

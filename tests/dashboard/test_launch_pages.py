@@ -14,6 +14,7 @@ from streamlit.util import calc_hash
 from dashboard import rights, running
 from dashboard.sweep_form import SweepForm
 from dashboard.views import live
+from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.live import LiveDevice, LiveFile
@@ -119,10 +120,24 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {"measured": 1, "failed": 2}, True).startswith("last block: some time ago")
 
 
+def test_what_runs_on_a_device_is_said_without_the_device() -> None:
+    told = LiveDevice(name="adb:1", running="digits · cpu fp32 · adb:1, round 2")
+    assert live._doing(told) == "Now: digits · cpu fp32, round 2"
+    assert doing_now(told, 0.0) == "digits · cpu fp32, round 2"
+    alone = LiveDevice(name="local", running="digits · cpu fp32, round 2")
+    assert doing_now(alone, 0.0) == alone.running
+
+
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
     workspace = Workspace(shared_by_units)
     with workspace.lock(), LiveFile(workspace.live, "shared"):
-        said = texts(opened("live", shared_by_units))
+        shown = opened("live", shared_by_units)
+        said = texts(shown)
+    ended = shown.dataframe[0].value
+    assert set(ended["Device"]) == {f"Globex Phone 9 (SoC X) · {unit}" for unit in ("unit-a", "unit-b")}
+    words = [build.split(" · ") for build in ended["Build"]]
+    assert all(one[0] == "digits" and "1 thread" in one for one in words)
+    assert not {word for one in words for word in one} & {"adb:a", "adb:b", "unit-a", "unit-b"}
     done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
     with Journal.open(workspace.journal, read_only=True) as journal:
         jobs = [job.device_id for job, _ in journal.jobs("shared")]

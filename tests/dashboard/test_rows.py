@@ -1,14 +1,19 @@
 """The table that charts and page share, made from real rankings."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from dashboard.beats import beats
 from dashboard.charts.drawing import STATUS
+from dashboard.ranked import Ranked
 from dashboard.rows import accuracy_metric, checked, ranked, shown_names
-from sweeps.ranking.rank import rank
+from dashboard.words import build_names
+from sweeps.journal.results_table import Place
+from sweeps.ranking.rank import rank, rank_rows
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow, to_frame
 from sweeps.settled import Settled
@@ -198,5 +203,31 @@ def test_who_was_left_by_batches_has_a_ratio_and_no_time() -> None:
     assert list(table["job_key"]) == ["key a", "key b"]
     left = table.iloc[1]
     assert (left["place"], left["status"], left["verdict"]) == ("2", "may ship", "pass")
-    assert (left["latency_text"], left["latency_short"], left["ratio"]) == ("in batches", "–", 1.05)
+    assert (left["latency_text"], left["latency_short"]) == ("in batches", "–")
+    assert left["paired_text"] == "1.05× (1.03 to 1.07) in batches"
     assert pd.isna(left["latency_p50_ms"])
+    assert pd.isna(left["ratio"])
+
+
+def test_a_ratio_beside_two_figures_is_their_quotient_also_where_rounds_differ() -> None:
+    """Rounds of one build alone change its p50, and not the ratio to the other build."""
+    slow = ((0, 30.1), (1, 29.0), (2, 33.0), (3, 10.0), (4, 10.0), (5, 10.0))
+    rows = (replace(row("script", 3.0), block_medians_ms=((0, 5.0), (1, 5.2), (2, 4.8))), row("trace", 12.0))
+    rows = (rows[0], replace(rows[1], block_medians_ms=slow))
+    (device,) = (found := rank_rows(rows, ObjectiveSpec(), "s")).devices
+    table = ranked(device)
+    here = Ranked(Place("s", "d", "net"), rows, build_names(rows), ObjectiveSpec(), found)
+    (said,) = beats(here, device.winner, table.iloc[0], table, str)
+    assert said.strong == "6.02× as fast"
+    ms, winners = (float(text) for text in re.findall(r"([\d.]+) ms", said.rest))
+    assert (ms, winners) == (30.10, 5.0)
+    assert f"{ms / winners:.2f}× as fast" == said.strong
+    assert said.rest.endswith("30.10 ms against 5.000 ms in the middle one of 3 common rounds.")
+    assert table["paired_text"][1].startswith("6.02× (")
+    assert f"{table['ratio'][1]:.2f}" == "4.00", "the quotient of the two p50s, and called so"
+    assert f"{table['latency_p50_ms'][1] / table['latency_p50_ms'][0]:.2f}" == "4.00"
+
+
+def test_without_a_common_round_nothing_is_called_paired() -> None:
+    late = replace(row("b", 9.0), block_medians_ms=((7, 9.0), (8, 9.1)))
+    assert list(ranked(ranking(row("a", 3.0), late))["paired_text"]) == ["–", "–"]

@@ -75,28 +75,37 @@ def test_wrapping_leaves_nothing_out(width: int) -> None:
     assert not any(line.startswith("·") or line.endswith("·") for line in lines)
 
 
-def test_harmless_text_is_plain_and_all_else_is_a_code_span() -> None:
+def test_harmless_text_is_plain_with_its_marks_escaped_and_all_else_is_a_code_span() -> None:
     for harmless in (
         "int8 · NHWC · QNNPACK · 4 threads",
         "Pixel 8 (Tensor G3)",
         "mobilenet_v3_large",
         "2.5 ms",
         "why: 3 %",
+        "since 13:48 UTC: unplugged?",
     ):
         assert words(harmless) == harmless
+    for marked, escaped in (
+        ("model[1]", r"model\[1\]"),
+        ("[x]", r"\[x\]"),
+        ("[x](y)", r"\[x\](y)"),
+        ("# x", r"\# x"),
+        ("*x*", r"\*x\*"),
+        ("R&D's 'net'", r"R\&D's 'net'"),
+    ):
+        assert words(marked) == escaped, "text, and no code"
     for harm in (
         "<b>",
-        "*x*",
         "_x_",
         "www.example.com",
         "a.b",
         ":smile:",
         "$x$",
         "x -> y",
-        "[x](y)",
-        "# x",
+        "x:red[y]",
         "`",
         "1. x",
+        "1) x",
         "- x",
         "(c)",
     ):

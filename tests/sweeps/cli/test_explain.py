@@ -18,6 +18,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.overview import State
 from sweeps.ranking.verdict import VERDICTS
 from sweeps.report.explanations import _METRICS, SORTS, explanation, explanations
+from sweeps.report.explanations import explained as of_sort
 from sweeps.report.skip_reasons import skip_reasons
 from sweeps.spec.grid import GridSpec
 from sweeps.trust import TRUST
@@ -120,6 +121,13 @@ def test_a_word_with_two_meanings_has_both() -> None:
         "trust label",
         "failure",
     ]
+
+
+def test_tooltips_have_the_words_of_one_sort_and_of_a_reason_as_a_plan_prints_it() -> None:
+    assert [one.sort for one in of_sort("failure", "invalid_output")] == ["failure"]
+    assert [one.word for one in of_sort("skip", "duplicate of core on cpu")] == ["duplicate"]
+    assert of_sort("axis", "duplicate") == of_sort("skip", "nobody knows why") == ()
+    assert all(of_sort("axis", axis) for axis in GridSpec.model_fields if axis != "name")
 
 
 def test_alone_it_lists_all_words_under_their_sorts() -> None:

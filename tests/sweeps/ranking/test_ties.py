@@ -1,13 +1,25 @@
 """What it would take to settle a tie."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from sweeps.ranking.ties import LATENCY, Settling, outdone, settling, shown_equal, worse
+from sweeps.ranking.ties import (
+    LATENCY,
+    MadeOf,
+    Settling,
+    latency_ratio,
+    made_of,
+    outdone,
+    settling,
+    shown_equal,
+    worse,
+)
+from sweeps.settled import Settled
 
 
 def with_ratios(logs):
@@ -73,6 +85,31 @@ def test_two_latencies_are_shown_to_be_equal_by_the_upper_end_of_their_paired_ra
 def test_a_metric_that_may_vary_is_shown_to_be_equal_only_by_the_same_value(metric, value, equal):
     row, best = (SimpleNamespace(figure=lambda _, one=one: one) for one in (value, 1.0))
     assert shown_equal(row, best, metric) is equal
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4, 7])
+def test_a_ratio_is_the_quotient_of_the_two_figures_that_it_is_said_to_be_made_of(rounds):
+    medians, others = with_ratios(scaled(0.4, 0.1, 8))
+    row, other = (
+        SimpleNamespace(settled=None, medians_ms=dict(list(ms.items())[:count]), figure=lambda _: None)
+        for ms, count in ((medians, rounds), (others, 8))
+    )
+    found, ratio = made_of(row, other), latency_ratio(row, other)
+    assert (found.source, found.rounds) == ("rounds", rounds)
+    assert found.ms / found.other_ms == pytest.approx(ratio.value, rel=1e-12)
+    assert rounds % 2 == 0 or any(found.ms == pytest.approx(ms) for ms in row.medians_ms.values()), "a round's own"
+
+
+def test_without_a_common_round_a_ratio_is_of_the_two_p50s_and_with_batches_of_no_times():
+    ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", by_key="b", ratio=1.1)
+    ended = replace(ended, ratio_low=1.0, ratio_high=1.2)
+    row, other = (
+        SimpleNamespace(job_key=key, settled=settled, medians_ms={number: ms}, figure=lambda _, ms=ms: ms)
+        for key, settled, number, ms in (("a", None, 0, 6.0), ("b", None, 1, 4.0))
+    )
+    assert made_of(row, other) == MadeOf(source="times", ms=6.0, other_ms=4.0)
+    row.settled = ended
+    assert made_of(row, other) == made_of(other, row) == MadeOf(source="batches")
 
 
 def test_what_is_shown_already_is_said_to_be_so():

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -452,6 +453,20 @@ def test_each_version_has_a_copy_of_its_own_and_old_ones_go_when_one_is_made(
     team.copy()
     assert [path for path in unused if path.exists()] == []
     assert another.exists()
+
+
+def test_verdicts_that_have_missed_a_week_of_results_go_when_all_runs_are_compared(team: Team) -> None:
+    team.publish(*team.plan(1))
+    overview(files := team.copy())
+    newest_s = time.time()
+    unused, late = (files.verdicts.with_name(f"{files.journal.stem}.{name}.verdicts.sqlite") for name in "ab")
+    for path, days in ((unused, 8), (late, 6)):
+        path.touch()
+        os.utime(path, (newest_s - days * 86400,) * 2)
+    team.copy()
+    assert unused.exists(), "a look for news is quick"
+    team.copy(compare=True)
+    assert [path.exists() for path in (unused, late, files.verdicts)] == [False, True, True]
 
 
 def test_a_damaged_row_is_told_of_and_the_next_command_makes_the_copy_anew(team: Team) -> None:

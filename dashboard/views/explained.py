@@ -1,0 +1,31 @@
+"""What words of results mean, why it happens and what to do: the table of `edgesweep explain`, on pages."""
+
+import re
+from collections.abc import Iterable
+
+import streamlit as st
+
+from sweeps.report.explanations import Explanation, Sort, explained
+
+_OPTION = re.compile(r"--[a-z-]+")
+"""Streamlit makes one long dash of two short ones, unless they are code. The texts of the table are our own."""
+
+
+def tip(sort: Sort, text: str) -> str | None:
+    """Markdown for a tooltip, of a word or of a reason as a plan prints it; `None` if nothing explains it."""
+    return "\n\n".join(map(_said, explained(sort, text))) or None
+
+
+def show(found: Iterable[tuple[Sort, str]]) -> None:
+    """All of them, each once, where there is no place for tooltips: cells of tables have none."""
+    each = list(dict.fromkeys(one for sort, text in found for one in explained(sort, text)))
+    if each:
+        with st.expander("What these reasons mean, and what to do", icon=":material/info:"):
+            for one in each:
+                st.markdown(f"**{one.word}**: {_said(one)}")
+
+
+def _said(one: Explanation) -> str:
+    parts = (one.meaning, f"why: {one.why}" if one.why else "", f"what to do: {one.todo}" if one.todo else "")
+    said = " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
+    return _OPTION.sub(r"`\g<0>`", said)

@@ -1,0 +1,40 @@
+"""Which devices of a workspace's sweeps are away, as far as a driver has noticed: for pages and commands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from sweeps.launching.live import LiveDevice, read_live
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Which devices the driver missed: that of the run of now, or of the last one in this workspace."""
+
+    runs: bool
+    devices: Mapping[str, LiveDevice]
+    """By their names in sweep files."""
+
+    def text(self, name: str) -> str:
+        """Since when and why, in one line; empty if it was not missed."""
+        one = self.devices.get(name)
+        if one is None:
+            return ""
+        at = f"{datetime.fromtimestamp(one.away_at_s, UTC):%Y-%m-%d %H:%M} UTC" if one.away_at_s else "some time"
+        since = f"Away since {at}" if self.runs else f"Away from {at} until the last run ended; nobody has looked since"
+        return plain(" ".join(f"{since}: {one.away}".split()))
+
+
+NOBODY = Gone(False, MappingProxyType({}))
+
+
+def gone_now(workspace: Workspace) -> Gone:
+    """What the file of the driver says; nobody, if there is none."""
+    live = read_live(workspace.live)
+    if live is None:
+        return NOBODY
+    runs = not live.ended and workspace.holder() is not None
+    return Gone(runs, {one.name: one for one in live.gone})
