@@ -2,20 +2,25 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dashboard.inert import NOTHING, line
+from sweeps.metrics import METRICS
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.sessions import run_of, sessions_of
 from sweeps.records import Block
 from sweeps.results import ResultRow
 from sweeps.stats import Estimate, ratio_by_rounds
+from sweeps.variant import RunAxes, Variant
 
 BINS = 120
+_AXES = ("model", *(axis.name for axis in (*fields(Variant), *fields(RunAxes))), "device", "runtime_version", "sweep")
+"""What may differ of two results, by the names that sweep files have."""
 _BASES = {"A": 1.2, "B": 0.0}
 
 
@@ -86,6 +91,37 @@ def ratio_text(ratio: Estimate) -> str:
     digits = 3 if abs(ratio.value - 1) < 0.1 else 2
     ends = "" if ratio.low is None else f" ({ratio.low:.{digits}f} to {ratio.high:.{digits}f})"
     return f"{ratio.value:.{digits}f}×{ends}"
+
+
+def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
+    """What differs of two results, and then every figure that either has, but for the verdict's: what it is, A's, B's,
+    and B against A. Text for elements without Markdown."""
+    rows = [
+        (name, line(str(getattr(a, name))), line(str(getattr(b, name))), NOTHING)
+        for name in _AXES
+        if getattr(a, name) != getattr(b, name)
+    ]
+    for name, metric in METRICS.items():
+        ours, theirs = a.metrics.get(name), b.metrics.get(name)
+        if metric.better != "neither" and name not in _TIMED_ALIKE and (ours is not None or theirs is not None):
+            shown = [NOTHING if one is None else metric.format(one) for one in (ours, theirs)]
+            rows.append((metric.title, *shown, _against(ours, theirs, metric.unit)))
+    return rows
+
+
+_TIMED_ALIKE = {"latency_p50_ms"}
+"""The verdict has it, made of the blocks of the sessions that are compared."""
+_DIFFERENCES = {"%": "points", "points": "points", "dB": "dB", "°C": "°C"}
+"""Units of which a difference means more than a ratio, and its own unit."""
+
+
+def _against(a: float | None, b: float | None, unit: str) -> str:
+    """`0.49×`, or `+0.45 points`; empty where one is unknown."""
+    if a is None or b is None:
+        return NOTHING
+    if unit in _DIFFERENCES:
+        return f"{b - a:+.2f} {_DIFFERENCES[unit]}"
+    return f"{b / a:.2f}×" if a > 0 and b > 0 else NOTHING
 
 
 def sessions(row: ResultRow) -> dict[int, int]:

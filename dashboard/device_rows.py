@@ -73,7 +73,7 @@ def overview(
                 "State": STATES[state_of(record, holders.get(facts.device_id), here, gone, facts.name)],
                 "Ended": sum(one.finished for one in here),
                 "Waiting": sum(one.waiting for one in here),
-                "Recent faults": len(record.faults) if record else 0,
+                "Faults": len(record.faults) if record else 0,
                 "Sweeps": len(device.sweeps),
                 "Id": line(facts.device_id),
             }
@@ -86,7 +86,7 @@ def overview(
             "State": STATES[state_of(record, None, ())],
             "Ended": 0,
             "Waiting": 0,
-            "Recent faults": len(record.faults),
+            "Faults": len(record.faults),
             "Sweeps": 0,
             "Id": line(key),
         }

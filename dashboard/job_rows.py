@@ -1,4 +1,4 @@
-"""What the page of one job shows, made from the journal's records. Pure; all text is for elements without Markdown."""
+"""What the page of one job shows, made from the journal's records. Pure; text is for elements without Markdown."""
 
 import shlex
 from collections.abc import Sequence
@@ -147,7 +147,7 @@ def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[d
 
 
 def next_step(stage: str, kind: str) -> str:
-    """What to do about a failed job."""
+    """What to do about a failed job: Markdown, all of it ours."""
     if kind in RETRIED_KINDS:
         return "remove the cause: the next `edgesweep run` of the sweep file tries it again"
     if kind == "not_possible":

@@ -116,16 +116,22 @@ STYLE = """<style>
 }
 [class*="st-key-eyebrow"] p { letter-spacing: 0.06em; text-transform: none; overflow-wrap: anywhere; }
 /* Side by side where there is room for it, otherwise one below the other. */
-.st-key-charts, .st-key-attention, .st-key-choices { flex-flow: row wrap !important; }
+.st-key-charts, .st-key-attention, .st-key-choices, .st-key-devices-now { flex-flow: row wrap !important; }
 .st-key-charts > * { flex: 1 1 26rem !important; min-width: min(100%, 26rem) !important; }
 .st-key-attention > * { flex: 1 1 20rem !important; min-width: min(100%, 20rem) !important; }
+.st-key-devices-now > * { flex: 1 1 26rem !important; min-width: min(100%, 26rem) !important; }
 .st-key-choices > * { flex: 1 1 13rem !important; min-width: min(100%, 13rem) !important; }
 .st-key-choices > *:nth-child(2) { flex-grow: 2 !important; }
 /* All values of an axis are seen at once. */
 [data-testid="stButtonGroup"] > div { flex-wrap: wrap; }
-.st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
+.st-key-figures {
+    display: grid !important; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr));
+    column-gap: 1.25rem !important; max-width: 64rem;
+}
 .st-key-figures > * { width: auto !important; }
 .st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }
+/* Links of all lines one below the other. */
+.st-key-measured-there [data-testid="stMarkdown"] { flex: 0 1 31rem; }
 @media (max-width: 640px) { :has(> .st-key-fleet-wide), :has(> .st-key-ended-wide) { display: none; } }
 @media (min-width: 641px) { :has(> .st-key-fleet-narrow), :has(> .st-key-ended-narrow) { display: none; } }
 .st-key-ended-narrow p { overflow-wrap: anywhere; }

@@ -13,6 +13,9 @@ Spec = dict[str, Any]
 STATUS = ("winner", "tied with it", "may ship", "unresolved", "may not ship")
 """What colours and shapes say of a ranked build, in the order of legends."""
 
+PADDING = {"left": 0, "right": 2, "top": 2, "bottom": 2}
+"""Around a chart, in pixels. Streamlit leaves 20 below one that says nothing of it."""
+
 NAME_WIDTH = 40
 """Characters of a name on one line: what 300 pixels hold."""
 
@@ -50,6 +53,7 @@ def chart(data: Sequence[Spec], layers: list[Spec], height: int, look: Palette) 
     return {
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": PADDING,
         "layer": [{"data": {"values": list(data)}, "layer": layers}],
         "config": {"view": {"stroke": None}, "legend": {"labelColor": look.text}},
     }

@@ -6,7 +6,7 @@ Only titles, field names and colours are written here. Text from the journal rea
 from collections.abc import Sequence
 from typing import Any
 
-from dashboard.charts.drawing import LEGEND, Spec
+from dashboard.charts.drawing import LEGEND, PADDING, Spec
 from dashboard.style import GREEN, PINK, Palette
 
 Rows = Sequence[dict[str, Any]]
@@ -46,7 +46,7 @@ def warmups(rows: Rows, look: Palette) -> Spec:
     """`rows`: `job_rows.warmup_rows`."""
     encoding = {
         "x": {**_x("iteration", "Iteration of the process; 0 is the first inference"), "axis": _whole_axis(rows)},
-        "y": {**_y("ms", "ms, logarithmic"), "scale": {"type": "log", "nice": True}},
+        "y": {**_y("ms", "Latency (ms), logarithmic"), "scale": {"type": "log", "nice": False, "padding": 10}},
         "detail": {"field": "block", "type": "nominal"},
         "tooltip": _tips(block="Block", iteration="Iteration", ms="ms"),
     }
@@ -197,11 +197,16 @@ def ratios(rows: Rows, estimate: dict[str, float], look: Palette) -> Spec:
     return _layers(layers, look, height=230)
 
 
+_TICKS: Spec = {"expr": "max(2, ceil(width / 90))"}
+"""Vega's own are so many that they touch on a wide screen."""
+
+
 def _layers(layers: list[Spec], look: Palette, rows: Rows = (), height: int = HEIGHT_PX) -> Spec:
     """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
     return {
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": PADDING,
         "layer": [{"data": {"values": list(rows)}, "layer": layers}] if rows else layers,
         "config": {
             "view": {"stroke": None},
@@ -217,7 +222,7 @@ def _x(field: str, title: str) -> Spec:
         "type": "quantitative",
         "title": title,
         "scale": {"zero": False, "nice": False, "padding": 8},
-        "axis": {"grid": False, "labelOverlap": True},
+        "axis": {"grid": False, "labelOverlap": True, "tickCount": _TICKS},
     }
 
 

@@ -76,7 +76,7 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
     now_s = time.time()
     for device in live.devices[:MOST]:
         doing = doing_now(device, now_s)
-        st.text(line(f"{called.get(device.name, device.name)}: {doing} ({device.done} of {device.total})"))
+        st.text(line(f"{called.get(device.name, device.name)}: {doing} ({device.done} of {device.total} steps)"))
     if not live.devices and live.step:
         st.text(line(live.step))
     links.link("live", "Watch it", icon=":material/monitoring:", sweep=live.sweep)

@@ -14,7 +14,7 @@ from dashboard.inert import line, words
 from dashboard.links import link
 from dashboard.source import Source
 from dashboard.style import Palette, palette
-from dashboard.views import empty, places, tables
+from dashboard.views import differences, empty, places, tables
 from dashboard.views.tables import table_height
 from dashboard.words import build_names, device_names
 from sweeps.journal.results_table import Place
@@ -173,7 +173,7 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
     pairs = compare_rows.paired(a, b)
     ratio = compare_rows.paired_ratio(a, b)
     with st.container(border=True, key="verdict"):
-        st.subheader(f"{_ICONS[found.finding]} {_WORDS[found.finding]}", anchor=False)
+        st.header(f"{_ICONS[found.finding]} {_WORDS[found.finding]}", anchor=False)
         with st.container(gap=None):
             for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
                 name = build_names(data.place_rows(now, side.place))[row.job_key]
@@ -188,6 +188,7 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
             for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
                 where = {"sweep": side.place.sweep, "device": side.place.place_id, "model": side.place.model}
                 link("result", f"All of {letter}", icon=":material/science:", **where, job=row.job_key)
+    differences.show(a, b, one_session=any(side.session for side in sides))
     with st.container(border=True, key="distributions"):
         st.subheader("Samples and blocks", anchor=False)
         drawn, beyond = _distributions(now, sides, palette())

@@ -25,6 +25,7 @@ from sweeps.workspace import Workspace
 
 MOST_PLACES = 40
 """So many places of one device have a line with links."""
+_COUNT_PX = 66
 _STATES = {
     "winner": "has a winner",
     "tied": "tied",
@@ -119,12 +120,16 @@ def _overview(
     root: Path,
 ) -> None:
     table = pd.DataFrame(device_rows.overview(known, verdicts, records, holders, gone))
+    column = st.column_config
     st.dataframe(
         table,
         hide_index=True,
         key="devices-table",
         height=table_height(min(len(table), 8)),
-        column_config={"Device": st.column_config.TextColumn(width=text_width(table["Device"]))},
+        column_config={
+            **{name: column.TextColumn(width=text_width(table[name])) for name in ("Device", "Named", "State", "Id")},
+            **{name: column.NumberColumn(width=_COUNT_PX) for name in ("Ended", "Waiting", "Faults", "Sweeps")},
+        },
     )
     driver = Workspace(root).holder()
     st.text(

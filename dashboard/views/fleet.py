@@ -28,6 +28,8 @@ ALL = "*"
 """Of the parameter `model`: an overview of all models."""
 PHONES, MODELS, BUILDS, SWEEPS = 20, 6, 8, 12
 """So many of each are drawn at a time: a page is as quick with thousands."""
+NEXT = 2
+"""So many builds stand below the winner where the screen is narrow."""
 UNKNOWN = "not known here"
 """The state of a sweep of another workspace."""
 CHARACTERS = 86
@@ -180,12 +182,12 @@ def _build_maps(now: Source, sweep: str, devices: tuple[tuple[str, str], ...], m
 def _maps(heads: Sequence[str], rows: list[HeatRow], look: Palette, builds: int) -> Maps:
     several = len(heads) > 1
     lines = [
-        HeatRow(f"{row.name} · {line(cell.model)}" if several and row.notes == "" else row.name, (cell,), row.notes)
+        HeatRow(f"{row.name} · {line(cells[0].model)}" if several and row.notes == "" else row.name, cells, row.notes)
         for row in rows
-        for cell in (row.cells if row.notes == "" else [one for one in row.cells if one.has_ring] or row.cells[:1])
-        if cell.device
+        for cells in ([(one,) for one in row.cells] if row.notes == "" else [_best_first(row.cells)])
+        if cells[0].device
     ]
-    flat = [HeatRow(one.name, (_first_column(one.cells[0], heads, one.notes),), one.notes) for one in lines]
+    flat = [HeatRow(one.name, (_alone(one.cells, heads, one.notes),), one.notes) for one in lines]
     wide = heat_map(heads, rows, look, characters=max(9, CHARACTERS // max(1, len(heads))))
     return Maps(wide, heat_map([], flat, look, characters=40), builds)
 
@@ -202,9 +204,18 @@ def _heat(maps: Maps, sweep: str) -> None:
                 links.go("decide", sweep=sweep, device=str(cell["device"]), model=str(cell["model"]), job=job)
 
 
-def _first_column(cell: HeatCell, heads: Sequence[str], notes: str) -> HeatCell:
-    lines = (heads[cell.column], *cell.lines) if notes and heads else cell.lines
-    return replace(cell, column=0, lines=lines)
+def _best_first(cells: Sequence[HeatCell]) -> tuple[HeatCell, ...]:
+    """The winner, or the first where none has won, and the next best that may ship."""
+    first = next((one for one in cells if one.has_ring), cells[0])
+    others = sorted((one.cost, one.column, one) for one in cells if one.cost is not None and one is not first)
+    return first, *(one for *_, one in others[:NEXT])
+
+
+def _alone(cells: Sequence[HeatCell], heads: Sequence[str], notes: str) -> HeatCell:
+    """The first of a device's cells, as wide as a narrow screen, with what the next ones cost."""
+    first, *others = cells
+    lines = (heads[first.column], *first.lines) if notes and heads else first.lines
+    return replace(first, column=0, lines=(*lines, *(f"{one.lines[0]} {heads[one.column]}" for one in others)))
 
 
 def _model_name(model: str) -> str:

@@ -11,7 +11,7 @@ from dashboard.inert import inert, line, words
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
-from dashboard.views import explained, launch_devices, launch_form, live
+from dashboard.views import explained, launch_devices, launch_form, live, places
 from dashboard.views.launch_devices import HERE, LAB, ON
 from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
@@ -30,13 +30,13 @@ _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-siz
 
 def show(root: Path) -> None:
     """Draw the page."""
-    st.title("Launch", anchor=False)
+    places.head("Launch", "Which builds to make of a model, and on which devices to measure them.")
     st.html(_STYLE)
     may = role()
     if may < Role.LAUNCH:
         st.info("You may look: sweeps are started by who came in by the printed link, or has a role.", icon="🔒")
     if running.read(root).driver.state != "idle":
-        live.draw(root)
+        live.draw(root, brief=True)
         st.caption("This workspace runs one sweep at a time. What stands below can be started when it has ended.")
     launch_form.begin(root, may)
     form, file = st.columns([2, 3], gap="large")
@@ -105,22 +105,23 @@ def _plan(plan: Preview) -> None:
         st.metric("Done before", done, width="content", help="Measured or failed under the same conditions.")
         st.metric("Built before", there, width="content", help="Jobs whose build is in the workspace.")
         st.metric("Skipped", len(plan.skipped), width="content")
-        st.metric("Time, about", duration(plan.seconds), width="content")
+        takes = f"Builds take about {duration(plan.builds_s)}." if plan.builds_s else None
+        st.metric("Time, about", duration(plan.seconds), width="content", help=takes)
     for note in plan.notes:
         st.caption(inert(note))
     devices = [
         {
             "Device": line(one.name),
-            "Model": line(one.device),
-            "Jobs": one.jobs,
-            "Done before": one.done,
-            "Built before": one.builds_there,
             "Time, about": duration(one.seconds),
+            "Jobs": one.jobs,
+            "Done": one.done,
+            "Built": one.builds_there,
+            "Model": line(one.device),
         }
         for one in plan.devices
     ]
     st.dataframe(pd.DataFrame(devices), hide_index=True, width="stretch")
-    with st.expander(f"{len(plan.jobs)} jobs"):
+    with st.expander(f"{len(plan.jobs)} job{'s' * (len(plan.jobs) != 1)}"):
         _table(("Job", "Device", "State"), plan.jobs)
     if plan.skipped:
         with st.expander(f"{len(plan.skipped)} combinations skipped, with reasons"):

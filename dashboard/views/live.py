@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard import running
 from dashboard.inert import NOTHING, line, words
+from dashboard.links import link
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
@@ -35,15 +36,16 @@ def show(root: Path) -> None:
     draw(root)
 
 
-def draw(root: Path) -> None:
-    """Draw what runs now, again and again while it runs; and where nothing runs, what begins."""
+def draw(root: Path, *, brief: bool = False) -> None:
+    """Draw what runs now, again and again while it runs; and where nothing runs, what begins. `brief`: with a line for
+    each device, and a link to the rest."""
     every_s = running.read(root).every_s
-    st.fragment(_now, run_every=every_s)(root, every_s)
+    st.fragment(_now, run_every=every_s)(root, every_s, brief)
     if every_s is None:
         watch.watched(root)
 
 
-def _now(root: Path, every_s: int | None) -> None:
+def _now(root: Path, every_s: int | None, brief: bool) -> None:
     now = running.read(root)
     if now.every_s != every_s:
         st.rerun()  # it has begun or ended, so another pace is right
@@ -54,8 +56,12 @@ def _now(root: Path, every_s: int | None) -> None:
     if told is not None and told.builds_total:
         which = f": {line(', '.join(told.building))}" if told.building else ""
         st.text(f"Builds: {told.builds_done} of {told.builds_total}{which}")
-    for facts in now.devices[:MOST_CARDS]:
-        _device(facts, now)
+    if brief:
+        _briefly(now)
+        return
+    with st.container(horizontal=True, gap="medium", key="devices-now"):
+        for facts in now.devices[:MOST_CARDS]:
+            _device(facts, now)
     if len(now.devices) > MOST_CARDS:
         st.caption(f"{len(now.devices) - MOST_CARDS} more devices: `edgesweep status` lists all jobs.")
     _last(now)
@@ -139,11 +145,23 @@ def _problem(now: Running) -> None:
         st.code("\n".join(line(one) for one in lines), language=None)
 
 
-def _device(facts: DeviceFacts, now: Running) -> None:
+def _briefly(now: Running) -> None:
+    names = device_names({facts.device_id: facts.device_class for facts in now.devices})
+    with st.container(gap="small"):
+        for facts in now.devices[:MOST_CARDS]:
+            st.text(f"{names[facts.device_id]}: {now.progress(facts)}. {_doing(_told_of(facts, now))}")
+    link("live", "Watch it", icon=":material/monitoring:")
+
+
+def _told_of(facts: DeviceFacts, now: Running) -> LiveDevice:
     told = now.driver.told
-    live = told.device(facts.name) if told is not None else LiveDevice(name=facts.name)
+    return told.device(facts.name) if told is not None else LiveDevice(name=facts.name)
+
+
+def _device(facts: DeviceFacts, now: Running) -> None:
+    live = _told_of(facts, now)
     failed = now.ended.get(facts.device_id, {}).get("failed")
-    with st.container(border=True):
+    with st.container(border=True, height="stretch"):
         st.markdown(f"**{words(facts.device_class)}** · {words(facts.name)}")
         figures = [now.progress(facts), *([f"{failed} failed"] if failed else [])]
         seconds = live.seconds_left(time.time())

@@ -92,7 +92,8 @@ def _card(row: ResultRow | None, found: JobEvidence, place: Place, name: str) ->
             where = {"sweep": place.sweep, "device": place.place_id, "model": place.model}
             link("decide", "What wins here", icon=":material/verified:", **where)
             side = f"{place.sweep}:{job.key}"
-            link("compare", "Compare it", icon=":material/compare_arrows:", b=side, **where)
+            if row is not None and row.timed:
+                link("compare", "Compare it", icon=":material/compare_arrows:", b=side, **where)
             link("devices", "The device", icon=":material/smartphone:", device=facts.device_id)
 
 
@@ -146,7 +147,7 @@ def _failed(row: ResultRow, found: JobEvidence) -> None:
         f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}",
         help=explained.tip("failure", row.kind),
     )
-    st.text(f"Next step: {job_rows.next_step(row.stage, row.kind)}")
+    st.markdown(f"Next step: {job_rows.next_step(row.stage, row.kind)}")
     if len(found.failures) > 1:
         with st.expander(f"All {len(found.failures)} failures"):
             for number, one in enumerate(found.failures, 1):
@@ -173,15 +174,16 @@ def _trust(row: ResultRow | None, found: JobEvidence) -> None:
     labels = tuple(
         dict.fromkeys((*(row.trust if row else ()), *(label for one in found.blocks for label in one.block.labels)))
     )
-    if not labels:
-        st.text("Nothing speaks against it." if row and row.outcome == "measured" else "Nothing was measured.")
-    for name in labels:
-        label = TRUST.get(name)
-        if label is None:
-            st.markdown(f"{inert(name)}: not a label of this version; it cannot win")
-        else:
-            kind = "disqualifying: it cannot win" if label.disqualifying else "advisory"
-            st.markdown(f"**{name}** ({kind}): {label.advice}")
     ended = found.settled.text_after(len(found.blocks)) if found.settled else ""
     fixed = "The number of its rounds was fixed." if found.blocks else "It had no rounds."
-    st.text(f"Why its rounds ended: {line(ended)}" if ended else fixed)
+    with st.container(gap="small"):
+        if not labels:
+            st.text("Nothing speaks against it." if row and row.outcome == "measured" else "Nothing was measured.")
+        for name in labels:
+            label = TRUST.get(name)
+            if label is None:
+                st.markdown(f"{inert(name)}: not a label of this version; it cannot win")
+            else:
+                kind = "disqualifying: it cannot win" if label.disqualifying else "advisory"
+                st.markdown(f"**{name}** ({kind}): {label.advice}")
+        st.text(f"Why its rounds ended: {line(ended)}" if ended else fixed)

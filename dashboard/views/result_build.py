@@ -35,13 +35,15 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
     with left:
         st.subheader("All figures", anchor=False)
         _pairs(_figures(row), "figures", "Nothing was measured: there are none.")
-        _coverage(found.manifest)
     with right:
+        st.subheader("What is in the file", anchor=False)
+        _operators(found.manifest)
+        _coverage(found.manifest, found.planned.job.variant.backend)
+    with st.container(gap="small"):
         st.subheader("The build", anchor=False)
         axes = {**found.planned.job.variant.axes(), "threads": found.planned.job.run.threads}
         axes |= {"cpus": found.planned.job.run.cpus, "reuse_input": found.planned.job.run.reuse_input}
         _pairs([(name, line(str(value)), _meaning(name)) for name, value in axes.items()], "axes", "")
-    _operators(found.manifest)
     _log(Workspace(root), row.sweep if row else "", found.planned.job.build_key)
     with st.expander("Versions, hashes and keys"):
         _pairs(job_rows.identity(row, found.manifest, found.planned.facts), "identity", "")
@@ -76,12 +78,14 @@ def _figures(row: ResultRow | None) -> list[tuple[str, str]]:
     return known + [(name, f"{value:.1f} s") for name, value in seconds.items() if value]
 
 
-def _coverage(manifest: Manifest | None) -> None:
+def _coverage(manifest: Manifest | None, backend: str) -> None:
     coverage = None if manifest is None else manifest.coverage
     if manifest is not None and manifest.providers:
         st.markdown("**Nodes by execution provider**, on the computer that built it")
         nodes = sorted(manifest.providers.items(), key=lambda item: (-item[1], item[0]))
         _pairs([(line(name), f"{count} nodes") for name, count in nodes], "provider", "")
+        return
+    if coverage is None and backend == "cpu":
         return
     st.markdown("**Covered by the accelerator**")
     if coverage is None:
@@ -110,7 +114,8 @@ def _operators(manifest: Manifest | None) -> None:
     if manifest is None:
         st.text("No build is recorded: operators, file and versions are not known.")
         return
-    with st.expander(f"{len(manifest.operators)} operators, {len(manifest.fused)} fused sequences"):
+    many, fused = len(manifest.operators), len(manifest.fused)
+    with st.expander(f"{many} operator{'s' * (many != 1)}, {fused} fused sequence{'s' * (fused != 1)}"):
         st.text("\n".join(line(name) for name in manifest.operators) or NOTHING)
         if manifest.fused:
             st.text("Fused:\n" + "\n".join(line(name) for name in manifest.fused))
@@ -199,5 +204,5 @@ def _pairs(pairs: Sequence[tuple[str, ...]], key: str, without: str) -> None:
         if len(pairs[0]) < 3
         else {name: _whole(pairs, at) for at, name in enumerate(("What", "Value"))},
         key=f"result-{key}",
-        height=table_height(len(pairs)),
+        height=table_height(len(pairs), most=None),
     )

@@ -12,9 +12,10 @@ _LETTER_PX, _CELL_PX = 7, 20
 _ROW_PX, _TABLE_LIMIT_PX = 35, 600
 
 
-def table_height(count: int) -> int:
-    """The height in pixels of a table with `count` rows; a longer table scrolls."""
-    return min(_TABLE_LIMIT_PX, _ROW_PX * (count + 1) + 3)
+def table_height(count: int, *, most: int | None = _TABLE_LIMIT_PX) -> int:
+    """The height in pixels of a table with `count` rows; one that is higher than `most` scrolls."""
+    whole = _ROW_PX * (count + 1) + 3
+    return whole if most is None else min(most, whole)
 
 
 def text_width(texts: Iterable[str]) -> int:

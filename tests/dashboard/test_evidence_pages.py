@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import rights
-from dashboard.inert import line
+from dashboard.inert import NOTHING, line
 from sweeps.journal.journal import Journal
 from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
 from sweeps.launching.live import LiveFile
@@ -128,6 +128,7 @@ def test_the_run_of_a_job_is_found_in_mlflow_by_a_button(shown: Shown, own: tupl
 
 def test_what_a_device_without_sensors_lacks_is_said_in_words(shown: Shown, evidence_store: Path) -> None:
     page = shown(evidence_store, "result", sweep="before", device="board-1", job=key_of(evidence_store, "before", FAST))
+    assert "Covered by the accelerator" not in said(page), "it runs on the CPU"
     assert "The device has no sensor that can be read" in said(page)
     assert "it is unknown whether the device was cool" in said(page)
 
@@ -153,6 +154,12 @@ def test_two_builds_of_one_device_are_compared_by_their_common_rounds(shown: Sho
     rounds = next(frame.value for frame in page.dataframe if "B / A" in frame.value)
     assert rounds["B / A"].median() == pytest.approx(2.4, abs=0.01)
     assert (rounds["B (ms)"] / rounds["A (ms)"]).median() == pytest.approx(rounds["B / A"].median())
+    [table] = [frame.value for frame in page.dataframe if "B against A" in frame.value]
+    others = table.set_index("What")
+    assert list(others.loc["layout"]) == ["nhwc", "nchw", NOTHING]
+    assert "precision" not in others.index, "it is the same"
+    assert list(others.loc["Accuracy drop against fp32 eager"]) == ["0.20 points", "0.20 points", "+0.00 points"]
+    assert list(others.loc["First inference"]) == ["50.00 ms", "50.00 ms", "1.00×"]
     assert charts(page) == 2
     assert page.query_params["a"] == f"before:{a}"
 

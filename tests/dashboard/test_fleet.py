@@ -151,10 +151,16 @@ def test_a_toggle_is_in_the_address(page: Page, workspace: Path, monkeypatch: py
 
 
 def test_the_map_rings_each_phones_winner_and_a_click_opens_its_place(page: Page, workspace: Path) -> None:
-    found = cells(page(workspace, "fleet", sweep="phones"))
+    shown = page(workspace, "fleet", sweep="phones")
+    found = cells(shown)
     ringed = [cell for cell in found if cell["ring"] != cell["fill"]]
     assert [(cell["device"], cell["model"]) for cell in ringed] == [("board-1", "digits"), ("phone-1", "digits")]
     assert all(cell["job"] for cell in ringed)
+    narrow = json.loads(shown.get("vega_lite_chart")[1].proto.spec)
+    said = [row["text"] for layer in narrow["layer"] for row in layer["data"]["values"] if "text" in row]
+    costs = [float(text.partition("×")[0]) for text in said if "×" in text]
+    assert [costs[0], costs[3]] == [1.0, 1.0], "of each phone's winner"
+    assert 1.0 < costs[1] <= costs[2], "and of the next best two"
 
 
 def test_the_least_regret_choice_says_what_one_and_two_builds_cost(page: Page, workspace: Path) -> None:

@@ -91,6 +91,9 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         assert "Waiting for 40 s: the battery has 41 °C" in said
         assert "jobs" in said
         assert labels(shown) == {"Pause": True, "Stop": True}
+        said = "\n".join(texts(opened("launch", tmp_path)))
+        assert "jobs. Waiting for 40 s: the battery has 41 °C" in said
+        assert "Ended last" not in said, "Live has the rest: here the form follows"
         now = running.read(tmp_path)
         assert [facts.name for facts in now.devices] == ["local"]
         assert now.every_s == running.HERE_EVERY_S

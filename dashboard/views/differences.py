@@ -1,0 +1,25 @@
+"""What differs of two results beside their latency."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import compare_rows
+from dashboard.views.tables import table_height, text_width
+from sweeps.results import ResultRow
+
+
+def show(a: ResultRow, b: ResultRow, *, one_session: bool) -> None:
+    """Draw their axes and conditions that are not alike, and their other figures. `one_session`: not all blocks of one
+    of them are compared."""
+    with st.container(border=True, key="differences"):
+        st.subheader("What else differs", anchor=False)
+        table = pd.DataFrame(compare_rows.differences(a, b), columns=["What", "A", "B", "B against A"])
+        st.dataframe(
+            table,
+            hide_index=True,
+            key="differences-table",
+            height=table_height(len(table), most=None),
+            column_config={"What": st.column_config.TextColumn(width=text_width(table["What"]))},
+        )
+        dates = " They are of all dates." if one_session else ""
+        st.caption(f"Axes that are alike are left out. Figures without an interval show no difference alone.{dates}")
