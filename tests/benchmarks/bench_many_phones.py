@@ -137,7 +137,7 @@ def _agent(folder: Path, number: int, block_s: float) -> HostAgent:
     agent = HostAgent(
         Identity(name=f"host-{number}", machine=str(number), boot=1, versions=versions(), tags=(TAG,)),
         folder,
-        Inventory(lambda: list(found), lambda name: replace(found[name], name=name), time.monotonic),
+        Inventory(lambda: (list(found), {}), lambda name: replace(found[name], name=name), time.monotonic),
         Leases(time.monotonic, outbox.next_epoch),
         outbox,
         lambda _: Phone(block_s),

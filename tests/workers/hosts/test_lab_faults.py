@@ -4,6 +4,7 @@ a third computer. After each fault the invariants are checked, as after those of
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -247,18 +248,26 @@ def test_a_host_whose_clock_jumps_in_a_block_is_told_and_measures_on(faulty: Fau
     sweep.check(in_flight=0)
 
 
-@pytest.mark.fault(45, "a tmpfs with a host's state filled in a block, freed after 15 s", "nothing lost")
-def test_a_host_whose_disk_fills_in_a_block_loses_nothing(faulty: FaultyLab) -> None:
+@pytest.mark.fault(45, "a tmpfs with a host's state filled in a block, freed after 15 s", "waited for, nothing lost")
+def test_a_host_whose_disk_fills_in_a_block_is_waited_for_and_loses_nothing(faulty: FaultyLab) -> None:
     other = faulty.lab.network.computers[OTHER]
     sweep = LabSweep(faulty, "full")
     run = sweep.start()
     try:
         sweep.in_a_block(run, lambda: other.run(["sh", "-c", "cat /dev/zero >/tmp/state/filler"]))
         time.sleep(FULL_S)
+        assert any("its disk is full" in trouble for trouble in faulty.lab.troubles())
     finally:
         other.run(["rm", "-f", "/tmp/state/filler"])
     sweep.end(run)
-    sweep.check(in_flight=len(faulty.phones))
+    # Until there is room; the other phone goes on.
+    assert re.search(rf"waiting for the host {OTHER} \(.*its disk is full", sweep.said())
+    assert f"without the host {OTHER}: host:{OTHER}/adb:" in sweep.said()
+    assert " is away (" not in sweep.said()
+    with Journal.open(sweep.workspace.journal) as journal:
+        assert [journal.failures(job.key) for job, _ in journal.jobs("tiny")] == [()] * JOBS, "no job lost an attempt"
+    # The block that ran came to its end, and its result arrived.
+    sweep.check(in_flight=0)
 
 
 @pytest.mark.fault(26, "a host's address changes in a block", "its node is started again; a block a phone again")
