@@ -44,6 +44,7 @@ from workers.driver.events import AttemptFailed, Away, Event, Waiting
 from workers.driver.sweep import Driver
 from workers.hosts.access import environment
 from workers.hosts.agent import HostAgent, Identity
+from workers.hosts.greeting import about
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
@@ -98,6 +99,9 @@ class Agents:
 
     def call(self, number: int, method: str, *values: Any, **shared: Any) -> Any:
         agent = self._agents[number]
+        if method == "about":
+            its = agent.hello()
+            return about(its.name, its.machine, its.boot, its.versions)
         if method == "run":
             lease, request, acknowledged = values
             return agent.run(*lease, replace(request, **shared), acknowledged)
