@@ -104,8 +104,8 @@ def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
     for name, metric in METRICS.items():
         ours, theirs = a.metrics.get(name), b.metrics.get(name)
         if metric.better != "neither" and name not in _TIMED_ALIKE and (ours is not None or theirs is not None):
-            shown = [NOTHING if one is None else metric.format(one) for one in (ours, theirs)]
-            rows.append((metric.title, *shown, _against(ours, theirs, metric.unit)))
+            a_s, b_s = (NOTHING if one is None else metric.format(one) for one in (ours, theirs))
+            rows.append((metric.title, a_s, b_s, _against(ours, theirs, metric.unit)))
     return rows
 
 

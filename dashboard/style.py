@@ -107,17 +107,10 @@ STYLE = """<style>
 [class*="st-key-now-"] [data-stale="true"], [class*="st-key-now-"] [data-stale="true"] *,
 [data-stale="true"] [class*="st-key-now-"], [data-stale="true"] [class*="st-key-now-"] * {
     visibility: hidden !important;  /* Streamlit makes some of what is in them visible. */
-    transition: none !important;
 }
-/* Nor while a number is typed; nor once it was entered, until the page has begun to draw what it changes. */
+/* Nor while a number is typed that was not entered yet. */
 .stApp:has([data-testid="InputInstructions"] > *) [class*="st-key-now-"],
-.stApp:has([data-testid="InputInstructions"] > *) [class*="st-key-now-"] * {
-    visibility: hidden !important; transition: none !important;
-}
-.stApp:has([data-testid="stNumberInputField"]:focus) [class*="st-key-now-"],
-.stApp:has([data-testid="stNumberInputField"]:focus) [class*="st-key-now-"] * {
-    transition: visibility 0s linear 0.4s;
-}
+.stApp:has([data-testid="InputInstructions"] > *) [class*="st-key-now-"] * { visibility: hidden !important; }
 [class*="st-key-now-"] h2 {
     padding: 0 0 0.4rem; font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere;
 }

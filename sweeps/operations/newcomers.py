@@ -23,12 +23,12 @@ class Newcomers:
         asked: Sequence[str],
         devices: Sequence[DeviceFacts],
         lab: Lab | None,
-        listed: Callable[[], Collection[str]] = registry.listed,
+        listed: Callable[[], tuple[Collection[str], Mapping[str, DeviceError]]] = registry.listed,
         book: QuarantineBook | None = None,
     ) -> None:
         """`asked`: names in the sweep file. `devices`: of the plan that was made now. `lab`: its hosts have the phones;
-        without it this computer has them. `listed`: the names of those. `book`: of devices that are to be left alone,
-        if not this user's."""
+        without it this computer has them. `listed`: the names of those, and why some transports cannot list. `book`:
+        of devices that are to be left alone, if not this user's."""
         self._asked = _that_come_and_go(asked)
         self._lab = lab
         self._listed = listed
@@ -55,10 +55,9 @@ class Newcomers:
             return {}
         if self._lab is None:
             ids = {facts.name: facts.device_id for facts in devices}
-            with suppress(DeviceError):
-                names = [name for name in self._listed() if any(_means(one, name) for one in self._asked)]
-                return {ids.get(name, name): name for name in names}
-            return {}
+            attached, _ = self._listed()
+            names = [name for name in attached if any(_means(one, name) for one in self._asked)]
+            return {ids.get(name, name): name for name in names}
         # A host may have joined meanwhile. Without the head nobody joins.
         with suppress(DeviceError):
             self._lab.look()

@@ -44,6 +44,7 @@ from workers.driver.events import AttemptFailed, Away, Event, Waiting
 from workers.driver.sweep import Driver
 from workers.hosts.access import environment
 from workers.hosts.agent import HostAgent, Identity
+from workers.hosts.greeting import about
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
@@ -98,6 +99,9 @@ class Agents:
 
     def call(self, number: int, method: str, *values: Any, **shared: Any) -> Any:
         agent = self._agents[number]
+        if method == "about":
+            its = agent.hello()
+            return about(its.name, its.machine, its.boot, its.versions)
         if method == "run":
             lease, request, acknowledged = values
             return agent.run(*lease, replace(request, **shared), acknowledged)
@@ -137,7 +141,7 @@ def _agent(folder: Path, number: int, block_s: float) -> HostAgent:
     agent = HostAgent(
         Identity(name=f"host-{number}", machine=str(number), boot=1, versions=versions(), tags=(TAG,)),
         folder,
-        Inventory(lambda: list(found), lambda name: replace(found[name], name=name), time.monotonic),
+        Inventory(lambda: (list(found), {}), lambda name: replace(found[name], name=name), time.monotonic),
         Leases(time.monotonic, outbox.next_epoch),
         outbox,
         lambda _: Phone(block_s),

@@ -162,10 +162,11 @@ def test_no_visible_card_is_of_another_bound_than_its_field_says(page: Page) -> 
     watched = {"label": 'input[aria-label="Accuracy drop, at most (points)"]', "card": ".st-key-recommendation p"}
     wait_for_pair(page, bounds[0], start=True, names=bounds, told=told, watched=watched)
     field = page.locator(watched["label"])
-    for bound in (bounds[2], bounds[0]):
-        field.fill(bound)
-        field.press("Enter")
-        wait_for_pair(page, bound)
+    field.fill(bounds[2])
+    page.wait_for_function("nobody => window.frames_seen.at(-1)[1] === nobody", arg=NOBODY)
+    field.fill(bounds[0])
+    field.press("Enter")
+    wait_for_pair(page, bounds[0])
     less, more = (
         page.locator('[data-testid="stNumberInput"]').filter(has=field).get_by_test_id(f"stNumberInputStep{way}")
         for way in ("Down", "Up")
@@ -173,7 +174,7 @@ def test_no_visible_card_is_of_another_bound_than_its_field_says(page: Page) -> 
     for bound, button in ((bounds[1], less), (bounds[2], less), (bounds[1], more)):
         button.click()
         wait_for_pair(page, bound)
-    nothing_wrong(page, [bounds[0], bounds[2], bounds[0], bounds[1], bounds[2], bounds[1]])
+    nothing_wrong(page, [bounds[0], bounds[1], bounds[2], bounds[1]])
 
 
 def wait_for_pair(

@@ -138,7 +138,9 @@ def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Pa
         said = texts(shown)
     ended = shown.dataframe[0].value
     assert set(ended["Device"]) == {f"Globex Phone 9 (SoC X) · {unit}" for unit in ("unit-a", "unit-b")}
-    assert all(build.startswith("digits · fp32 · ") for build in ended["Build"]), "in words, without the device"
+    words = [build.split(" · ") for build in ended["Build"]]
+    assert all(one[0] == "digits" and "1 thread" in one for one in words)
+    assert not {word for one in words for word in one} & {"adb:a", "adb:b", "unit-a", "unit-b"}
     done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
     with Journal.open(workspace.journal, read_only=True) as journal:
         jobs = [job.device_id for job, _ in journal.jobs("shared")]

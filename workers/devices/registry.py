@@ -71,14 +71,19 @@ def units() -> tuple[list[str], list[DeviceError]]:
     return names, refused
 
 
-def listed() -> tuple[str, ...]:
+def listed() -> tuple[list[str], dict[str, DeviceError]]:
     """The names of all devices that are attached, of every transport that lists them without asking the devices: one
-    that measures is not disturbed. Raises `DeviceError`."""
+    that measures is not disturbed. And by transport, why it cannot list: those of the others are there all the same."""
     names: list[str] = []
+    troubles: dict[str, DeviceError] = {}
     for entry in catalog.devices().values():
-        if entry.discovery:
+        if not entry.discovery:
+            continue
+        try:
             names += discovery(entry).listed()
-    return tuple(names)
+        except DeviceError as error:
+            troubles[entry.name] = error
+    return names, troubles
 
 
 @contextmanager

@@ -54,9 +54,16 @@ class Forks:
         )
 
     def run(
-        self, program: str, argv: Sequence[str], limits: Limits, told: Told = lambda _: None, progress: str = ""
+        self,
+        program: str,
+        argv: Sequence[str],
+        limits: Limits,
+        told: Told = lambda _: None,
+        progress: str = "",
+        modules: Sequence[str] = (),
     ) -> Ended:
         """Run a program. `progress`: the file to which it writes each step of its progress, which `told` gets.
+        `modules`: what it and later ones need; the server imports them once.
 
         Raises `OSError` if the server ended, `RefusedError`, and `subprocess.TimeoutExpired` if the server hangs.
         """
@@ -67,6 +74,7 @@ class Forks:
                 "argv": list(argv),
                 "limits": asdict(limits),
                 "progress": progress,
+                "modules": list(modules),
                 "stdout": str(out),
                 "stderr": str(err),
             }

@@ -1,4 +1,4 @@
-"""A process that has only imported torch, and forks for each program that it is told to run.
+"""A process that has only imported torch, and modules that it is told to, and forks for each program.
 
 Starting Python and importing torch takes 2.5 s. A fork of a process that did nothing else is equally fresh: no model,
 no engine, no torch threads. Timings never run in a fork, because the runner sets threads and memory before it imports
@@ -7,6 +7,7 @@ torch.
 It reads one JSON line per program, and answers with a line for each step of its progress and a last one for its end.
 """
 
+import importlib
 import importlib.util
 import json
 import os
@@ -62,6 +63,9 @@ def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answ
 def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: IO[bytes], answers: IO[bytes]) -> bool:
     """Whether to go on."""
     limits = Limits(**command["limits"])
+    for module in command["modules"]:
+        with suppress(Exception):  # the program meets it, too, and says what is wrong
+            importlib.import_module(module)
     group = Group(None if limits.processes is None else _TASKS * limits.processes)
     child = os.fork()
     if child == 0:

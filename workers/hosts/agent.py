@@ -154,12 +154,15 @@ class HostAgent:
         self._outbox.acknowledge(results)
 
     def tend(self) -> None:
-        """Look for devices, hand back those whose driver is gone, end blocks that are in another driver's way.
+        """Look for devices, hand back those whose driver is gone, end blocks that are in another driver's way, and let
+        no result wait longer for the disk.
 
         To be called every second or so.
         """
         self._inventory.refresh()
         self._disk.retry()
+        with suppress(StoreError):  # `hello` tells
+            self._outbox.sync()
         for device_id in self._leases.overdue():
             if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
                 self._apart(worker.kill)

@@ -36,6 +36,7 @@ _RESULT_S = 60.0
 _TURN_S = 0.05
 """For the thread that hears the host to have its turn."""
 _FIND_S = 5.0
+_UNANSWERED_S = 1.0
 _NODE_ENDED = ("has been marked dead", "Raylet is terminated")
 _SHARED = 8
 """Artifacts and image sets that stay in this node's object store, so that each crosses once to each host."""
@@ -51,6 +52,30 @@ def connect(head: str, token_file: Path, folder: Path) -> None:
         raise wrong_token(head, token_file) from error
     except Exception as error:  # Ray raises whatever its parts raise
         raise ClusterError(f"the lab at {head} cannot be used: {str(error)[:300]}", "install its versions") from error
+    node = worker.global_worker
+    node.gcs_error_subscriber = Patient(node.gcs_error_subscriber, node.threads_stopped)
+
+
+class Patient:
+    """Asks the head what Ray reports, as Ray's thread does, but not again at once while the head does not answer: that
+    thread would keep a core of this computer busy for as long as a network is cut."""
+
+    def __init__(self, subscriber: Any, ended: threading.Event) -> None:
+        self._subscriber = subscriber
+        self._ended = ended
+
+    def subscribe(self) -> None:
+        self._subscriber.subscribe()
+
+    def poll(self) -> tuple[Any, Any]:
+        """Id and message; nothing, a second later, if there is no answer."""
+        told: tuple[Any, Any] = self._subscriber.poll()
+        if told[1] is None:
+            self._ended.wait(_UNANSWERED_S)
+        return told
+
+    def close(self) -> None:
+        self._subscriber.close()
 
 
 def pass_on_what_ray_says() -> None:

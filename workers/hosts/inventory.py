@@ -1,6 +1,6 @@
 """The devices of this host: noticed as they come and go, and asked for their facts once each time they come."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Condition
 
 from sweeps.device_facts import DeviceFacts
@@ -15,21 +15,23 @@ class Inventory:
 
     def __init__(
         self,
-        listed: Callable[[], Sequence[str]],
+        listed: Callable[[], tuple[Sequence[str], Mapping[str, DeviceError]]],
         look: Callable[[str], DeviceFacts],
         clock: Callable[[], float],
         always: Sequence[str] = (),
         apart: Callable[[Callable[[], None]], object] = lambda call: call(),
+        kept_out: Callable[[DeviceFacts], DeviceError | None] = lambda _: None,
     ) -> None:
         """`always`: names of devices that are there whatever `listed` says. `listed`: the names of devices that are
-        attached now; it must not disturb them. `look`: the facts of one, which may take long; not called for a device
-        that is known, and for one at a time. Both may raise `DeviceError`.
-        `apart`: makes a call that may take long."""
+        attached now, and by transport why it cannot list its own; it must not disturb them. `look`: the facts of one,
+        which may take long; not called for a device that is known, and for one at a time. It may raise `DeviceError`.
+        `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that is attached."""
         self._listed = listed
         self._look = look
         self._clock = clock
         self._always = tuple(always)
         self._apart = apart
+        self._kept_out = kept_out
         self._waiting: list[str] = []
         """Names of devices: the first one is looked at, the others are next."""
         self._changed = Condition()
@@ -40,7 +42,10 @@ class Inventory:
         """By name, with the time of the last look."""
         self._present: set[str] = set()
         """Names that the last look had: one may go while it is asked what it is."""
-        self._trouble: DeviceError | None = None
+        self._troubles: dict[str, DeviceError] = {}
+        """By transport, why this host cannot list its devices."""
+        self._out: set[str] = set()
+        """Ids of devices that the last look kept out."""
 
     @property
     def change(self) -> int:
@@ -48,26 +53,24 @@ class Inventory:
             return self._change
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """Each device once."""
-        with self._changed:
-            return tuple({facts.device_id: facts for facts in reversed(self._found.values())}.values())[::-1]
+        """Each device once, without those that are kept out."""
+        return tuple(facts for facts in self._attached() if self._kept_out(facts) is None)
 
     def refused(self) -> tuple[DeviceError, ...]:
-        """Devices that cannot be used; and first, why the host cannot list its devices."""
+        """Devices that cannot be used or are kept out; and first, why the host cannot list those of a transport."""
+        out = [why for facts in self._attached() if (why := self._kept_out(facts)) is not None]
         with self._changed:
-            trouble = () if self._trouble is None else (self._trouble,)
-            return (*trouble, *(error for error, _ in self._refused.values()))
+            return (*self._troubles.values(), *(error for error, _ in self._refused.values()), *out)
 
     def refresh(self) -> None:
-        """Look for devices that came or went. If the host cannot list them, those that are known stay."""
-        try:
-            names = list(dict.fromkeys((*self._always, *self._listed())))
-        except DeviceError as error:
-            self._set_trouble(error)
-            names = list(dict.fromkeys((*self._always, *self._found)))
-        else:
-            self._set_trouble(None)
+        """Look for devices that came or went, also into quarantine. If the host cannot list those of a transport, its
+        known ones stay."""
+        attached, troubles = self._listed()
+        self._set_troubles(troubles)
+        stay = (name for name in self._found if name.partition(":")[0] in troubles)
+        names = list(dict.fromkeys((*self._always, *attached, *stay)))
         self._drop(set(names))
+        self._set_out({facts.device_id for facts in self._attached() if self._kept_out(facts) is not None})
         new = [name for name in names if self._is_new(name)]
         with self._changed:
             begin = bool(new) and not self._waiting
@@ -84,6 +87,11 @@ class Inventory:
         """Wait until the counter is not `change`. Returns `False` if it still is after `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: self._change != change, timeout_s)
+
+    def _attached(self) -> tuple[DeviceFacts, ...]:
+        """Each device once."""
+        with self._changed:
+            return tuple({facts.device_id: facts for facts in reversed(self._found.values())}.values())[::-1]
 
     def _is_new(self, name: str) -> bool:
         with self._changed:
@@ -108,10 +116,16 @@ class Inventory:
                     more = bool(self._waiting)
                     self._changed.notify_all()
 
-    def _set_trouble(self, error: DeviceError | None) -> None:
+    def _set_troubles(self, troubles: Mapping[str, DeviceError]) -> None:
         with self._changed:
-            if str(error) != str(self._trouble):
-                self._trouble = error
+            if [*map(str, troubles.values())] != [*map(str, self._troubles.values())]:
+                self._count()
+            self._troubles = dict(troubles)
+
+    def _set_out(self, out: set[str]) -> None:
+        with self._changed:
+            if out != self._out:
+                self._out = out
                 self._count()
 
     def _drop(self, present: set[str]) -> None:

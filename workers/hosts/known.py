@@ -8,6 +8,9 @@ from sweeps.text import duration
 from workers.hosts.away import LOST, away
 from workers.hosts.interface import SILENT_S, Hello, Host, Queued
 
+_ITS_OWN = ("127.", "localhost:", "[::1]:")
+"""Addresses of emulators, virtual phones and forwarded ports."""
+
 
 @dataclass(slots=True)
 class Known:
@@ -37,10 +40,11 @@ class Known:
         return not self.wrong and device_id in self._ids
 
     def reaches(self, device_id: str) -> bool:
-        """Whether it has the device over a network, which another host may do as well."""
+        """Whether it has the device over a network, which another host may do as well; not by an address of its own
+        loopback."""
         unit = next((one.facts.name for one in self.hello.devices if one.facts.device_id == device_id), "")
         address = places.on_host(unit).partition(":")[2]
-        return ":" in address or "._adb" in address
+        return (":" in address and not address.startswith(_ITS_OWN)) or "._adb" in address
 
 
 def chosen(having: Sequence[Known], device_id: str, now_s: float) -> Host | None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
@@ -46,8 +47,8 @@ class Lab:
         self._known: dict[str, Known] = {}
         self._last_host: dict[str, str] = {}
         """By device id, the name of the host that had the device last."""
-        self._places: dict[Host, tuple[str, str]] = {}
-        """Of each start of a host that this driver knew: what it is a start of."""
+        self._places: WeakKeyDictionary[Host, tuple[str, str]] = WeakKeyDictionary()
+        """Of each start of a host that somebody still knows: what it is a start of."""
         self._mute: dict[str, DeviceError] = {}
         self._lock = threading.RLock()
         self._looking = threading.Lock()
@@ -221,7 +222,7 @@ class Lab:
             self._remember(hello)
         follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
         follower.start()
-        self._followers.append(follower)
+        self._followers = [*(one for one in self._followers if one.is_alive()), follower]
 
     def _follow(self, key: str) -> None:
         """Hear the host every `BEAT_S`, until it is forgotten."""

@@ -1,8 +1,10 @@
 """Results on this host's disk, until the driver that asked for them has them in its journal.
 
-They survive the driver, the agent and the computer. A result is stored once: a second one under the same id is ignored.
+They survive the driver and the agent, and from the next `sync` on a loss of power. A result is stored once: a second
+one under the same id is ignored.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -45,6 +47,7 @@ class Outbox:
         self._connection: sqlite3.Connection | None = None
         self.trouble: StoreError | None = None
         """Why it could not be written the last time; `None` if it could."""
+        self._is_unsynced = False
         self.dropped = ""
         """In words, which results of other versions were dropped; empty if there were none."""
         try:
@@ -55,9 +58,11 @@ class Outbox:
                 raise self.trouble from error
 
     def keep(self, result_id: str, device_id: str, epoch: int, answer: bytes, acknowledged: Sequence[str] = ()) -> None:
-        """Store a result, on disk when this returns, and forget those that are `acknowledged`, in one commit.
+        """Store a result, and forget those that are `acknowledged`, in one commit.
 
-        If there are too many bytes, the oldest results are dropped.
+        The end of any process costs nothing then; a loss of power does until `sync`. To wait for the disk here would
+        take longer than the rest of a call, and the driver has the answer long before. If there are too many bytes,
+        the oldest results are dropped.
         """
         self._commit(
             *_forget(acknowledged),
@@ -86,7 +91,7 @@ class Outbox:
         return int(self._read("SELECT COUNT(*) FROM results")[0][0])
 
     def next_epoch(self) -> int:
-        """A number larger than all before, also those before the host was started again."""
+        """A number larger than all before, also those before the host lost its power."""
         with (
             self._writing() as connection,
             closing(
@@ -95,7 +100,28 @@ class Outbox:
                 )
             ) as cursor,
         ):
-            return int(cursor.fetchall()[0][0])
+            epoch = int(cursor.fetchall()[0][0])
+        self.sync()
+        return epoch
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk. To be called every second or so."""
+        if not self._is_unsynced:
+            return
+        self._is_unsynced = False
+        try:
+            # Beside the lock: nobody waits for the disk but who calls this.
+            written = os.open(f"{self._file}-wal", os.O_RDONLY)
+            try:
+                os.fsync(written)
+            finally:
+                os.close(written)
+        except FileNotFoundError:  # sqlite has synced it into the file itself
+            return
+        except OSError as error:
+            self._is_unsynced = True
+            self.trouble = self._error(error)
+            raise self.trouble from error
 
     def close(self) -> None:
         if self._connection is not None:
@@ -110,7 +136,7 @@ class Outbox:
         connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA synchronous = NORMAL")  # `sync` does the rest
             connection.executescript(_TABLES)
             others = connection.execute(
                 "SELECT version, COUNT(*) FROM results WHERE version != ? GROUP BY version", (self._version,)
@@ -126,7 +152,7 @@ class Outbox:
         return connection
 
     def _commit(self, *statements: tuple[str, Sequence[object]]) -> None:
-        """All of them or none: a commit waits for the disk, so what belongs together is one."""
+        """All of them or none."""
         with self._writing() as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -146,7 +172,7 @@ class Outbox:
             except (sqlite3.Error, OSError) as error:
                 self.trouble = self._error(error)
                 raise self.trouble from error
-            self.trouble = None
+            self.trouble, self._is_unsynced = None, True
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._lock:

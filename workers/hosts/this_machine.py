@@ -12,7 +12,8 @@ from pathlib import Path
 from threading import Thread
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import DeviceError
+from sweeps.errors import DeviceError, StoreError
+from sweeps.quarantine import QuarantineBook
 from sweeps.spec import built_in, catalog
 from workers.devices import registry
 from workers.hosts.agent import HostAgent, Identity
@@ -88,7 +89,7 @@ def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path],
     config.node.mkdir(parents=True, exist_ok=True)
     outbox = Outbox(config.outbox, own.edgesweep)
     facts = partial(_facts, folder=config.node)
-    inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _apart)
+    inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _apart, _kept_out)
     inventory.refresh()
     inventory.wait(_KNOWN_S)
     return HostAgent(
@@ -122,6 +123,17 @@ def _facts(name: str, folder: Path) -> DeviceFacts:
     for runtime in built_in.BUILT_IN_NAMES:
         references |= runtimes.get(runtime).references()
     return device_facts(name, folder, references, (), lambda _: None)
+
+
+def _kept_out(facts: DeviceFacts) -> DeviceError | None:
+    """A person who put a device into quarantine on its own host means all drivers. What EdgeSweep put there, while it
+    ran a sweep here, is that driver's alone: its canary needs the device."""
+    with suppress(StoreError):  # a file that cannot be read keeps no device out
+        found = QuarantineBook().quarantine(facts.device_id)
+        if found is not None and found.by == "person":
+            way_out = f"edgesweep devices readmit {facts.name}, on its host"
+            return DeviceError("quarantined", f"{facts.name} is quarantined {found.text}", way_out)
+    return None
 
 
 def _replace(file: Path, text: str) -> None:

@@ -84,8 +84,9 @@ def asked(
         share, _, title = line.partition("\t")
         progress(title, float(share) if share else None)
 
+    modules = () if program == TRY_IMAGES else _modules(source, _code(request.asked().get("code")))
     try:
-        ended = (forks or FORKS).run(program, [str(folder)], limits or LIMITS, told, str(request.progress))
+        ended = (forks or FORKS).run(program, [str(folder)], limits or LIMITS, told, str(request.progress), modules)
     except RefusedError as refused:
         raise ModelError(
             f"PyTorch cannot be imported: {refused}", "rename that file, or take its folder off PYTHONPATH"
@@ -193,6 +194,12 @@ class Request:
         if logits.ndim != 2 or len(logits) != count or logits.dtype != np.float32:
             raise ModelError(f"its answers have the shape {list(logits.shape)}, not ({count}, classes)")
         return logits
+
+
+def _modules(source: str, code: OwnCode | None) -> tuple[str, ...]:
+    """What takes seconds to import, if the model needs it."""
+    named = code is not None and any(b"torchvision" in content for content in code.files.values())
+    return ("torchvision",) if ":" not in source or named else ()
 
 
 def _no_room(error: OSError, folder: Path) -> tuple[str, str]:

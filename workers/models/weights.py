@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torchvision
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sweeps.errors import ModelError
@@ -102,6 +101,8 @@ def _refused(path: Path, error: Exception) -> ModelError:
 
 def download_pretrained(name: str) -> State:
     """torchvision's default weights, from its cache or downloaded. Raises `ModelError` if there is no network."""
+    import torchvision  # takes seconds, and a model of one's own needs none of it
+
     try:
         state: State = torchvision.models.get_model_weights(name).DEFAULT.get_state_dict(
             progress=False, check_hash=True

@@ -14,6 +14,7 @@ from workers.forks.server import serve
 from workers.runtimes.executorch import runner as executorch
 from workers.runtimes.onnxruntime import runner as onnxruntime
 from workers.runtimes.torchscript.runner import main as torchscript
+from workers.runtimes.torchscript.runner.process import leave_out_compilers
 from workers.toolchains import within
 
 _START_S = 600.0
@@ -66,4 +67,5 @@ class ForkServer:
 
 
 if __name__ == "__main__":
+    leave_out_compilers()  # no runner here needs them
     serve(lambda: _RUNNERS, sys.stdin.buffer, sys.stdout.buffer)

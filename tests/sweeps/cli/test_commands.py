@@ -74,15 +74,26 @@ def database(folder: Path) -> None:
 
 
 @pytest.fixture
-def built(folder: Path, database: None, edgesweep: Command) -> None:
-    """What the sweep file builds is there."""
+def ended(folder: Path, edgesweep: Command) -> Path:
+    """A workspace where the sweep file has run to its end. Nobody writes into it."""
 
-    def build(made: Path) -> None:
+    def run(made: Path) -> None:
         run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--workspace", str(made))
         assert run.returncode == 0, run.stderr
 
-    made = shared.made_once("own-model", build)
-    shutil.copytree(made / "artifacts", folder / "edgesweep-data" / "artifacts")
+    return shared.made_once("own-model", run)
+
+
+@pytest.fixture
+def built(folder: Path, database: None, ended: Path) -> None:
+    """What the sweep file builds is there."""
+    shutil.copytree(ended / "artifacts", folder / "edgesweep-data" / "artifacts")
+
+
+@pytest.fixture
+def measured(folder: Path, built: None, ended: Path) -> None:
+    """All that the sweep file asks for is there. MLflow has none of it: its paths are those of the other workspace."""
+    shutil.copy(ended / "journal.sqlite", folder / "edgesweep-data")
 
 
 def _blocks(folder: Path) -> int:
@@ -131,29 +142,6 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(
     assert shipped["artifact"]["file_bytes"] == (folder / "out put" / "model.pt").stat().st_size
 
 
-@pytest.mark.system
-@pytest.mark.usefixtures("built")
-@pytest.mark.fault(33, "SIGINT once", "drained, 130; the same command goes on")
-def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
-    folder: Path, edgesweep: Command, start: Start
-) -> None:
-    process = start("run", "sweep.yaml", "--executor", "inline")
-    while _blocks(folder) < 1:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=180)
-    assert process.returncode == 130, stderr
-    assert "run the same command again to continue" in stderr
-    kept = _blocks(folder)
-    assert 1 <= kept < 4
-
-    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
-    assert resumed.returncode == 0, resumed.stderr
-    assert _blocks(folder) == 4
-    assert len(json.loads(resumed.stdout)["devices"][0]["ranking"]) == 2
-
-
 def _runners(folder: Path) -> list[int]:
     return [
         process.pid
@@ -164,9 +152,9 @@ def _runners(folder: Path) -> list[int]:
 
 
 def _measuring(folder: Path, start: Start) -> "subprocess.Popen[str]":
-    """A run that is just measuring: its first block is done, and a runner runs."""
+    """A run that is just measuring: a runner runs."""
     process = start("run", "sweep.yaml", "--executor", "inline")
-    while _blocks(folder) < 1 or not _runners(folder):
+    while not _runners(folder):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     return process
@@ -181,28 +169,43 @@ def _no_runner_is_left(folder: Path) -> bool:
 
 @pytest.mark.system
 @pytest.mark.usefixtures("built")
+@pytest.mark.fault(33, "SIGINT once", "drained, 130; the same command goes on")
 @pytest.mark.fault(33, "SIGINT twice", "stopped, 130; no runner left")
-def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, start: Start) -> None:
-    process = _measuring(folder, start)
-    assert process.stderr is not None
+@pytest.mark.fault(29, "SIGKILL of the command on this computer", "no runner left; resumed whole")
+def test_a_run_that_is_stopped_in_every_way_keeps_what_was_measured_and_the_same_command_goes_on(
+    folder: Path, edgesweep: Command, start: Start
+) -> None:
+    # More rounds, so that each run is stopped before the last one.
+    (folder / "sweep.yaml").write_text(SWEEP.replace("rounds: 2", "rounds: 3"))
+    kept = _ends_by_one_ctrl_c(folder, start)
+    kept = _ends_with_its_terminal(folder, after=kept)
+    for end in (_ends_by_two_ctrl_c, _ends_by_a_kill):
+        end(folder, start)
+        assert kept <= _blocks(folder) < 6
+        assert _no_runner_is_left(folder)
+    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert _blocks(folder) == 6
+    assert len(json.loads(resumed.stdout)["devices"][0]["ranking"]) == 2
+
+
+def _ends_by_one_ctrl_c(folder: Path, start: Start) -> int:
+    """Returns the number of blocks that were kept."""
+    process = start("run", "sweep.yaml", "--executor", "inline")
+    while _blocks(folder) < 1:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    stderr = ""
-    # Two at once would arrive as one.
-    while "press Ctrl-C again" not in stderr:
-        line = process.stderr.readline()
-        assert line, stderr
-        stderr += line
-    process.send_signal(signal.SIGINT)
-    stderr += process.communicate(timeout=60)[1]
+    _, stderr = process.communicate(timeout=180)
     assert process.returncode == 130, stderr
-    assert "Traceback" not in stderr
-    assert _blocks(folder) >= 1
-    assert _no_runner_is_left(folder)
+    assert "run the same command again to continue" in stderr
+    kept = _blocks(folder)
+    assert 1 <= kept < 6
+    return kept
 
 
-@pytest.mark.system
-@pytest.mark.usefixtures("built")
-def test_a_terminal_that_closes_ends_a_run_as_ctrl_c_does(folder: Path, edgesweep: Command) -> None:
+def _ends_with_its_terminal(folder: Path, after: int) -> int:
+    """A terminal that is closed ends a run as Ctrl-C does. Returns the number of blocks that were kept."""
     ours, theirs = os.openpty()
 
     def have_the_terminal() -> None:
@@ -219,7 +222,7 @@ def test_a_terminal_that_closes_ends_a_run_as_ctrl_c_does(folder: Path, edgeswee
         preexec_fn=have_the_terminal,
     )
     os.close(theirs)
-    while _blocks(folder) < 1:
+    while _blocks(folder) <= after:
         assert process.poll() is None
         with suppress(BlockingIOError):
             os.set_blocking(ours, False)
@@ -227,9 +230,31 @@ def test_a_terminal_that_closes_ends_a_run_as_ctrl_c_does(folder: Path, edgeswee
         time.sleep(0.05)
     os.close(ours)
     assert process.wait(180) == 130
-    assert 1 <= _blocks(folder) < 4
-    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
-    assert len(json.loads(resumed.stdout)["devices"][0]["ranking"]) == 2
+    kept = _blocks(folder)
+    assert after < kept < 6
+    return kept
+
+
+def _ends_by_two_ctrl_c(folder: Path, start: Start) -> None:
+    process = _measuring(folder, start)
+    assert process.stderr is not None
+    process.send_signal(signal.SIGINT)
+    stderr = ""
+    # Two at once would arrive as one.
+    while "press Ctrl-C again" not in stderr:
+        line = process.stderr.readline()
+        assert line, stderr
+        stderr += line
+    process.send_signal(signal.SIGINT)
+    stderr += process.communicate(timeout=60)[1]
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+
+
+def _ends_by_a_kill(folder: Path, start: Start) -> None:
+    process = _measuring(folder, start)
+    process.kill()
+    process.communicate()
 
 
 MISBEHAVING = """
@@ -285,16 +310,6 @@ def test_a_plan_needs_neither_home_nor_locale_nor_terminal(folder: Path, more: d
     assert b"2 jobs of 2 artifacts" in done.stdout
 
 
-@pytest.mark.system
-@pytest.mark.usefixtures("built")
-def test_a_run_needs_neither_home_nor_locale_nor_terminal(folder: Path) -> None:
-    done = subprocess.run(
-        [EDGESWEEP, "run", "sweep.yaml", "--json"], cwd=folder, env=BARE, stdin=subprocess.DEVNULL, capture_output=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["devices"][0]["ranking"]) == 2
-
-
 def _accuracies(folder: Path) -> int:
     with sqlite3.connect(f"file:{folder / 'edgesweep-data' / 'journal.sqlite'}?mode=ro", uri=True) as database:
         return int(database.execute("SELECT count(*) FROM attempts WHERE kind = 'accuracy'").fetchone()[0])
@@ -335,6 +350,8 @@ def test_ctrl_c_while_a_phone_is_used_and_the_rest_is_built_loses_nothing(
     assert not [name for name in there if name.startswith(".")], "no unfinished folder"
     # An evaluation may have been about to begin: what it had become is not told by its bar.
     assert _accuracies(folder) <= len(there)
+    if times == 2:
+        return  # how it goes on is shown after one
 
     resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
     assert resumed.returncode == 0, resumed.stderr
@@ -403,24 +420,9 @@ def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
 
 
 @pytest.mark.system
-@pytest.mark.usefixtures("built")
-@pytest.mark.fault(29, "SIGKILL of the command on this computer", "no runner left; resumed whole")
-def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(
-    folder: Path, edgesweep: Command, start: Start
-) -> None:
-    process = _measuring(folder, start)
-    process.kill()
-    process.communicate()
-    assert _no_runner_is_left(folder)
-    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline")
-    assert resumed.returncode == 0, resumed.stderr
-    assert _blocks(folder) == 4
-
-
-@pytest.mark.system
-@pytest.mark.usefixtures("built")
+@pytest.mark.usefixtures("measured")
 def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Path, edgesweep: Command) -> None:
-    ranked = json.loads(edgesweep("run", "sweep.yaml", "--executor", "inline", "--json").stdout)
+    ranked = json.loads(edgesweep("rank", "--json").stdout)
     name = ranked["devices"][0]["ranking"][0]["name"]
     for model in (folder / "edgesweep-data" / "artifacts").glob("*/model.pt"):
         model.write_bytes(model.read_bytes()[:-9])

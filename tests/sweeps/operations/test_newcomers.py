@@ -66,21 +66,23 @@ def test_a_device_that_went_away_joins_once_more_when_it_is_there_and_not_in_qua
 def test_phones_of_this_computer_join_by_their_names(book: QuarantineBook) -> None:
     listed = ["adb:one", "adb:useless"]
     planned = [facts("one")]
-    newcomers = Newcomers(["adb:*"], planned, None, lambda: listed, book)
+    newcomers = Newcomers(["adb:*"], planned, None, lambda: (listed, {}), book)
     listed.append("adb:two")
     assert newcomers.joining(planned, ()) == ("adb:two",), "what could not be planned before is no newcomer"
     listed.remove("adb:one")
     assert newcomers.joining(planned, {"one"}) == ()
     listed.append("adb:one")
     assert newcomers.joining(planned, {"one"}) == ("adb:one",)
-    assert Newcomers(["adb:one"], planned, None, lambda: listed, book).joining(planned, ()) == ()
+    assert Newcomers(["adb:one"], planned, None, lambda: (listed, {}), book).joining(planned, ()) == ()
 
 
-def test_without_an_adb_server_or_a_head_nobody_joins(world: World, book: QuarantineBook) -> None:
-    def no_server() -> list[str]:
-        raise DeviceError("adb_server", "there is none")
-
-    assert Newcomers(["adb:*"], [], None, no_server, book).joining([], ()) == ()
+def test_without_an_adb_server_no_phone_joins_and_without_a_head_nothing(world: World, book: QuarantineBook) -> None:
+    boards: list[str] = []
+    no_server = {"adb": DeviceError("adb_server", "there is none")}
+    newcomers = Newcomers(["adb:*", "ssh:*"], [], None, lambda: (boards, no_server), book)
+    assert newcomers.joining([], ()) == ()
+    boards.append("ssh:pi@board-1")
+    assert newcomers.joining([], ()) == ("ssh:pi@board-1",), "what is no phone joins all the same"
     world.add("lab-1", "one")
     lab = world.lab()
 

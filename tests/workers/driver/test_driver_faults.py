@@ -1,6 +1,5 @@
 """A driver that is killed or stopped while it builds, pushes, measures or publishes on two virtual phones."""
 
-import importlib.util
 import os
 import random
 import sqlite3
@@ -19,6 +18,7 @@ from sweeps.journal.journal import Journal
 from sweeps.records import Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
+from tests.faked_clock import faked_clock
 from tests.workers.driver_process import DriverProcess
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
@@ -194,38 +194,31 @@ def test_a_driver_that_is_suspended_goes_on_and_nobody_takes_its_phones(
 
 
 @pytest.fixture
-def faked_clock(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+def clock(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """A file with what is added to the clock, and the environment of a process that reads it."""
-    found = importlib.util.find_spec("libfaketime")
-    if found is None or found.origin is None:
+    file = tmp_path / "clock"
+    file.write_text("+0\n")
+    if not (environment := faked_clock(file)):
         pytest.skip("libfaketime is missing; enable with: make faults")
-    clock = tmp_path / "clock"
-    clock.write_text("+0\n")
-    return clock, {
-        "LD_PRELOAD": str(Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        # What waits goes by this clock, and a jump of it is no fault that there is.
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    return file, environment
 
 
 @pytest.mark.suite
 @pytest.mark.fault(20, "the driver's clock set on by a day, back by two", "nothing lost, nothing repeated")
 def test_a_driver_whose_clock_jumps_goes_on(
-    pair: Pair, built: Path, tmp_path: Path, faked_clock: tuple[Path, dict[str, str]]
+    pair: Pair, built: Path, tmp_path: Path, clock: tuple[Path, dict[str, str]]
 ) -> None:
-    clock, environment = faked_clock
+    file, environment = clock
     sweep = PhoneSweep(tmp_path, built, pair, SIX)
     for phone in pair:
         fault(phone, PAUSE, once=True)
     with DriverProcess(sweep, environment) as driver:
         with held_in_a_block(pair):
-            clock.write_text("+86400\n")
+            file.write_text("+86400\n")
             for phone in pair:
                 fault(phone, PAUSE, once=True)
         with held_in_a_block(pair):
-            clock.write_text("-86400\n")
+            file.write_text("-86400\n")
         driver.ended()
     with Journal.open(sweep.workspace.journal) as journal:
         assert all(isinstance(outcome, Measured) for phone in pair for outcome in sweep.outcomes(journal, phone))

@@ -1,5 +1,7 @@
-"""Nothing of a run that EdgeSweep starts for itself can be reached from other computers."""
+"""Nothing of a run that EdgeSweep starts for itself can be reached from other computers, and it needs little of its own
+one."""
 
+import json
 import os
 import subprocess
 import time
@@ -27,21 +29,25 @@ grids:
 devices: [fake:steady]
 protocol: {preset: quick, gate: none, rounds: 3, warmup_seconds: 0.1, min_seconds: 0.1, iterations: 3}
 """
+BARE = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TERM": "dumb"}
+"""No home, no letters beyond ASCII, no terminal that draws."""
 
 
-def test_all_sockets_of_a_default_run_listen_on_loopback_and_its_ray_wants_a_token(tmp_path: Path) -> None:
+def test_a_default_run_needs_no_home_locale_or_terminal_all_its_sockets_are_on_loopback_and_its_ray_wants_a_token(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "my_net.py").write_text(OWN_NET)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
     found: set[tuple[str, str]] = set()
     tokens: set[tuple[str | None, int]] = set()
-    with (tmp_path / "log").open("wb") as log:
+    with (tmp_path / "log").open("wb") as log, (tmp_path / "ranked").open("wb") as ranked:
         run = subprocess.Popen(
-            [EDGESWEEP, "run", "sweep.yaml", "--workspace", "results"],
+            [EDGESWEEP, "run", "sweep.yaml", "--workspace", "results", "--json"],
             cwd=tmp_path,
-            stdout=log,
+            stdin=subprocess.DEVNULL,
+            stdout=ranked,
             stderr=log,
-            env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-            | {AUTH_MODE: "disabled"},  # nobody switches the token off
+            env=BARE | {AUTH_MODE: "disabled"},  # nobody switches the token off
         )
         while run.poll() is None:
             with suppress(psutil.Error):  # a process may end while it is looked at
@@ -53,6 +59,7 @@ def test_all_sockets_of_a_default_run_listen_on_loopback_and_its_ray_wants_a_tok
                         assert TOKEN not in about
             time.sleep(0.1)
     assert run.returncode == 0, (tmp_path / "log").read_text()
+    assert len(json.loads((tmp_path / "ranked").read_text())["devices"][0]["ranking"]) == 1
     assert {"gcs_server", "raylet"} <= {name for name, _ in found}, "it was looked at while Ray ran"
     assert {address for _, address in found} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, found
     assert tokens == {("token", 0o600)}

@@ -120,7 +120,7 @@ class TestHost:
         """Also again, as after a crash: what is on disk stays."""
         self.outbox = Outbox(self.folder / "outbox.sqlite", "1")
         self.leases = Leases(lambda: self.now_s, self.outbox.next_epoch)
-        inventory = Inventory(lambda: self.names, lambda name: self.make(name), lambda: self.now_s)
+        inventory = Inventory(lambda: (self.names, {}), lambda name: self.make(name), lambda: self.now_s)
         self.agent = HostAgent(
             Identity(**self.identity),  # type: ignore[arg-type]
             self.folder,

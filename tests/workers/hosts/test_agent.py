@@ -1,10 +1,12 @@
 """The agent of a device host: blocks, leases and stored results together."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -86,6 +88,17 @@ def test_a_result_is_kept_and_told_again_until_it_is_acknowledged(host: TestHost
     host.agent.acknowledge(["result 2"])
     assert host.agent.hello().stored == 0
     assert host.agent.run("one", epoch, Ask(JOB, 1)) == "answer 2 to 1", "it was forgotten, so it is measured"
+
+
+def test_a_result_is_answered_first_and_on_the_disk_at_the_next_look(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = granted(host)
+    monkeypatch.setattr(os, "fsync", synced := Mock())
+    host.agent.run("one", epoch, Ask(JOB, 1))
+    assert not synced.called
+    host.agent.tend()
+    assert synced.called
 
 
 def test_a_result_survives_the_agent_and_is_given_to_any_epoch(host: TestHost) -> None:

@@ -30,15 +30,15 @@ class Cable:
 
     def __init__(self) -> None:
         self.names: list[str] = ["adb:one"]
-        self.trouble: DeviceError | None = None
+        self.troubles: dict[str, DeviceError] = {}
+        self.kept_out: dict[str, DeviceError] = {}
+        """By device id."""
         self.errors: dict[str, Exception] = {}
         self.looks: list[str] = []
         self.now_s = 0.0
 
-    def listed(self) -> list[str]:
-        if self.trouble is not None:
-            raise self.trouble
-        return self.names
+    def listed(self) -> tuple[list[str], dict[str, DeviceError]]:
+        return [name for name in self.names if name.partition(":")[0] not in self.troubles], self.troubles
 
     def look(self, name: str) -> DeviceFacts:
         self.looks.append(name)
@@ -53,7 +53,8 @@ def cable() -> Cable:
 
 
 def of(cable: Cable, *always: str) -> Inventory:
-    return Inventory(cable.listed, cable.look, lambda: cable.now_s, always)
+    kept_out = lambda facts: cable.kept_out.get(facts.device_id)  # noqa: E731
+    return Inventory(cable.listed, cable.look, lambda: cable.now_s, always, kept_out=kept_out)
 
 
 def ids(inventory: Inventory) -> list[str]:
@@ -126,22 +127,43 @@ def test_a_phone_with_two_connections_is_one_device_until_both_are_gone(cable: C
     assert [facts.name for facts in inventory.devices()] == ["adb:one@10.0.0.9"]
 
 
-def test_a_host_that_cannot_list_its_devices_keeps_those_that_it_knows_and_says_why(cable: Cable) -> None:
+def test_a_transport_that_cannot_list_keeps_its_known_devices_says_why_and_hides_no_other(cable: Cable) -> None:
     inventory = of(cable, "local:here")
     inventory.refresh()
-    cable.trouble = DeviceError("adb_server", "the adb server is gone")
     change = inventory.change
+    cable.troubles = {"adb": DeviceError("adb_server", "the adb server is gone")}
+    cable.names = ["adb:one", "ssh:board"]
     inventory.refresh()
-    assert ids(inventory) == ["here", "one"]
-    assert [one.kind for one in inventory.refused()] == ["adb_server"]
-    assert inventory.change == change + 1
-    cable.trouble = None
+    assert set(ids(inventory)) == {"here", "one", "board"}
+    assert [one.message for one in inventory.refused()] == ["the adb server is gone"]
+    assert inventory.change == change + 2
+    cable.names = []
     inventory.refresh()
-    assert inventory.refused() == ()
+    assert set(ids(inventory)) == {"here", "one"}, "a board that is named no more is gone"
+    cable.troubles = {}
+    inventory.refresh()
+    assert (ids(inventory), inventory.refused()) == (["here"], ())
+
+
+def test_a_device_in_quarantine_is_told_and_is_nobody_s_until_it_is_readmitted(cable: Cable) -> None:
+    inventory = of(cable)
+    inventory.refresh()
+    cable.names = ["adb:one", "adb:two"]
+    change = inventory.change
+    cable.kept_out = {"one": DeviceError("quarantined", "its battery swells")}
+    inventory.refresh()
+    assert ids(inventory) == ["two"]
+    assert [one.message for one in inventory.refused()] == ["its battery swells"]
+    assert inventory.change == change + 2
+    cable.kept_out = {}
+    inventory.refresh()
+    assert (ids(inventory), inventory.refused()) == (["one", "two"], ())
+    assert inventory.change == change + 3
+    assert cable.looks == ["adb:one", "adb:two"], "nobody asked it for its facts again"
 
 
 def test_devices_that_are_always_there_need_no_list(cable: Cable) -> None:
-    cable.trouble = DeviceError("adb_server", "there is no adb")
+    cable.troubles = {"adb": DeviceError("adb_server", "there is no adb")}
     inventory = of(cable, "local:here")
     inventory.refresh()
     assert ids(inventory) == ["here"]

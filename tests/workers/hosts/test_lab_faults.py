@@ -2,9 +2,9 @@
 a third computer. After each fault the invariants are checked, as after those of a phone on this computer's own cable.
 """
 
-import importlib.util
 import json
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +23,7 @@ from sweeps.workspace import Workspace
 from tests.benchmarks.lab_case import DRIVER, PATIENCE_S, Lab
 from tests.computers import Network, missing
 from tests.conftest import EDGESWEEP, OWN_NET
+from tests.faked_clock import faked_clock
 from tests.faults import seen
 from tests.faults.invariants import Scene, check
 from tests.workers.driver.test_driver_faults import PHASES, held_in_a_block
@@ -112,16 +113,9 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyLab]:
 def _faked_clock() -> dict[str, str]:
     """The environment of a host whose agent has the clock of a file, and Ray's daemons their own: it is that of the
     agent's process alone, as of a job of Ray's. Empty where the library is missing."""
-    found = importlib.util.find_spec("libfaketime")
-    if found is None or found.origin is None:
-        return {}
-    faked = {
-        "LD_PRELOAD": str(Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
-        "FAKETIME_TIMESTAMP_FILE": "/tmp/clock",  # the computer's own
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-    return {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": {"env_vars": faked}, "metadata": {}})}
+    faked = faked_clock("/tmp/clock")  # the computer's own
+    job = {"runtime_env": {"env_vars": faked}, "metadata": {}}
+    return {"RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(job)} if faked else {}
 
 
 class LabSweep:
@@ -246,7 +240,7 @@ def test_a_host_whose_clock_jumps_in_a_block_is_told_and_measures_on(faulty: Fau
         for jump, way in (("+3600", "ahead of"), ("-3600", "behind")):
             sweep.in_a_block(run, partial(faulty.clock.write_text, f"{jump}\n"))
             told = f"{OTHER}: its clock is 60 min {way} this computer's: set one of them"
-            assert told in faulty.lab.troubles()
+            faulty.lab.wait(lambda told=told: told in faulty.lab.troubles())  # type: ignore[misc]
             seen.told()
     finally:
         faulty.clock.write_text("+0\n")
@@ -254,18 +248,26 @@ def test_a_host_whose_clock_jumps_in_a_block_is_told_and_measures_on(faulty: Fau
     sweep.check(in_flight=0)
 
 
-@pytest.mark.fault(45, "a tmpfs with a host's state filled in a block, freed after 15 s", "nothing lost")
-def test_a_host_whose_disk_fills_in_a_block_loses_nothing(faulty: FaultyLab) -> None:
+@pytest.mark.fault(45, "a tmpfs with a host's state filled in a block, freed after 15 s", "waited for, nothing lost")
+def test_a_host_whose_disk_fills_in_a_block_is_waited_for_and_loses_nothing(faulty: FaultyLab) -> None:
     other = faulty.lab.network.computers[OTHER]
     sweep = LabSweep(faulty, "full")
     run = sweep.start()
     try:
         sweep.in_a_block(run, lambda: other.run(["sh", "-c", "cat /dev/zero >/tmp/state/filler"]))
         time.sleep(FULL_S)
+        assert any("its disk is full" in trouble for trouble in faulty.lab.troubles())
     finally:
         other.run(["rm", "-f", "/tmp/state/filler"])
     sweep.end(run)
-    sweep.check(in_flight=len(faulty.phones))
+    # Until there is room; the other phone goes on.
+    assert re.search(rf"waiting for the host {OTHER} \(.*its disk is full", sweep.said())
+    assert f"without the host {OTHER}: host:{OTHER}/adb:" in sweep.said()
+    assert " is away (" not in sweep.said()
+    with Journal.open(sweep.workspace.journal) as journal:
+        assert [journal.failures(job.key) for job, _ in journal.jobs("tiny")] == [()] * JOBS, "no job lost an attempt"
+    # The block that ran came to its end, and its result arrived.
+    sweep.check(in_flight=0)
 
 
 @pytest.mark.fault(26, "a host's address changes in a block", "its node is started again; a block a phone again")

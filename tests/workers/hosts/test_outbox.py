@@ -1,7 +1,12 @@
 """Results wait on a host's disk until the driver has them."""
 
+import errno
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -59,6 +64,47 @@ def test_epochs_grow_over_restarts(tmp_path: Path) -> None:
     again = Outbox(tmp_path / "o", "1")
     seen.append(again.next_epoch())
     assert seen == [1, 2, 3]
+
+
+def test_a_result_outlives_a_kill_at_once(tmp_path: Path) -> None:
+    killed = (
+        "import os, sys; from pathlib import Path; from workers.hosts.outbox import Outbox\n"
+        'Outbox(Path(sys.argv[1]), "1").keep("block", "phone", 1, b"samples"); os.kill(os.getpid(), 9)'
+    )
+    ended = subprocess.run([sys.executable, "-c", killed, tmp_path / "o"], check=False)
+    assert ended.returncode == -9
+    assert Outbox(tmp_path / "o", "1").find("block") == b"samples"
+
+
+def test_the_disk_is_waited_for_apart_from_a_result_and_before_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink()))
+    outbox = Outbox(tmp_path / "o", "1")
+    outbox.keep("block", "phone", 1, b"samples")
+    assert synced == []
+    outbox.sync()
+    outbox.sync()  # nothing is new
+    assert synced == [tmp_path / "o-wal"]
+    outbox.next_epoch()
+    assert len(synced) == 2
+    outbox.close()
+    outbox.sync()
+
+
+def test_a_disk_that_cannot_be_waited_for_is_told_and_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = Outbox(tmp_path / "o", "1")
+    outbox.keep("block", "phone", 1, b"samples")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+        for _ in range(2):
+            with pytest.raises(StoreError, match="Input/output error"):
+                outbox.sync()
+    assert outbox.trouble is not None
+    outbox.sync()
 
 
 def test_results_of_another_version_are_not_read(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost, facts
 from workers.executors.lane import Lane
 from workers.executors.loopback import LOOPBACK
 from workers.hosts import access, node
-from workers.hosts.cluster import error_of, pass_on_what_ray_says
+from workers.hosts.cluster import Patient, error_of, pass_on_what_ray_says
 from workers.hosts.interface import Hello
 from workers.hosts.node import NodeOptions, node_of_head
 from workers.hosts.raising import earlier_starts
@@ -120,6 +120,25 @@ def test_what_ray_tells_a_driver_is_no_output_and_the_end_of_a_node_is_told_by_t
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == "Ray: A worker died.\n"
+
+
+def test_a_head_that_does_not_answer_is_not_asked_again_at_once() -> None:
+    """Ray's own thread asks as fast as it can, which kept a core busy while a network was cut."""
+    waited: list[float] = []
+
+    class Ended(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(timeout or 0.0)
+            if len(waited) == 3:
+                self.set()
+            return self.is_set()
+
+    ended = Ended()
+    answers = iter([(None, None), (None, {"job_id": b"another job", "error_message": ""}), (None, None), (None, None)])
+    subscriber = SimpleNamespace(subscribe=lambda: None, poll=lambda: next(answers))
+    driver = SimpleNamespace(gcs_error_subscriber=Patient(subscriber, ended), current_job_id=JobID.nil())
+    worker.listen_error_messages(driver, ended)
+    assert waited == [1.0, 1.0, 1.0]
 
 
 @pytest.fixture

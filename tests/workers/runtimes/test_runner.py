@@ -241,13 +241,15 @@ def test_what_the_request_gets_wrong_is_told(
     assert {kind: refused(request).kind for kind, request in wrong.items()} == {kind: kind for kind in wrong}
 
 
-def test_nothing_but_the_standard_library_is_imported_before_the_cpus_are_chosen() -> None:
+def test_only_the_standard_library_is_imported_before_the_cpus_are_chosen_and_no_compiler_of_torch_after_it() -> None:
     program = (
-        "import sys, workers.runtimes.torchscript.runner.main\n"
-        "print(sorted({'torch', 'numpy', 'pydantic'} & {name.partition('.')[0] for name in sys.modules}))"
+        "import sys\nfrom workers.runtimes.torchscript.runner import main\n"
+        "print(sorted({'torch', 'numpy', 'pydantic'} & {name.partition('.')[0] for name in sys.modules}))\n"
+        "main.begin(main.arguments(['--model', 'm', '--input-dims', '1']), main.pytorch_mobile())\n"
+        "print('torch' in sys.modules, 'torch._decomp' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "[]"
+    assert ended.stdout.splitlines() == ["[]", "True False"]
 
 
 HANGS = """
@@ -262,7 +264,8 @@ def load():
         signal.pause()
     raise GiveUp("load_failed", "it may take as long as it needs")
 
-sys.exit(main.main(sys.argv[1:], main.Program("odd", "1", lambda given: load, runtime=lambda: "odd 1")))
+odd = main.Program("odd", "1", lambda given: load, runtime=lambda: "odd 1", needs_compilers=False)
+sys.exit(main.main(sys.argv[1:], odd))
 """
 
 

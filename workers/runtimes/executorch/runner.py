@@ -76,11 +76,14 @@ def _opened(given: argparse.Namespace) -> Load:
 
 def library() -> Any:
     """ExecuTorch's library for Python, with the kernels of quantized operators that no delegate takes: a library of
-    their own in the wheel, which is linked to the first."""
-    from executorch.extension.pybindings import portable_lib
+    their own in the wheel, which is linked to the first.
+
+    Not by its module `portable_lib`, which offers the same names and imports the exporter too: 4.7 s in each process.
+    """
+    from executorch.extension.pybindings import _portable_lib
     from executorch.kernels import quantized  # noqa: F401  # registers them
 
-    return portable_lib
+    return _portable_lib
 
 
 def inspect(given: argparse.Namespace) -> pte.Head:
@@ -132,9 +135,9 @@ def _version() -> str:
 
 
 def _threads() -> int:
-    from executorch.extension.pybindings import portable_lib
+    from executorch.extension.pybindings import _portable_lib
 
-    return int(portable_lib._threadpool_get_thread_count())
+    return int(_portable_lib._threadpool_get_thread_count())
 
 
 def _metrics(_model: _Model) -> dict[str, float]:
@@ -147,7 +150,16 @@ def _profile(_model: _Model, _given: argparse.Namespace, _report: IO[str]) -> No
     raise GiveUp("no_profile", "ExecuTorch's library for Python was compiled without its event tracer")
 
 
-PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, threads=_threads, profiled=_profile)
+PROGRAM = Program(
+    NAME,
+    VERSION,
+    _opened,
+    runtime=_version,
+    metrics=_metrics,
+    threads=_threads,
+    profiled=_profile,
+    needs_compilers=False,
+)
 
 
 def alone(argv: list[str]) -> int:

@@ -162,7 +162,7 @@ def _profile(model: _Model, given: argparse.Namespace, report: IO[str]) -> None:
     tell(report, "profile", iteration_ns=taken, onnxruntime=model.end_profile())
 
 
-PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, profiled=_profile)
+PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, profiled=_profile, needs_compilers=False)
 
 
 def alone(argv: list[str]) -> int:

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.nn import functional
-from torchvision.ops import stochastic_depth
 
 from sweeps.errors import BuildError
 
@@ -36,8 +35,9 @@ _DROPOUT_FUNCTIONS: tuple[Callable[..., Any], ...] = (
     functional.dropout3d,
     functional.alpha_dropout,
     functional.feature_alpha_dropout,
-    stochastic_depth,
 )
+_STOCHASTIC_DEPTH = ("torchvision.ops.stochastic_depth", "stochastic_depth")
+"""Another one, of a library that takes seconds to import: its module and its name."""
 _OUT_OF_PLACE: dict[object, Callable[..., Any]] = {
     operator.iadd: operator.add,
     operator.isub: operator.sub,
@@ -128,10 +128,15 @@ def _move_readers(node: Node) -> None:
         later = later or reader is node
 
 
+def _is_dropout(target: object) -> bool:
+    named = getattr(target, "__module__", None), getattr(target, "__name__", None)
+    return target in _DROPOUT_FUNCTIONS or named == _STOCHASTIC_DEPTH
+
+
 def _without_dropout(graph: GraphModule, node: Node) -> None:
     module = _module(graph, node)
     idle = isinstance(module, torch.nn.Identity) or (isinstance(module, _DROPOUTS) and not module.training)
-    if idle or (node.target in _DROPOUT_FUNCTIONS and not _argument(node, "training")):
+    if idle or (_is_dropout(node.target) and not _argument(node, "training")):
         _replace(node, node.all_input_nodes[0])
 
 

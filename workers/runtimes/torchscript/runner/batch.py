@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None, program: alone.Program | None = None) ->
 def _run(words: list[str], program: alone.Program, report: IO[str]) -> None:
     given = _arguments(words)
     items = read_items(Path(given.batch))
-    alone.begin(items[0])
+    alone.begin(items[0], program)
     _warm()
     engine = _default_engine()
     tell(report, "batch", revision=REVISION, items=len(items))

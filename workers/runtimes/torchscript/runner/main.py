@@ -59,6 +59,8 @@ class Program(NamedTuple):
     """The number of its threads, where they are not torch's."""
     profiled: Callable[[Any, argparse.Namespace, IO[str]], None] = profile
     """Runs the model with `--profile`."""
+    needs_compilers: bool = True
+    """Whether its models may use torch's compilers, as users' Python may."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,7 +77,7 @@ def main(argv: list[str] | None = None, program: Program | None = None) -> int:
 
 
 def pytorch_mobile() -> Program:
-    return Program(NAME, VERSION, _opened, _exact_int8, metrics=library_size)
+    return Program(NAME, VERSION, _opened, _exact_int8, metrics=library_size, needs_compilers=False)
 
 
 def own_report() -> IO[str]:
@@ -181,7 +183,7 @@ def _exact_int8() -> AbstractContextManager[None]:
 
 
 def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
-    begin(given)
+    begin(given, program)
     # PyTorch Mobile's runner is given no hash.
     given.patience = 0.0 if given.sha256 or program.runtime is None else process.PATIENCE_S
     tell_start(program, report, engines=given.nnapi_devices)
@@ -191,10 +193,12 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
         run_model(given, program, report)
 
 
-def begin(given: argparse.Namespace) -> None:
+def begin(given: argparse.Namespace, program: Program) -> None:
     """Set this process's CPUs, memory and threads; once, before anything else. Raises `GiveUp("bad_cpus")`."""
     process.pin(given.cpus)
     process.keep_memory()
+    if not program.needs_compilers:
+        process.leave_out_compilers()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(given.threads)
     import torch
 
