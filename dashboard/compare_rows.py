@@ -103,14 +103,22 @@ def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
     ]
     for name, metric in METRICS.items():
         ours, theirs = a.metrics.get(name), b.metrics.get(name)
-        if metric.better != "neither" and name not in _TIMED_ALIKE and (ours is not None or theirs is not None):
+        if metric.better != "neither" and name not in _ELSEWHERE and (ours is not None or theirs is not None):
             a_s, b_s = (NOTHING if one is None else metric.format(one) for one in (ours, theirs))
-            rows.append((metric.title, a_s, b_s, _against(ours, theirs, metric.unit)))
+            rows.append((_TITLES.get(name, metric.title), a_s, b_s, _against(ours, theirs, metric.unit)))
     return rows
 
 
-_TIMED_ALIKE = {"latency_p50_ms"}
-"""The verdict has it, made of the blocks of the sessions that are compared."""
+_ELSEWHERE = {"latency_p50_ms", "spread_within", "spread_between"}
+"""The verdict has it, of the sessions that are compared; and the charts show how figures are spread."""
+_TITLES = {
+    "accuracy_drop_points": "Accuracy drop",
+    "agreement_percent": "Agreement",
+    "artifact_mb": "Size",
+    "model_rss_mb": "Memory",
+    "sqnr_db": "SQNR",
+}
+"""Shorter than those of all figures: four columns have to fit a phone's screen."""
 _DIFFERENCES = {"%": "points", "points": "points", "dB": "dB", "°C": "°C"}
 """Units of which a difference means more than a ratio, and its own unit."""
 

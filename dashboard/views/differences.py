@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import compare_rows
-from dashboard.views.tables import table_height, text_width
+from dashboard.views.tables import table_height
 from sweeps.results import ResultRow
 
 
@@ -19,7 +19,6 @@ def show(a: ResultRow, b: ResultRow, *, one_session: bool) -> None:
             hide_index=True,
             key="differences-table",
             height=table_height(len(table), most=None),
-            column_config={"What": st.column_config.TextColumn(width=text_width(table["What"]))},
         )
         dates = " They are of all dates." if one_session else ""
         st.caption(f"Axes that are alike are left out. Figures without an interval show no difference alone.{dates}")

@@ -158,7 +158,7 @@ def test_two_builds_of_one_device_are_compared_by_their_common_rounds(shown: Sho
     others = table.set_index("What")
     assert list(others.loc["layout"]) == ["nhwc", "nchw", NOTHING]
     assert "precision" not in others.index, "it is the same"
-    assert list(others.loc["Accuracy drop against fp32 eager"]) == ["0.20 points", "0.20 points", "+0.00 points"]
+    assert list(others.loc["Accuracy drop"]) == ["0.20 points", "0.20 points", "+0.00 points"]
     assert list(others.loc["First inference"]) == ["50.00 ms", "50.00 ms", "1.00×"]
     assert charts(page) == 2
     assert page.query_params["a"] == f"before:{a}"
