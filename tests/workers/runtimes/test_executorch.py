@@ -141,7 +141,7 @@ def test_vulkan_is_an_export_that_is_checked_in_pytorch(tiny: BuildInputs, tmp_p
     found = sqnr_db(tiny.verification_logits, answers(tmp_path, report))
     assert found is None or found > 60
     file = tmp_path / "other.pte"
-    file.write_bytes((tmp_path / manifest.file).read_bytes() + b"\0")
+    file.write_bytes((tmp_path / manifest.file).read_bytes().replace(b"VulkanBackend", b"VulkanBackenX"))
     assert refused(replace(request, model=str(file))) == "bad_reference"
     with pytest.raises(BuildError, match="delete"):
         RUNTIME.reference("vulkan", tmp_path / "older")

@@ -54,7 +54,7 @@ def _opened(given: argparse.Namespace) -> Load:
         raise GiveUp("bad_arguments", "a pte file carries no inputs, takes float ones and runs as it is")
     head = inspect(given)
     if given.reference is not None:
-        return _stand_in(given)
+        return _stand_in(given, head)
     portable_lib = library()
     _check_backend(given.backend, head, portable_lib)
     if portable_lib._threadpool_get_thread_count() != given.threads:
@@ -76,14 +76,14 @@ def _opened(given: argparse.Namespace) -> Load:
     return load
 
 
-def _stand_in(given: argparse.Namespace) -> Load:
+def _stand_in(given: argparse.Namespace, head: pte.Head) -> Load:
     if given.backend != "vulkan":
         raise GiveUp("bad_reference", f"nothing stands in for {given.backend}")
 
     def load() -> tuple[Any, int]:
         from workers.runtimes.executorch.vulkan_reference import opened
 
-        return opened(given)
+        return opened(given, head)
 
     return load
 

@@ -1,8 +1,9 @@
 """What Vulkan would compute, in PyTorch: no wheel has ExecuTorch's library for Vulkan.
 
-A build for Vulkan keeps the exported model beside its file. It is lowered again, which must give the same file, and the
-lowered graph runs here: what a delegate would compute is computed by the operators that it took. That finds a wrong
-lowering, and no wrong kernel. Torch-free but for `opened`.
+A build for Vulkan keeps the exported model beside its file, with its hash in the manifest. It is lowered again, which
+must give a file with the same ends, delegates and operators, and the lowered graph runs here: what a delegate would
+compute is computed by the operators that it took. That finds a wrong lowering, and no wrong kernel. Torch-free but for
+`opened`.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workers.runtimes.executorch import pte
 from workers.runtimes.torchscript.runner.events import GiveUp
 
 FILE = "eval.pt2"
@@ -22,8 +24,8 @@ def version() -> str:
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
-def opened(given: argparse.Namespace) -> tuple[Any, int]:
-    """The graph as a module, and the time that making it took in nanoseconds. Raises `GiveUp`."""
+def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
+    """The graph as a module, and the time that making it took in nanoseconds. `head`: of the file. Raises `GiveUp`."""
     from sweeps.errors import BuildError
     from sweeps.variant import Variant
     from workers.runtimes.executorch.export import loaded
@@ -36,6 +38,6 @@ def opened(given: argparse.Namespace) -> tuple[Any, int]:
         )
     except (OSError, BuildError) as error:
         raise GiveUp("bad_reference", f"{given.reference} cannot stand in for {given.backend}: {error}") from error
-    if lowered.file != Path(given.model).read_bytes():
-        raise GiveUp("bad_reference", f"{given.reference} is lowered to another file than {given.model}")
+    if pte.of_bytes(lowered.file) != head:
+        raise GiveUp("bad_reference", f"{given.reference} is lowered to something else than {given.model}")
     return lowered.runs(), time.perf_counter_ns() - started
