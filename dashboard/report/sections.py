@@ -22,6 +22,7 @@ from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
+from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.trust import TRUST
 
@@ -193,22 +194,7 @@ def _themes(draw: Callable[[Palette], Spec]) -> tuple[Spec, Spec]:
 
 def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Iterable[TextTable]:
     if not table.empty:
-        metric = METRICS[rows.accuracy_metric(device)]
-        paired = (table["paired_text"] != NOTHING).any()
-        yield TextTable(
-            "Ranking",
-            (*_COLUMNS, metric.title, "Drop", "Size", "Verdict", "Doubts"),
-            [_ranked_line(row) for row in table.to_dict("records")],
-            frozenset({"p50", "p50, × best", PAIRED, metric.title, "Drop", "Size"}),
-            (
-                *([f"{PAIRED}: {PAIRED_HELP[0].lower()}{PAIRED_HELP[1:]}."] if paired else []),
-                *(
-                    f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
-                    for reason, candidates in device.reasons.items()
-                ),
-                *filter(None, (device.cost_text,)),
-            ),
-        )
+        yield _ranking(ranked, device, table)
     checked = rows.checked(device, ranked.names)
     if not checked.empty:
         shown = (*device.ranking, *device.checked)
@@ -229,21 +215,56 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
         )
 
 
+def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> TextTable:
+    """Runtimes have a column where there are several, and their libraries where an app needs more for one of them."""
+    runtimes = {row.job_key: line(row.runtime) for row in ranked.rows}
+    accuracy = METRICS[rows.accuracy_metric(device)].title
+    cells = [_ranked_cells(row, runtimes[row["job_key"]], accuracy) for row in table.to_dict("records")]
+    useful = {"Runtime": len({row["Runtime"] for row in cells}) > 1, "Library": device.libraries_differ}
+    columns = tuple(name for name in cells[0] if useful.get(name, True))
+    paired = any(row[PAIRED] != NOTHING for row in cells)
+    return TextTable(
+        "Ranking",
+        columns,
+        [[row[name] for name in columns] for row in cells],
+        frozenset({"p50", "p50, × best", PAIRED, accuracy, "Drop", "Size", "Library"}),
+        (
+            *([f"{PAIRED}: {PAIRED_HELP[0].lower()}{PAIRED_HELP[1:]}."] if paired else []),
+            *(
+                f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
+                for reason, candidates in device.reasons.items()
+            ),
+            *filter(None, (device.cost_text,)),
+        ),
+    )
+
+
 def _named(names: Sequence[str]) -> str:
     """Where many share a reason they are counted: the table has them."""
     return f"{len(names)} builds" if len(names) > MOST_NAMES else ", ".join(names)
 
 
-_COLUMNS = ("Rank", "Build", "p50", "95 % interval", "p50, × best", PAIRED)
 _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "executor")
 
 
-def _ranked_line(row: dict[Hashable, Any]) -> list[str]:
-    ratio = NOTHING if row["ratio"] != row["ratio"] else f"{row['ratio']:.2f}×"
-    doubts = "; ".join(TRUST_WORDS.get(name, line(name)) for name in row["trust"]) or NOTHING
-    texts = [str(row[name]) for name in ("accuracy_text", "drop_text", "size_text", "verdict")]
-    latency = [row["latency_text"], row["interval_text"], ratio, row["paired_text"]]
-    return [row["place"] or NOTHING, row["variant"], *latency, *texts, doubts]
+def _ranked_cells(row: dict[Hashable, Any], runtime: str, accuracy: str) -> dict[str, str]:
+    """By column. `accuracy`: the title of its metric."""
+    known = {name: row[name] == row[name] for name in ("ratio", "runtime_mb")}
+    return {
+        "Rank": row["place"] or NOTHING,
+        "Build": row["variant"],
+        "Runtime": runtime,
+        "p50": row["latency_text"],
+        "95 % interval": row["interval_text"],
+        "p50, × best": f"{row['ratio']:.2f}×" if known["ratio"] else NOTHING,
+        PAIRED: row["paired_text"],
+        accuracy: row["accuracy_text"],
+        "Drop": row["drop_text"],
+        "Size": row["size_text"],
+        "Library": catalog.metric("runtime_mb").format(row["runtime_mb"]) if known["runtime_mb"] else NOTHING,
+        "Verdict": row["verdict"],
+        "Doubts": "; ".join(TRUST_WORDS.get(name, line(name)) for name in row["trust"]) or NOTHING,
+    }
 
 
 def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:

@@ -199,14 +199,17 @@ def reference_name(executor: str) -> str:
 
 def reference_text(executor: str) -> str:
     """Explains in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
-    return (
-        f"{_backend_of(executor)} model run on this host by EdgeSweep's reference implementation; "
-        "its time says nothing about a phone"
-    )
+    in_python = catalog.checked_in_python(_backend_in(executor))
+    how = "in PyTorch, as the graph that is lowered to it" if in_python else "by EdgeSweep's reference implementation"
+    return f"{_backend_of(executor)} model run on this host {how}; its time says nothing about a phone"
 
 
 def _backend_of(executor: str) -> str:
-    return catalog.backend_title(executor.removeprefix("reference:").partition("@")[0])
+    return catalog.backend_title(_backend_in(executor))
+
+
+def _backend_in(executor: str) -> str:
+    return executor.removeprefix("reference:").partition("@")[0]
 
 
 def _bound(constraint: ConstraintSpec) -> str:

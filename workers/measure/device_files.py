@@ -71,6 +71,10 @@ class DeviceFiles:
             self._artifacts[build_key] = manifest, path
         return self._artifacts[build_key]
 
+    def folder_of(self, manifest: Manifest) -> Path:
+        """The artifact's folder on this host."""
+        return self._store.model(manifest).parent
+
     def images(self, evaluation: Evaluation, build_key: str) -> str:
         """Their path on the device, where they stay until `close`. `build_key`: the build that needs them now."""
         key = evaluation.evaluation_id, evaluation.images.shape
