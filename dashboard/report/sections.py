@@ -1,7 +1,7 @@
 """What a report says of each device and model: figures, charts and tables as plain values. Pure."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -17,8 +17,7 @@ from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import TRUST_WORDS, build_names, plain_words
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
-from sweeps.ranking.rank import rank_rows
-from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
@@ -73,19 +72,17 @@ class Section:
     conditions: tuple[tuple[str, str], ...]
 
 
-def sections(
-    sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec, most_images: int | None = None
-) -> list[Section]:
-    """One for each device, model and set of conditions of a sweep's rows, in order of their names. `most_images`: as of
-    `rank_rows`."""
-    places: dict[tuple[str, str], list[ResultRow]] = {}
+def sections(found: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
+    """One for each entry of the ranking of these rows: a device, or a pool of units, a model and a set of conditions;
+    in order of their names."""
+    places: dict[Place, list[ResultRow]] = {}
     for row in found:
-        places.setdefault(row.place, []).append(row)
+        places.setdefault(Place.of(row), []).append(row)
     there = []
-    for (device_id, model), here in places.items():
-        ranking = rank_rows(here, objective, sweep, most_images=most_images)
-        ranked = Ranked(Place(sweep, device_id, model), tuple(here), build_names(here), objective, ranking)
-        there += [_section(ranked, device) for device in ranking.devices]
+    for place, here in places.items():
+        entries = [one for one in ranking.devices if (one.device_id, one.model) == place[1:]]
+        ranked = Ranked(place, tuple(here), build_names(here), objective, replace(ranking, devices=tuple(entries)))
+        there += [_section(ranked, device) for device in entries]
     return sorted(there, key=lambda one: (one.device, one.device_id, one.model))
 
 
