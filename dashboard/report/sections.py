@@ -22,6 +22,7 @@ from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
+from sweeps.text import shortened
 from sweeps.trust import TRUST
 
 MOST_DOTS = 20
@@ -220,8 +221,12 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
         yield TextTable(
             "Failed and skipped",
             ("Build", "Outcome", "Reason"),
-            [(ranked.names[row.job_key], line(row.outcome), plain_words(row.reason) or NOTHING) for row in there],
+            [(ranked.names[row.job_key], line(row.outcome), _short(row) or NOTHING) for row in there],
         )
+
+
+def _short(row: ResultRow) -> str:
+    return shortened(plain_words(row.reason), f"edgesweep rank {row.sweep} -v")
 
 
 def _named(names: Sequence[str]) -> str:
