@@ -101,7 +101,7 @@ def _section(ranked: Ranked, device: DeviceRanking) -> Section:
         headline=headline,
         figure="" if winner is None or chosen is None or not winner.timed else chosen["latency_text"],
         state=state,
-        sentences=(*sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
+        sentences=(*_why(device), *sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
         figures=() if winner is None or chosen is None else _figures(device, winner, chosen),
         charts=_charts(ranked.objective, table, rows.accuracy_metric(device)),
         tables=tuple(_tables(ranked, device, table)),
@@ -124,6 +124,10 @@ def _headline(device: DeviceRanking, table: pd.DataFrame) -> tuple[str, str, str
             "provisional",
         )
     return f"No build may ship on {line(device.device)} yet", "No winner", "none"
+
+
+def _why(device: DeviceRanking) -> list[Sentence]:
+    return [Sentence("Why it won", f": {plain_words(device.winner_reason)}.")] if device.winner else []
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:

@@ -86,6 +86,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         _print_provisional(out, device)
     else:
         out.line(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}", "bold green")
+        out.line(f"Why it won: {device.winner_reason}")
         _print_ties(out, device)
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.status import read_status
 from sweeps.operations.shown import show
 from sweeps.planning.size import estimate
@@ -221,7 +222,8 @@ def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
     assert "(all of it: edgesweep status -v)" in " ".join(told.split())
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         journal.save_plan(records.plan(job))
-        journal.add_failure(job.key, failed)
+        for _ in range(MAX_ATTEMPTS):
+            journal.add_failure(job.key, failed)
         status = read_status(journal, "phones")
     ranking = rank(to_frame([records.row(job, None, outcome="failed", reason=message)]), FREE, "s")
     shown = []
