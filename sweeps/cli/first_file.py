@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sweeps.spec.inputs import Scalar
 from workers.first_look import Model
+from workers.models.images import InputShape
 
 _CALIBRATION_IMAGES = 100
 
@@ -28,6 +29,8 @@ class Folder:
     path: str
     images: int
     classes: tuple[str, ...]
+    size: tuple[int, ...]
+    """Width and height of its images; empty where they differ."""
     problems: tuple[str, ...]
 
 
@@ -53,7 +56,7 @@ def sweep_text(answers: Answers, found: Model, folders: Sequence[Folder]) -> str
         f"    # It answers {found.classes} classes, with {found.parameters:,} parameters.",
         "",
         "data:",
-        *_data(folders),
+        *_data(folders, found.input_shape),
         "",
         "grids:",
         *_grid(found),
@@ -79,7 +82,7 @@ def _weights_comment(weights: str) -> str:
     return comments.get(weights, "")
 
 
-def _data(folders: Sequence[Folder]) -> list[str]:
+def _data(folders: Sequence[Folder], input_shape: InputShape) -> list[str]:
     if not folders:
         return [
             "  # Generated images without labels: give folders (source: folder, path: ...) to measure accuracy.",
@@ -89,12 +92,20 @@ def _data(folders: Sequence[Folder]) -> list[str]:
     first, last = folders[0], folders[-1]
     together = len(folders) == 1
     images = min(_CALIBRATION_IMAGES, max(1, first.images // 5)) if together else _CALIBRATION_IMAGES
+    whole = all(one.size == (input_shape[3], input_shape[2]) for one in folders)
+    crop = ", crop: false" if whole else ""
+    scaled = (
+        "They have the size of the input, so nothing is scaled or cut off (crop: false)."
+        if whole
+        else "They are scaled to 256/224 of the input and cropped, as torchvision does; crop: false only scales them."
+    )
     return [
         f"  # Of {first.images} images in {len(first.classes)} classes. If you trained with another normalization than",
         "  # ImageNet's, give mean: [...] and std: [...] beside path, in both.",
-        f"  calibration: {{source: folder, path: {_flow(first.path)}, images: {images}}}",
+        f"  # {scaled}",
+        f"  calibration: {{source: folder, path: {_flow(first.path)}, images: {images}{crop}}}",
         "  # " + ("All images that calibration does not use." if together else f"{last.images} images."),
-        f"  evaluation: {{source: folder, path: {_flow(last.path)}}}",
+        f"  evaluation: {{source: folder, path: {_flow(last.path)}{crop}}}",
     ]
 
 

@@ -168,7 +168,7 @@ class DeviceRanking:
         if len(self.ranking) == 1:
             return "it is the only variant that was measured here"
         kept = [
-            f"its {check.metric} is {amount(self.winner.figures, check.metric)} ({check.bound})"
+            f"{check.metric}: {amount(self.winner.figures, check.metric)}, {check.bound}"
             for check in self.winner.constraints
         ]
         return "; ".join([f"no other that may win is shown to be better in {self.metric}", *kept])

@@ -105,10 +105,12 @@ def test_a_network_of_one_s_own_ends_in_a_file_and_an_account_of_why_it_won(
     quick = "{preset: quick, rounds: 2, warmup_seconds: 0.05, min_seconds: 0.1, gate: none}"
     sweep.write_text(text.replace("{preset: quick}", quick))
     assert "make_net: loads" in edgesweep("plan", "--check", "sweep.yaml")
-    assert "Ship: cpu " in edgesweep("run", "sweep.yaml", "--executor", "inline")
+    told = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert f"make_net: the original has 100.00 % top-1 on the {IMAGES * 4 // 5} evaluation images" in told
+    assert "Ship: cpu " in told
     account = "Why it won: no other that may win is shown to be better in latency"
     ranked = edgesweep("rank", "--all")
-    assert f"{account}_p50_ms; its accuracy_drop_points is 0 points (at most 1 points)" in ranked
+    assert f"{account}_p50_ms; accuracy_drop_points: 0.00 points, at most 1 points" in ranked
     edgesweep("report", "--markdown", "report.md")
     assert account in (tmp_path / "report.md").read_text().replace("**", "").replace("&#58;", ":")
     edgesweep("export")
