@@ -1,6 +1,7 @@
 """The text of a first sweep file: what was answered and found, with a comment for each choice."""
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -117,14 +118,14 @@ def _grid(found: Model) -> list[str]:
         lines.append(f"  - precision: {numbers}")
     elif found.linears:
         lines += [
-            f"  # torch.fx cannot trace it, so there is no fusing and no static int8: {_comment(found.graph)}",
+            *_comment("  ", f"No fusing and no static int8: {found.graph}"),
             "  - precision: [fp32, int8]",
             "    quantization: [dynamic]  # linear layers only",
             "    fuse: [false]",
         ]
     else:
         lines += [
-            f"  # torch.fx cannot trace it, so there is no fusing and no int8: {_comment(found.graph)}",
+            *_comment("  ", f"No fusing and no int8: {found.graph}"),
             "  - precision: [fp32]",
             "    fuse: [false]",
         ]
@@ -135,7 +136,7 @@ def _grid(found: Model) -> list[str]:
 
 def _closed(found: Model) -> list[str]:
     ways = (("script", found.script), ("trace", found.trace))
-    return [f"    # {way} is closed: {_comment(closed)}" for way, closed in ways if closed]
+    return [line for way, closed in ways if closed for line in _comment("    ", f"{way} is closed: {closed}")]
 
 
 def _constraints(labels: bool) -> list[str]:
@@ -164,5 +165,7 @@ def _is_text(word: str) -> bool:
     return word.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
-def _comment(text: str) -> str:
-    return " ".join(text.split())[:160]
+def _comment(indent: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, 120, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ", max_lines=3, placeholder=" ..."
+    )

@@ -31,5 +31,5 @@ class PreparedModel:
         percent = 100 * float((self.evaluation_logits.argmax(axis=1) == labels).mean())
         return (
             f"the original has {percent:.2f} % top-1 on the {len(labels)} evaluation images; if you know another, "
-            "compare mean, std, crop and the order of classes with your training"
+            "compare mean, std, crop, the order of classes and the batch size with your training"
         )

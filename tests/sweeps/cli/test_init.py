@@ -84,7 +84,9 @@ def test_what_cannot_be_captured_is_left_out_of_the_grid_with_the_reason(home: P
     assert "fusing and static int8: no: torch.fx cannot trace the model" in done.output
     [grid] = load(home / "sweep.yaml").grids
     assert (grid.quantization, grid.fuse, grid.capture, grid.layout) == (("dynamic",), (False,), ("script",), ("nchw",))
-    assert "# trace is closed: " in (home / "sweep.yaml").read_text()
+    written = (home / "sweep.yaml").read_text()
+    assert "# trace is closed: " in written
+    assert max(map(len, written.splitlines())) <= 120
 
 
 def test_images_of_the_input_s_size_are_taken_as_they_are(home: Path) -> None:
