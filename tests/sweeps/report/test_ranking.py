@@ -217,8 +217,10 @@ def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
     job, message = records.job(0), " ".join(["aten::convolution_overrideable"] * 133) + " END"
     failed = records.failed(message=message)
     with RunProgress() as progress:
+        progress.step("Measuring on local", 1, 1, "")
         show(events.AttemptFailed(job.name, failed, final=True), progress)
     told = capsys.readouterr().err
+    assert "━" not in told, "a log has lines and no bars"
     assert "(all of it: edgesweep status -v)" in " ".join(told.split())
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         journal.save_plan(records.plan(job))
