@@ -11,7 +11,12 @@ from sweeps.cli.main import main
 from tests.fresh_mlflow import fresh_mlflow
 from tests.own_model import make_data
 
-pytestmark = [pytest.mark.system, pytest.mark.long]
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.long,
+    # Of torch, for an int8 transformer's class token: whether it says so depends on what calibration found.
+    pytest.mark.filterwarnings("ignore:All inputs of this cat operator:UserWarning"),
+]
 
 VIT = """
 import torch
