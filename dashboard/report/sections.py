@@ -1,7 +1,7 @@
 """What a report says of each device and model: figures, charts and tables as plain values. Pure."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -17,13 +17,13 @@ from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, plain_words
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
-from sweeps.ranking.rank import rank_rows
-from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
+from sweeps.text import shortened
 from sweeps.trust import TRUST
 
 MOST_DOTS = 20
@@ -74,19 +74,17 @@ class Section:
     conditions: tuple[tuple[str, str], ...]
 
 
-def sections(
-    sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec, most_images: int | None = None
-) -> list[Section]:
-    """One for each device, model and set of conditions of a sweep's rows, in order of their names. `most_images`: as of
-    `rank_rows`."""
-    places: dict[tuple[str, str], list[ResultRow]] = {}
+def sections(found: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
+    """One for each entry of the ranking of these rows: a device, or a pool of units, a model and a set of conditions;
+    in order of their names."""
+    places: dict[Place, list[ResultRow]] = {}
     for row in found:
-        places.setdefault(row.place, []).append(row)
+        places.setdefault(Place.of(row), []).append(row)
     there = []
-    for (device_id, model), here in places.items():
-        ranking = rank_rows(here, objective, sweep, most_images=most_images)
-        ranked = Ranked(Place(sweep, device_id, model), tuple(here), build_names(here), objective, ranking)
-        there += [_section(ranked, device) for device in ranking.devices]
+    for place, here in places.items():
+        entries = [one for one in ranking.devices if (one.device_id, one.model) == place[1:]]
+        ranked = Ranked(place, tuple(here), build_names(here), objective, replace(ranking, devices=tuple(entries)))
+        there += [_section(ranked, device) for device in entries]
     return sorted(there, key=lambda one: (one.device, one.device_id, one.model))
 
 
@@ -104,7 +102,7 @@ def _section(ranked: Ranked, device: DeviceRanking) -> Section:
         headline=headline,
         figure="" if winner is None or chosen is None or not winner.timed else chosen["latency_text"],
         state=state,
-        sentences=(*sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
+        sentences=(*_why(device), *sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
         figures=() if winner is None or chosen is None else _figures(device, winner, chosen),
         charts=_charts(ranked.objective, table, rows.accuracy_metric(device)),
         tables=tuple(_tables(ranked, device, table)),
@@ -127,6 +125,10 @@ def _headline(device: DeviceRanking, table: pd.DataFrame) -> tuple[str, str, str
             "provisional",
         )
     return f"No build may ship on {line(device.device)} yet", "No winner", "none"
+
+
+def _why(device: DeviceRanking) -> list[Sentence]:
+    return [Sentence("Why it won", f": {plain_words(device.winner_reason)}.")] if device.winner else []
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:
@@ -211,7 +213,7 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
         yield TextTable(
             "Failed and skipped",
             ("Build", "Outcome", "Reason"),
-            [(ranked.names[row.job_key], line(row.outcome), plain_words(row.reason) or NOTHING) for row in there],
+            [(ranked.names[row.job_key], line(row.outcome), _short(row) or NOTHING) for row in there],
         )
 
 
@@ -237,6 +239,10 @@ def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Text
             *filter(None, (device.cost_text,)),
         ),
     )
+
+
+def _short(row: ResultRow) -> str:
+    return shortened(plain_words(row.reason), f"edgesweep rank {row.sweep} -v")
 
 
 def _named(names: Sequence[str]) -> str:

@@ -182,13 +182,18 @@ def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, f
     return None if low is None or high is None else (low, high)
 
 
-def in_words(figures: Mapping[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: three significant digits, with the interval if there is one."""
-    value, ends = figures.get(metric), interval(figures, metric)
+def amount(figures: Mapping[str, float | None], metric: str) -> str:
+    """`7.81 ms`: three significant digits."""
+    value = figures.get(metric)
     if value is None:
         return "infinite" if metric == "sqnr_db" else "not known"
-    text = f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
-    return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
+    return f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
+
+
+def in_words(figures: Mapping[str, float | None], metric: str) -> str:
+    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
+    ends = None if figures.get(metric) is None else interval(figures, metric)
+    return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
 
 
 def reference_name(executor: str) -> str:

@@ -16,6 +16,7 @@ from sweeps.spec import sweep as spec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
+from tests.demo_weights import demo_weights
 from tests.workers.runtimes import stock_stand_ins
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.adb.host import AdbHost
@@ -65,8 +66,10 @@ def trained(model: ModelSpec, folder: Path) -> Digits:
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
-    """The demo's model, trained here."""
-    return trained(spec.load(SPEC).models[0], tmp_path_factory.mktemp("digits"))
+    """The demo's model."""
+    folder = tmp_path_factory.mktemp("digits")
+    demo_weights(folder)
+    return trained(spec.load(SPEC).models[0], folder)
 
 
 def answered(name: str, precision: str, asked: Digits, folder: Path, **axes: str) -> Logits:
