@@ -90,13 +90,13 @@ _IF_NEEDED: tuple[Callable[[ResultRow], str], ...] = (
     _either("reuse_input", "input reused", "input fresh"),
     _text("grid"),
     _text("device_id"),
-    _text("outcome"),
+    *map(_text, ("runtime_version", "runner", "preset", "exec_context", "outcome")),
 )
 
 
 def build_names(rows: Iterable[ResultRow]) -> dict[str, str]:
     """A name for each row by its job key: `int8 · NHWC · QNNPACK · 4 threads`, and in all of them the further axes that
-    tell two of these rows apart. No two rows have the same name."""
+    tell two of these rows apart. No two rows have the same name: what no axis tells apart is numbered."""
     there = list({row.job_key: row for row in rows}.values())
     words = {row.job_key: [said for axis in _ALWAYS if (said := axis(row))] for row in there}
     for axis in _IF_NEEDED:
@@ -107,9 +107,14 @@ def build_names(rows: Iterable[ResultRow]) -> dict[str, str]:
             for row in there:
                 if (said := axis(row)) and said not in words[row.job_key]:
                     words[row.job_key].append(said)
-    names = {key: " · ".join(found) for key, found in words.items()}
-    counts = Counter(names.values())
-    return {key: name if counts[name] == 1 else f"{name} · {key[:12]}" for key, name in names.items()}
+    alike: dict[str, list[str]] = defaultdict(list)
+    for key, found in words.items():
+        alike[" · ".join(found)].append(key)
+    return {
+        key: f"{name} · {number} of {len(keys)}" if len(keys) > 1 else name
+        for name, keys in alike.items()
+        for number, key in enumerate(sorted(keys), 1)
+    }
 
 
 def device_names(devices: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
+from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 
 LABEL = "profiled"
@@ -66,6 +67,10 @@ class Kept:
 
     profile: KeptProfile
     file: Path
+
+    @property
+    def document(self) -> Path:
+        return self.file.with_name(f"{_stem(self.profile)}.json")
 
 
 def place(workspace: Workspace, profile: KeptProfile) -> Path:
@@ -125,6 +130,16 @@ def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
         if profile.build_key == build_key and path.stem == _stem(profile):
             found.append((state.st_mtime_ns, Kept(profile, path.with_name(f"{path.stem}.{profile.suffix}"))))
     return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+
+
+def kept_of(workspace: Workspace, build_key: str, device_id: str, run: RunAxes) -> Sequence[Kept]:
+    """Those of `kept` that one job made: of its device, run as it runs the build."""
+    return [
+        one
+        for one in kept(workspace, build_key)
+        if (one.profile.device_id, one.profile.threads, one.profile.cpus, one.profile.reuse_input)
+        == (device_id, run.threads, run.cpus, run.reuse_input)
+    ]
 
 
 def _stem(profile: KeptProfile) -> str:

@@ -71,14 +71,15 @@ class Coverage(BaseModel):
 
 
 class EvalSibling(BaseModel):
-    """The same model with inputs bundled into its file, for stock tools. Not timed and not shipped."""
+    """The same model in a file that is only evaluated, neither timed nor shipped: with inputs bundled into it, for
+    stock tools; of a build for Vulkan, which no library runs here, as it was before it was lowered."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str
     file_sha256: str
     images: int
-    """Number of bundled images: the first ones of the verification images."""
+    """Number of bundled images: the first ones of the verification images; 0 for Vulkan."""
 
 
 class Manifest(BaseModel):

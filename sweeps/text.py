@@ -1,9 +1,18 @@
 """Text for people: durations, and text from outside (devices, models, files) made safe to print on a terminal."""
 
+LONGEST = 300
+"""Characters of a reason in a line or table: three lines of a wide terminal."""
+
 
 def plain(text: str) -> str:
     """`text` without control characters, so that it cannot move the cursor or change colours."""
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+
+
+def shortened(text: str, whole: str) -> str:
+    """`text`, or its beginning with the command that prints all of it (`whole`). Errors of torch may have thousands of
+    characters."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} ... (all of it: {whole})"
 
 
 def duration(seconds: float) -> str:

@@ -37,9 +37,12 @@ for name, level in (("cat", 60), ("dog", 190)):
 """
 
 
-def make_data(folder: Path, images: int) -> None:
-    """The README's files in the new `folder`, beside a trained `my_net.pt` and so many images of two classes."""
+def make_data(folder: Path, images: int, net: str | None = None) -> None:
+    """The README's files in the new `folder`, beside a trained `my_net.pt` and so many images of two classes.
+
+    `net`: the code of another network, in place of these files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in FILES.items():
+    for name, text in FILES.items() if net is None else (("my_net.py", net),):
         (folder / name).write_text(text)
     subprocess.run([sys.executable, "-c", _MAKE_DATA, str(images)], cwd=folder, check=True)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from sweeps.cli.devices import clean, devices
 from sweeps.errors import DeviceError
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from sweeps.store import client as store
 from sweeps.workspace import Workspace
 from tests.workers.tiny_model import SOURCE
@@ -42,7 +42,7 @@ importlib.metadata.entry_points = entry_points
 import workers.plan, workers.runtimes.registry, workers.devices.registry, sweeps.ranking.rank, sweeps.ranking.verdict
 import dashboard.views.registry
 before = [one for one in read if one.startswith("edgesweep.")]
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 catalog.runtimes(), catalog.devices()
 print(json.dumps({"before": before, "after": [one for one in read if one.startswith("edgesweep.")]}))
 """
@@ -108,6 +108,24 @@ def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(ho
     assert device["winner"]["runner"] == "toy-runner 1"
     assert device["winner"]["latency_p50_ms"] > 0
     assert device["winner"]["agreement_percent"] is not None
+
+
+@pytest.mark.system
+def test_its_runtime_passes_the_conformance_tests() -> None:
+    """As infra/runtimes.md says of any runtime."""
+    suite = ROOT / "tests" / "conformance" / "test_runtimes.py"
+    done = python("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", suite, "-k", "toy")
+    assert done.returncode == 0, done.stdout
+    passed, _ = re.search(r"(\d+) passed, (\d+) deselected", done.stdout).groups()
+    assert int(passed) >= 9
+
+
+def test_the_entry_that_the_page_shows_for_another_runtime_is_one() -> None:
+    page = (ROOT / "infra" / "runtimes.md").read_text(encoding="utf-8").partition("## Another runtime")[2]
+    names = dict(vars(built_in))
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
+    assert names["LITERT"].wrong() == ""
+    assert names["LITERT"].backend("cpu")
 
 
 def test_its_metric_decides_who_wins_and_who_keeps_a_bound(home: Path) -> None:

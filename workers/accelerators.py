@@ -186,10 +186,10 @@ class Inquiry:
 
     def _by_reference(self, job: Job, manifest: Manifest) -> NnapiListing:
         """What the library that stands in for NNAPI accepts, on this host. Raises `BuildError`, `DeviceError`."""
-        library = registry.get(job.variant.runtime).reference(job.variant.backend)
+        model = self._store.model(manifest)
+        library = registry.get(job.variant.runtime).reference(job.variant.backend, model.parent)
         host = LocalDevice(self._folder / "references")
-        model = str(self._store.model(manifest))
-        return _listing(host, str(native_runner.program()), model, job, manifest, "--reference", library)
+        return _listing(host, str(native_runner.program()), str(model), job, manifest, "--reference", library)
 
 
 def _listing(device: Device, program: str, model: str, job: Job, manifest: Manifest, *words: str) -> NnapiListing:

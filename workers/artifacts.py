@@ -95,7 +95,7 @@ class ArtifactStore:
                 (folder / Path(name).name).write_bytes(content)
         manifest = self.find(packed.build_key)
         if manifest is None:
-            raise StoreError(f"artifact {packed.build_key[:12]} did not arrive whole", "run the same command again")
+            raise StoreError("what was built did not arrive whole", "run the same command again")
         return manifest
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:

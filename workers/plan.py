@@ -128,9 +128,11 @@ def device_facts(
     attached = attach(name, folder, used, tell)
     attached.device.release()
     facts = attached.facts
-    if not (catalog.is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE) or compiler() is None:
+    here = catalog.is_host(facts.name)
+    if not (here or facts.exec_context == VIRTUAL_PHONE) or compiler() is None:
         return facts
-    return replace(facts, emulates=tuple(sorted(references)))
+    checked = (backend for backend in references if here or not catalog.checked_in_python(backend))
+    return replace(facts, emulates=tuple(sorted(checked)))
 
 
 def _devices(

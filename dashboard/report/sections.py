@@ -1,7 +1,7 @@
 """What a report says of each device and model: figures, charts and tables as plain values. Pure."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -17,12 +17,13 @@ from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, plain_words
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
-from sweeps.ranking.rank import rank_rows
-from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
+from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
+from sweeps.text import shortened
 from sweeps.trust import TRUST
 
 MOST_DOTS = 20
@@ -73,19 +74,17 @@ class Section:
     conditions: tuple[tuple[str, str], ...]
 
 
-def sections(
-    sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec, most_images: int | None = None
-) -> list[Section]:
-    """One for each device, model and set of conditions of a sweep's rows, in order of their names. `most_images`: as of
-    `rank_rows`."""
-    places: dict[tuple[str, str], list[ResultRow]] = {}
+def sections(found: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
+    """One for each entry of the ranking of these rows: a device, or a pool of units, a model and a set of conditions;
+    in order of their names."""
+    places: dict[Place, list[ResultRow]] = {}
     for row in found:
-        places.setdefault(row.place, []).append(row)
+        places.setdefault(Place.of(row), []).append(row)
     there = []
-    for (device_id, model), here in places.items():
-        ranking = rank_rows(here, objective, sweep, most_images=most_images)
-        ranked = Ranked(Place(sweep, device_id, model), tuple(here), build_names(here), objective, ranking)
-        there += [_section(ranked, device) for device in ranking.devices]
+    for place, here in places.items():
+        entries = [one for one in ranking.devices if (one.device_id, one.model) == place[1:]]
+        ranked = Ranked(place, tuple(here), build_names(here), objective, replace(ranking, devices=tuple(entries)))
+        there += [_section(ranked, device) for device in entries]
     return sorted(there, key=lambda one: (one.device, one.device_id, one.model))
 
 
@@ -103,7 +102,7 @@ def _section(ranked: Ranked, device: DeviceRanking) -> Section:
         headline=headline,
         figure="" if winner is None or chosen is None or not winner.timed else chosen["latency_text"],
         state=state,
-        sentences=(*sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
+        sentences=(*_why(device), *sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
         figures=() if winner is None or chosen is None else _figures(device, winner, chosen),
         charts=_charts(ranked.objective, table, rows.accuracy_metric(device)),
         tables=tuple(_tables(ranked, device, table)),
@@ -126,6 +125,10 @@ def _headline(device: DeviceRanking, table: pd.DataFrame) -> tuple[str, str, str
             "provisional",
         )
     return f"No build may ship on {line(device.device)} yet", "No winner", "none"
+
+
+def _why(device: DeviceRanking) -> list[Sentence]:
+    return [Sentence("Why it won", f": {plain_words(device.winner_reason)}.")] if device.winner else []
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:
@@ -193,22 +196,7 @@ def _themes(draw: Callable[[Palette], Spec]) -> tuple[Spec, Spec]:
 
 def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Iterable[TextTable]:
     if not table.empty:
-        metric = METRICS[rows.accuracy_metric(device)]
-        paired = (table["paired_text"] != NOTHING).any()
-        yield TextTable(
-            "Ranking",
-            (*_COLUMNS, metric.title, "Drop", "Size", "Verdict", "Doubts"),
-            [_ranked_line(row) for row in table.to_dict("records")],
-            frozenset({"p50", "p50, × best", PAIRED, metric.title, "Drop", "Size"}),
-            (
-                *([f"{PAIRED}: {PAIRED_HELP[0].lower()}{PAIRED_HELP[1:]}."] if paired else []),
-                *(
-                    f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
-                    for reason, candidates in device.reasons.items()
-                ),
-                *filter(None, (device.cost_text,)),
-            ),
-        )
+        yield _ranking(ranked, device, table)
     checked = rows.checked(device, ranked.names)
     if not checked.empty:
         shown = (*device.ranking, *device.checked)
@@ -225,8 +213,36 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
         yield TextTable(
             "Failed and skipped",
             ("Build", "Outcome", "Reason"),
-            [(ranked.names[row.job_key], line(row.outcome), plain_words(row.reason) or NOTHING) for row in there],
+            [(ranked.names[row.job_key], line(row.outcome), _short(row) or NOTHING) for row in there],
         )
+
+
+def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> TextTable:
+    """Runtimes have a column where there are several, and their libraries where an app needs more for one of them."""
+    runtimes = {row.job_key: line(row.runtime) for row in ranked.rows}
+    accuracy = METRICS[rows.accuracy_metric(device)].title
+    cells = [_ranked_cells(row, runtimes[row["job_key"]], accuracy) for row in table.to_dict("records")]
+    useful = {"Runtime": len({row["Runtime"] for row in cells}) > 1, "Library": device.libraries_differ}
+    columns = tuple(name for name in cells[0] if useful.get(name, True))
+    paired = any(row[PAIRED] != NOTHING for row in cells)
+    return TextTable(
+        "Ranking",
+        columns,
+        [[row[name] for name in columns] for row in cells],
+        frozenset({"p50", "p50, × best", PAIRED, accuracy, "Drop", "Size", "Library"}),
+        (
+            *([f"{PAIRED}: {PAIRED_HELP[0].lower()}{PAIRED_HELP[1:]}."] if paired else []),
+            *(
+                f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
+                for reason, candidates in device.reasons.items()
+            ),
+            *filter(None, (device.cost_text,)),
+        ),
+    )
+
+
+def _short(row: ResultRow) -> str:
+    return shortened(plain_words(row.reason), f"edgesweep rank {row.sweep} -v")
 
 
 def _named(names: Sequence[str]) -> str:
@@ -234,16 +250,27 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names)} builds" if len(names) > MOST_NAMES else ", ".join(names)
 
 
-_COLUMNS = ("Rank", "Build", "p50", "95 % interval", "p50, × best", PAIRED)
 _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "executor")
 
 
-def _ranked_line(row: dict[Hashable, Any]) -> list[str]:
-    ratio = NOTHING if row["ratio"] != row["ratio"] else f"{row['ratio']:.2f}×"
-    doubts = "; ".join(TRUST_WORDS.get(name, line(name)) for name in row["trust"]) or NOTHING
-    texts = [str(row[name]) for name in ("accuracy_text", "drop_text", "size_text", "verdict")]
-    latency = [row["latency_text"], row["interval_text"], ratio, row["paired_text"]]
-    return [row["place"] or NOTHING, row["variant"], *latency, *texts, doubts]
+def _ranked_cells(row: dict[Hashable, Any], runtime: str, accuracy: str) -> dict[str, str]:
+    """By column. `accuracy`: the title of its metric."""
+    known = {name: row[name] == row[name] for name in ("ratio", "runtime_mb")}
+    return {
+        "Rank": row["place"] or NOTHING,
+        "Build": row["variant"],
+        "Runtime": runtime,
+        "p50": row["latency_text"],
+        "95 % interval": row["interval_text"],
+        "p50, × best": f"{row['ratio']:.2f}×" if known["ratio"] else NOTHING,
+        PAIRED: row["paired_text"],
+        accuracy: row["accuracy_text"],
+        "Drop": row["drop_text"],
+        "Size": row["size_text"],
+        "Library": catalog.metric("runtime_mb").format(row["runtime_mb"]) if known["runtime_mb"] else NOTHING,
+        "Verdict": row["verdict"],
+        "Doubts": "; ".join(TRUST_WORDS.get(name, line(name)) for name in row["trust"]) or NOTHING,
+    }
 
 
 def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:

@@ -11,9 +11,8 @@ from dashboard.downloads import file_name
 from dashboard.inert import line, words
 from dashboard.views.tables import table_height
 from sweeps.journal.evidence import JobEvidence
-from sweeps.kept_profiles import Kept, KeptProfile, kept
+from sweeps.kept_profiles import Kept, kept, kept_of
 from sweeps.spec import places
-from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 
 _SHOWN_PERCENT = 0.05
@@ -31,7 +30,7 @@ def show(root: Path, sweep: str, found: JobEvidence) -> None:
         st.text("Not known: only what was measured can be profiled.")
         return
     of_build = kept(Workspace(root), job.build_key)
-    here = [one for one in of_build if (one.profile.device_id, _run(one.profile)) == (job.device_id, _run(job.run))]
+    here = kept_of(Workspace(root), job.build_key, job.device_id, job.run)
     profiles = [one for one in here if not one.profile.capture]
     captures = [one for one in here if one.profile.capture]
     if profiles:
@@ -47,10 +46,6 @@ def show(root: Path, sweep: str, found: JobEvidence) -> None:
         )
     if captures:
         _captures(captures)
-
-
-def _run(one: KeptProfile | RunAxes) -> tuple[int, str, bool]:
-    return one.threads, one.cpus, one.reuse_input
 
 
 def _none(of_build: Sequence[Kept]) -> None:

@@ -23,5 +23,5 @@ def demo(context: click.Context, root: Path, executor: str, as_json: bool) -> No
     """
     context.invoke(run, sweep_file=SPECS / "demo.yaml", root=root, executor=executor, as_json=as_json)
     if not as_json:
-        click.echo("\nLook at it in the browser:  edgesweep dashboard   (or: make dashboard)", err=True)
-        click.echo("Sweep your own model:       see README.md, or edgesweep run --help", err=True)
+        click.echo("\nLook at it in the browser:  edgesweep dashboard   (in a checkout: make dashboard)", err=True)
+        click.echo("Sweep your own model:       edgesweep init   (writes its sweep file)", err=True)

@@ -1,11 +1,13 @@
 """The text of a first sweep file: what was answered and found, with a comment for each choice."""
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.spec.inputs import Scalar
 from workers.first_look import Model
+from workers.models.images import InputShape
 
 _CALIBRATION_IMAGES = 100
 
@@ -28,6 +30,8 @@ class Folder:
     path: str
     images: int
     classes: tuple[str, ...]
+    size: tuple[int, ...]
+    """Width and height of its images; empty where they differ."""
     problems: tuple[str, ...]
 
 
@@ -53,7 +57,7 @@ def sweep_text(answers: Answers, found: Model, folders: Sequence[Folder]) -> str
         f"    # It answers {found.classes} classes, with {found.parameters:,} parameters.",
         "",
         "data:",
-        *_data(folders),
+        *_data(folders, found.input_shape),
         "",
         "grids:",
         *_grid(found),
@@ -79,7 +83,7 @@ def _weights_comment(weights: str) -> str:
     return comments.get(weights, "")
 
 
-def _data(folders: Sequence[Folder]) -> list[str]:
+def _data(folders: Sequence[Folder], input_shape: InputShape) -> list[str]:
     if not folders:
         return [
             "  # Generated images without labels: give folders (source: folder, path: ...) to measure accuracy.",
@@ -89,12 +93,20 @@ def _data(folders: Sequence[Folder]) -> list[str]:
     first, last = folders[0], folders[-1]
     together = len(folders) == 1
     images = min(_CALIBRATION_IMAGES, max(1, first.images // 5)) if together else _CALIBRATION_IMAGES
+    whole = all(one.size == (input_shape[3], input_shape[2]) for one in folders)
+    crop = ", crop: false" if whole else ""
+    scaled = (
+        "They have the size of the input, so nothing is scaled or cut off (crop: false)."
+        if whole
+        else "They are scaled to 256/224 of the input and cropped, as torchvision does; crop: false only scales them."
+    )
     return [
         f"  # Of {first.images} images in {len(first.classes)} classes. If you trained with another normalization than",
         "  # ImageNet's, give mean: [...] and std: [...] beside path, in both.",
-        f"  calibration: {{source: folder, path: {_flow(first.path)}, images: {images}}}",
+        f"  # {scaled}",
+        f"  calibration: {{source: folder, path: {_flow(first.path)}, images: {images}{crop}}}",
         "  # " + ("All images that calibration does not use." if together else f"{last.images} images."),
-        f"  evaluation: {{source: folder, path: {_flow(last.path)}}}",
+        f"  evaluation: {{source: folder, path: {_flow(last.path)}{crop}}}",
     ]
 
 
@@ -106,14 +118,14 @@ def _grid(found: Model) -> list[str]:
         lines.append(f"  - precision: {numbers}")
     elif found.linears:
         lines += [
-            f"  # torch.fx cannot trace it, so there is no fusing and no static int8: {_comment(found.graph)}",
+            *_comment("  ", f"No fusing and no static int8: {found.graph}"),
             "  - precision: [fp32, int8]",
             "    quantization: [dynamic]  # linear layers only",
             "    fuse: [false]",
         ]
     else:
         lines += [
-            f"  # torch.fx cannot trace it, so there is no fusing and no int8: {_comment(found.graph)}",
+            *_comment("  ", f"No fusing and no int8: {found.graph}"),
             "  - precision: [fp32]",
             "    fuse: [false]",
         ]
@@ -124,7 +136,7 @@ def _grid(found: Model) -> list[str]:
 
 def _closed(found: Model) -> list[str]:
     ways = (("script", found.script), ("trace", found.trace))
-    return [f"    # {way} is closed: {_comment(closed)}" for way, closed in ways if closed]
+    return [line for way, closed in ways if closed for line in _comment("    ", f"{way} is closed: {closed}")]
 
 
 def _constraints(labels: bool) -> list[str]:
@@ -153,5 +165,7 @@ def _is_text(word: str) -> bool:
     return word.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
-def _comment(text: str) -> str:
-    return " ".join(text.split())[:160]
+def _comment(indent: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, 120, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ", max_lines=3, placeholder=" ..."
+    )

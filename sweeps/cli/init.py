@@ -191,7 +191,8 @@ def _folders(answers: Answers, home: Path) -> tuple[tuple[Folder, ...], int]:
         files, classes = files_in(path)
         look = opened(path, files, _LOOK_S, FORKS)
         problems = tuple(one["message"] for one in look["problems"])
-        found.append(Folder(path=_from(home, path), images=len(files), classes=classes, problems=problems))
+        size = tuple(look["one_size"])
+        found.append(Folder(path=_from(home, path), images=len(files), classes=classes, size=size, problems=problems))
         sides.append(int(look["side"]))
     return tuple(found), min(sides)
 

@@ -6,12 +6,14 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, print_json, workspace_option
-from sweeps.errors import EdgeSweepError, did_you_mean
-from sweeps.kept_profiles import LABEL
+from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
+from sweeps.kept_profiles import LABEL, Kept
 from sweeps.operations.stored_results import results_of
+from sweeps.operations.telling import tell
 from sweeps.report.profile import operators_table
 from sweeps.report.tables import open_console
 from sweeps.results import ResultRow, read_rows
+from sweeps.store.profiles import attach_profiles
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.measure.capture import CAPTURES, Capture
@@ -54,11 +56,13 @@ def profile(
     recorder = None if capture is None else _capture(capture)
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
-    row = _row(read_rows(results.frame, results.name), variant, device)
+    rows = read_rows(results.frame, results.name)
+    row = _row(rows, variant, device)
     if recorder is None:
         done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
     else:
         done = captured(row, device, workspace, *recorder, iterations=iterations, warmup=warmup)
+    _attach(workspace, rows, done)
     if as_json:
         document = done.kept.model_dump(mode="json", exclude={"suffix"})
         print_json({**document, "label": LABEL, "trace": str(done.file)})
@@ -71,6 +75,18 @@ def profile(
         _tell(done, recorder[0])
     click.echo("A profiled run is slower than others: no figure here is a latency.")
     click.echo(str(done.file), err=True)
+
+
+def _attach(workspace: Workspace, rows: Sequence[ResultRow], done: Profiled) -> None:
+    """To the runs of the jobs that it is of: a build may have been profiled on a device on which no job ran it."""
+    made = done.kept
+    of_it = (made.build_key, made.device_id, made.threads, made.cpus, made.reuse_input)
+    try:
+        for row in rows:
+            if of_it == (row.build_key, row.device_id, row.threads, row.cpus, row.reuse_input):
+                attach_profiles(workspace, row.sweep, row.job_key, [Kept(made, done.file)])
+    except StoreError as error:
+        tell(f"It is kept in the workspace, and not in MLflow: {error.one_line}")
 
 
 def _tell(done: Profiled, capture: Capture) -> None:

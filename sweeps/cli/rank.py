@@ -27,7 +27,7 @@ from sweeps.workspace import Workspace
 @workspace_option
 @click.option("--device", help="The table of this device only (its id, or a part of its name).")
 @click.option("--all", "everything", is_flag=True, help="The tables of all devices.")
-@click.option("-v", "--verbose", is_flag=True, help="Name every variant where many share a reason.")
+@click.option("-v", "--verbose", is_flag=True, help="Name all variants that share a reason; print long reasons whole.")
 @click.option("--compare-runs", is_flag=True, help="Compare the copy of a tracking server with all its runs now.")
 @json_option
 def rank(

@@ -1,6 +1,6 @@
 """`edgesweep report`: a sweep's results as files to send: a page, Markdown, tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import click
 
 from dashboard.inert import line
 from dashboard.report.markdown import markdown
-from dashboard.report.sections import sections
+from dashboard.report.sections import Section, sections
 from dashboard.words import plain_words
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
@@ -19,7 +19,7 @@ from sweeps.operations.stored_results import results_of
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
-from sweeps.results import of_device, read_rows
+from sweeps.results import ResultRow, SweepResults, of_device, read_rows
 from sweeps.spec.inputs import most_images
 from sweeps.spec.sweep import sweep_yaml
 from sweeps.workspace import Workspace
@@ -62,9 +62,7 @@ def report(
     rows = rows if device is None else of_device(rows, device)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
-    there = sections(results.name, rows, spec.objective, most_images(spec.data)) if html or as_markdown else []
-    ranked = rank_rows(rows, spec.objective, results.name) if there else None
-    notes = [line(note) for note in more_images(spec, ranked)] if ranked else []
+    there, notes = _drawn(results, rows) if html or as_markdown else ([], [])
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (
@@ -92,6 +90,13 @@ def report(
         print_json({"sweep": results.name, "files": written})
     for one in () if as_json else written:
         click.echo(f"{one['file']}  {one['bytes'] / 1e6:.2f} MB")
+
+
+def _drawn(results: SweepResults, rows: Sequence[ResultRow]) -> tuple[list[Section], list[str]]:
+    """A section for each device and model, and notes of the whole sweep."""
+    spec = results.spec
+    ranked = rank_rows(rows, spec.objective, results.name, most_images=most_images(spec.data))
+    return sections(rows, ranked, spec.objective), [line(note) for note in more_images(spec, ranked)]
 
 
 def _page_maker() -> Callable[..., str]:

@@ -16,8 +16,9 @@ from sweeps.workspace import Workspace
 @click.command()
 @sweep_argument
 @workspace_option
+@click.option("-v", "--verbose", is_flag=True, help="Print long reasons whole.")
 @json_option
-def status(sweep: str | None, root: Path, as_json: bool) -> None:
+def status(sweep: str | None, root: Path, verbose: bool, as_json: bool) -> None:
     """Progress and failures of a sweep (by default the latest).
 
     \b
@@ -35,8 +36,7 @@ def status(sweep: str | None, root: Path, as_json: bool) -> None:
         quarantined = {key: one.document for key, one in kept_out.items()}
         print_json(current.document() | {"not_in_mlflow": not_in_mlflow, "quarantined": quarantined})
     else:
-        print_status(
-            current, {facts.name: kept_out[facts.device_id] for facts in devices if facts.device_id in kept_out}
-        )
+        left_alone = {facts.name: kept_out[facts.device_id] for facts in devices if facts.device_id in kept_out}
+        print_status(current, left_alone, verbose=verbose)
         if lag is not None and lag.jobs:
             click.echo(lag.text)

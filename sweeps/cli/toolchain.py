@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from sweeps.cli.options import json_option, print_json
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.operations.telling import tell
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.spec.toolchains import LIBRARIES, Toolchain, toolchain
 from sweeps.text import plain
+from workers.runtimes import trial
 from workers.toolchains import environments
 from workers.toolchains.environments import Environment
 
@@ -47,9 +48,17 @@ def add(release: Toolchain, as_json: bool) -> None:
 
     \b
     The size is said first. What is installed already stays as it is: a release that would change it is refused.
+    One that cannot export and run a tiny model here is removed again.
     Example: edgesweep toolchain add onnxruntime==1.31.1
     """
-    _answer(environments.add(release, tell), "is there", as_json=as_json)
+    made = environments.add(release, tell)
+    tell("it exports and runs a tiny model, to see whether it can")
+    try:
+        trial.check_release(release)
+    except BuildError as error:
+        environments.remove(release)
+        raise EdgeSweepError(f"{error.message} (it is removed)", "take another release") from error
+    _answer(made, "is there", as_json=as_json)
 
 
 @toolchains.command("list")

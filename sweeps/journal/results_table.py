@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
@@ -46,6 +46,10 @@ class Place(NamedTuple):
     place_id: str
     """As `sweeps.results.ResultRow.place`: a unit's id, or that of its pool."""
     model: str
+
+    @classmethod
+    def of(cls, row: ResultRow) -> Self:
+        return cls(row.sweep, pool_id(row.fingerprint) if row.link else row.device_id, row.model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,10 +223,9 @@ def damaged(why: str) -> DamagedResultsError:
 
 
 def _values(row: ResultRow, evaluation_id: str, attempt: int) -> list[Any]:
-    place_id = pool_id(row.fingerprint) if row.link else row.device_id
     extra = {name: value for name, value in row.metrics.items() if name not in METRICS}
     return [
-        *(attempt, place_id, evaluation_id),
+        *(attempt, Place.of(row).place_id, evaluation_id),
         *(stored(getattr(row, name)) for name in _FIELDS),
         json.dumps(extra),
         *(row.metrics.get(name) for name in METRICS),

@@ -1,10 +1,13 @@
 """Opens the executor of a run by its name."""
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from sweeps.errors import ClusterError
+from sweeps.operations.telling import tell
 from sweeps.planning.plan import Plan
 from sweeps.workspace import Workspace
 from workers.executors.inline import InlineExecutor
@@ -12,6 +15,9 @@ from workers.executors.interface import Executor
 from workers.executors.loopback import keep_to_this_machine
 from workers.hosts.executor import LabExecutor
 from workers.hosts.lab import Lab
+
+LATE_S = 10.0
+"""It starts within three seconds on an idle machine."""
 
 
 @contextmanager
@@ -24,14 +30,31 @@ def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | Non
         elif name == "inline":
             executor = InlineExecutor(workspace.root)
         else:
-            keep_to_this_machine()
-            from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
-
-            executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
+            executor = _ray(workspace, [facts.device_id for facts in planned.devices])
     try:
         yield executor
     finally:
         executor.close()
+
+
+def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
+    """With Ray; without it where it does not start on this machine, as on one that is very busy. Raises `ClusterError`
+    if a cluster was named."""
+    keep_to_this_machine()
+    from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
+
+    late = threading.Timer(LATE_S, tell, ["Ray is still starting; on a busy computer that may take minutes"])
+    late.daemon = True
+    late.start()
+    try:
+        return RayExecutor(workspace.root, device_ids)
+    except ClusterError as error:
+        if os.environ.get("RAY_ADDRESS"):
+            raise
+        tell(f"{error.message}. Without it one variant is built after another, as with --executor inline")
+        return InlineExecutor(workspace.root)
+    finally:
+        late.cancel()
 
 
 @contextmanager

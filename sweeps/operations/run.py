@@ -273,7 +273,10 @@ class _Drive:
                     raise unusable[model.name]
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
-                return models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
+                made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
+                if made.original_text and model.weights != "random":
+                    progress.note(f"{model.name}: {made.original_text}")
+                return made
 
             driver = Driver(
                 planned,

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from sweeps.launching.live import LiveFile
+from sweeps.records import Failed
 from sweeps.report.progress import RunProgress
+from sweeps.text import shortened
 from workers.devices.interface import Rung
 from workers.driver import events
 from workers.driver.events import Event
@@ -58,7 +60,7 @@ def in_words(event: _Noted) -> str:
     match event:
         case events.AttemptFailed(name, failed, final):
             again = "" if final else "; trying again"
-            return f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}"
+            return f"{name}: {failed.stage} failed ({failed.kind}): {_short(failed)}{again}"
         case events.Waiting(device, lacking, waited):
             return f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}"
         case events.Back(device, host, seconds):
@@ -68,7 +70,7 @@ def in_words(event: _Noted) -> str:
         case events.DeviceChanged(device):
             return f"{device} changed its speed: the sentinel's latency moved by more than 5 %"
         case events.Away(device, failed, pending):
-            return f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"
+            return f"{device} is away ({failed.kind}): {_short(failed)}; {pending} of its jobs wait for the next run"
         case events.Recovering(device, rung, refused):
             return f"{device}: {_RUNGS[rung]}" + (f" was not possible: {refused}" if refused else "")
         case events.Quarantined(device, quarantine):
@@ -77,11 +79,15 @@ def in_words(event: _Noted) -> str:
             return f"{device} is in quarantine no more: its canary job succeeded"
         case events.MeasuredAlone(names, failed):
             which = names[0] if len(names) == 1 else f"{len(names)} builds"
-            return f"{which}: measured in processes of their own only ({failed.kind}): {failed.message}"
+            return f"{which}: measured in processes of their own only ({failed.kind}): {_short(failed)}"
         case events.TrackingDown(message):
             return f"MLflow does not take results now; the journal keeps them: {message}"
         case never:
             assert_never(never)
+
+
+def _short(failed: Failed) -> str:
+    return shortened(failed.message, "edgesweep status -v")
 
 
 def _keep(event: Event, live: LiveFile) -> None:

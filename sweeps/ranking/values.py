@@ -8,7 +8,7 @@ from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling
-from sweeps.ranking.verdict import ConstraintResult, Verdict
+from sweeps.ranking.verdict import ConstraintResult, Verdict, amount
 from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
 from sweeps.stats import Estimate
@@ -161,6 +161,19 @@ class DeviceRanking:
     def unresolved(self) -> tuple[Candidate, ...]:
         """Those in `tied` that are only not told apart from the best."""
         return tuple(candidate for candidate in self.tied if candidate.tie == "unresolved")
+
+    @property
+    def winner_reason(self) -> str:
+        """Why the winner is it, in words; empty without one."""
+        if self.winner is None:
+            return ""
+        if len(self.ranking) == 1:
+            return "it is the only variant that was measured here"
+        kept = [
+            f"{check.metric}: {amount(self.winner.figures, check.metric)}, {check.bound}"
+            for check in self.winner.constraints
+        ]
+        return "; ".join([f"no other that may win is shown to be better in {self.metric}", *kept])
 
     @property
     def libraries_differ(self) -> bool:

@@ -182,13 +182,18 @@ def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, f
     return None if low is None or high is None else (low, high)
 
 
-def in_words(figures: Mapping[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: three significant digits, with the interval if there is one."""
-    value, ends = figures.get(metric), interval(figures, metric)
+def amount(figures: Mapping[str, float | None], metric: str) -> str:
+    """`7.81 ms`: three significant digits."""
+    value = figures.get(metric)
     if value is None:
         return "infinite" if metric == "sqnr_db" else "not known"
-    text = f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
-    return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
+    return f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
+
+
+def in_words(figures: Mapping[str, float | None], metric: str) -> str:
+    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
+    ends = None if figures.get(metric) is None else interval(figures, metric)
+    return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
 
 
 def reference_name(executor: str) -> str:
@@ -199,14 +204,17 @@ def reference_name(executor: str) -> str:
 
 def reference_text(executor: str) -> str:
     """Explains in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
-    return (
-        f"{_backend_of(executor)} model run on this host by EdgeSweep's reference implementation; "
-        "its time says nothing about a phone"
-    )
+    in_python = catalog.checked_in_python(_backend_in(executor))
+    how = "in PyTorch, as the graph that is lowered to it" if in_python else "by EdgeSweep's reference implementation"
+    return f"{_backend_of(executor)} model run on this host {how}; its time says nothing about a phone"
 
 
 def _backend_of(executor: str) -> str:
-    return catalog.backend_title(executor.removeprefix("reference:").partition("@")[0])
+    return catalog.backend_title(_backend_in(executor))
+
+
+def _backend_in(executor: str) -> str:
+    return executor.removeprefix("reference:").partition("@")[0]
 
 
 def _bound(constraint: ConstraintSpec) -> str:

@@ -42,6 +42,9 @@ class RunProgress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if not self._console.is_terminal:
+            for title in self._tasks:
+                self.end(title)  # rich would draw the last bars into the log
         self._progress.stop()
 
     def preparing(self, what: str, share: float | None) -> None:

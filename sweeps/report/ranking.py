@@ -15,6 +15,7 @@ from sweeps.report.backends import print_backends
 from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
 from sweeps.stats import Estimate
+from sweeps.text import shortened
 from sweeps.trust import TRUST
 
 # Columns of the ranking, with the smallest width of the terminal that shows them. The variant's name must be readable.
@@ -63,8 +64,8 @@ def print_ranking(
     run: str = RUN,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason. `run`: the command
-    that measures the sweep, where it is known. `names`: as of `Lines`."""
+    """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason, and print long
+    reasons whole. `run`: the command that measures the sweep, where it is known. `names`: as of `Lines`."""
     out = Lines(open_console(), run, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
@@ -86,6 +87,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         _print_provisional(out, device)
     else:
         out.line(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}", "bold green")
+        out.line(f"Why it won: {device.winner_reason}")
         _print_ties(out, device)
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
@@ -114,7 +116,8 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     if device.not_ranked:
         table = new_table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            table.add_row(*cells(_short(row.name_here, device), row.outcome, row.reason))
+            reason = row.reason if verbose else shortened(row.reason, f"edgesweep rank {ranking.sweep} -v")
+            table.add_row(*cells(_short(row.name_here, device), row.outcome, reason))
         out.console.print(table)
     if device.imported:
         _print_imported(out, NOTE, device.imported)

@@ -8,18 +8,21 @@ from rich.text import Text
 from sweeps.journal.status import STATES, SweepStatus
 from sweeps.quarantine import Quarantine
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
-from sweeps.text import plain
+from sweeps.text import plain, shortened
 
 _NONE: Mapping[str, Quarantine] = MappingProxyType({})
 
 
-def print_status(status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE) -> None:
-    """`quarantined`: the sweep's devices that are left alone now, by name."""
+def print_status(status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE, *, verbose: bool = False) -> None:
+    """`quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long reasons whole."""
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
         rounds = ONLY_CHECKED if job.emulated else status.rounds_text(job)
-        table.add_row(*cells(job.name, job.state, rounds, job.reason or job.settled))
+        reason = job.reason or job.settled
+        if not verbose:
+            reason = shortened(reason, f"edgesweep status {status.sweep} -v")
+        table.add_row(*cells(job.name, job.state, rounds, reason))
     console.print(table)
     counts = []
     for state in STATES:

@@ -1,5 +1,6 @@
 """Tables and consoles for all terminal output of EdgeSweep."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -50,7 +51,16 @@ def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
 
     A notebook gets lines of text, too: rich draws bars there only with a package that EdgeSweep does not need.
     """
-    console = Console(stderr=stderr, quiet=quiet, markup=False, highlight=False, force_jupyter=False)
+    # A kernel's streams say that they are terminals, and a notebook cannot move a cursor.
+    is_notebook = "ipykernel" in sys.modules
+    console = Console(
+        stderr=stderr,
+        quiet=quiet,
+        markup=False,
+        highlight=False,
+        force_jupyter=False,
+        force_terminal=False if is_notebook else None,
+    )
     if not console.is_terminal:
         console.width = 180
     return console

@@ -96,6 +96,12 @@ def backend_of(variant: Variant) -> BackendEntry:
     return (runtime and runtime.backend(variant.backend)) or BackendEntry(name=variant.backend)
 
 
+def checked_in_python(backend: str) -> bool:
+    """Whether it is a Python program that stands in for it: only this machine itself has that, no phone on it."""
+    found = (one.backend(backend) for one in runtimes().values())
+    return any(one.checked_as_built for one in found if one is not None)
+
+
 def backend_title(name: str) -> str:
     """The backend for people."""
     found = (one.backend(name) for one in runtimes().values())

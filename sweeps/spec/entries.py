@@ -57,7 +57,7 @@ class BackendEntry:
     """Whether the support table has one part per precision and engine, instead of one for all."""
     checked_as_built: bool = False
     """Whether a build is checked without the backend, by its own graph in PyTorch: then a survey of what can be built
-    needs no device that has it."""
+    needs no device that has it, and Python stands in for it where a sweep evaluates it."""
     builds_apart: bool = False
     """Its builds share no long stage with builds of the runtime's other backends."""
 

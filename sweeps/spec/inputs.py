@@ -66,6 +66,11 @@ class ModelSpec(Part):
         return self
 
 
+def _crop() -> Any:
+    about = "Scale to 256/224 of the input and cut out the centre, as torchvision does; false: only scale to the input."
+    return Field(default=True, description=about)
+
+
 HELD_OUT_DIGITS = 597
 """Images of the digits that accuracy is computed on."""
 
@@ -85,6 +90,7 @@ class FolderData(Part):
     images: int | None = _images()
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[Deviation, Deviation, Deviation] = (0.229, 0.224, 0.225)
+    crop: bool = _crop()
 
     @field_validator("path")
     @classmethod
@@ -109,6 +115,7 @@ class TorchvisionData(Part):
     images: int | None = _images()
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[Deviation, Deviation, Deviation] = (0.229, 0.224, 0.225)
+    crop: bool = _crop()
 
     @field_validator("dataset")
     @classmethod

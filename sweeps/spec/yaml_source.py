@@ -80,7 +80,7 @@ def parsed(text: str, path: Path) -> Document:
 def _read(path: Path) -> str:
     if not path.is_file():
         what = "this is a folder" if path.is_dir() else "there is no such file"
-        raise SpecError(f"{path}: {what}", "give the path of a sweep file; there are examples in sweeps/specs/")
+        raise SpecError(f"{path}: {what}", "give the path of a sweep file; edgesweep init writes one")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -1,6 +1,7 @@
 """What MLflow has of one sweep: looked up once by each process, which then keeps account of it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,14 @@ from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
 from sweeps.journal.plans import skipped_key
 from sweeps.store import run_content
+from sweeps.store.claims import claims_of, own_name, save_claims
 from sweeps.store.client import active_runs, published_s
 from sweeps.store.models import Models, look_up_models
 from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, STALE
 from sweeps.store.run_writer import later_than, stamp
 from sweeps.store.sweep_tags import IS_JOB, SWEEP
 from sweeps.store.uri import is_database, redact
+from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRun:
-    """One run of a job or of a skipped combination."""
+    """One run of a job, of a skipped combination or of an imported figure."""
 
     run_id: str
     attempt_key: str
@@ -31,6 +34,8 @@ class WrittenRun:
     """Whether it is still RUNNING: its driver was killed, or the reply to its creation was lost."""
     stale: bool
     evaluation_id: str
+    claims: frozenset[str] = frozenset()
+    """The workspaces that have it (`sweeps.store.claims`)."""
 
 
 @dataclass(slots=True)
@@ -68,8 +73,8 @@ class Written:
     parent: Parent
     runs: dict[str, list[WrittenRun]]
     """By job key."""
-    imported: set[str]
-    """Keys of the figures of hand-run tools."""
+    imported: dict[str, WrittenRun]
+    """By the key of the figure of a hand-run tool."""
     models: Models | None
     stamped_s: float
     """The largest stamp (`run_content.PUBLISHED`) of its runs."""
@@ -78,6 +83,14 @@ class Written:
     experiment_tags: dict[str, str] = field(default_factory=dict)
     position: Position | None = None
     """The journal's position up to which MLflow is complete."""
+    me: str | None = None
+    """The name of the workspace that publishes (`sweeps.store.claims.own_name`)."""
+
+    def claims(self, there: Iterable[WrittenRun], *, new: bool) -> frozenset[str]:
+        """Who has what these runs are of, when this workspace has it too. `new`: it is written now. A run that says
+        nothing, of an earlier version, is left so."""
+        known = frozenset(name for run in there for name in run.claims)
+        return known | {self.me} if self.me and (known or new) else known
 
     def next_stamp(self) -> float:
         """The time to write on the next change."""
@@ -93,19 +106,20 @@ def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Jour
     known = {job.key for job, _ in journal.jobs(sweep)}
     known |= {skipped_key(skip.skipped) for skip in journal.skipped_since(sweep, None)}
     found: dict[str, list[WrittenRun]] = {}
-    imported: set[str] = set()
+    imported: dict[str, WrittenRun] = {}
     for run in runs:
         tags = run.data.tags
+        entry = WrittenRun(
+            run.info.run_id,
+            tags.get(ATTEMPT_KEY, ""),
+            run.info.status == "RUNNING",
+            tags.get(STALE) == "true",
+            tags.get(run_content.EVALUATION_ID, ""),
+            claims_of(tags),
+        )
         if tags.get(RECORD) == "imported":
-            imported.add(tags.get(ATTEMPT_KEY, ""))
+            imported[entry.attempt_key] = entry
         if tags.get(RECORD) == "job" and tags.get(JOB_KEY):
-            entry = WrittenRun(
-                run.info.run_id,
-                tags.get(ATTEMPT_KEY, ""),
-                run.info.status == "RUNNING",
-                tags.get(STALE) == "true",
-                tags.get(run_content.EVALUATION_ID, ""),
-            )
             if entry.running and tags[JOB_KEY] in known:
                 client.delete_run(entry.run_id)
             else:
@@ -121,11 +135,21 @@ def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Jour
         models=look_up_models(client, experiment_id),
         stamped_s=max((published_s(run) for run in runs), default=0.0),
         experiment_tags=experiment_tags,
+        me=own_name(Workspace(journal.path.parent), make=True),
     )
     for run in runs:
         if run.data.tags.get(RECORD) == "imported" and run.info.status == "RUNNING":
             end_imported(client, run.info.run_id, written)
     return written
+
+
+def claimed(client: "MlflowClient", written: Written, run: WrittenRun, there: Iterable[WrittenRun]) -> WrittenRun:
+    """`run`, which stays, with the claims of all that are there, and of this workspace."""
+    claims = written.claims(there, new=False)
+    if claims == run.claims:
+        return run
+    save_claims(client, run.run_id, claims)
+    return replace(run, claims=claims)
 
 
 def end_imported(client: "MlflowClient", run_id: str, written: Written) -> None:

@@ -22,11 +22,13 @@ from sweeps.records import Block, Failed, Job, Measured
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content, sweep_tags
 from sweeps.store.beside import save_imported, save_labels
+from sweeps.store.claims import tags_of
 from sweeps.store.client import FIRST_STEP, active_runs, connect, experiments, published_s, translated
 from sweeps.store.datasets import datasets_of, file_name, inputs_of
-from sweeps.store.look_up import Parent, Written, WrittenRun, look_up
+from sweeps.store.look_up import Parent, Written, WrittenRun, claimed, look_up
 from sweeps.store.models import model_of
 from sweeps.store.move import check_not_moved
+from sweeps.store.profiles import profiles_of
 from sweeps.store.run_content import MAX_PARAM_LENGTH, STALE, TAG, RunContent
 from sweeps.store.run_writer import Beside, build_log_of, later_than, stamp, upload, write_run
 from sweeps.store.sweep_tags import IS_SWEEP, RUNS, UPDATED
@@ -194,6 +196,7 @@ def _rest(
         datasets=inputs_of(written.datasets, evaluation_id=planned.evaluation_id, calibration_id=calibration_id),
         model_id=model_of(client, written.experiment_id, written.parent.run_id, written.models, manifest),
         build_log=build_log_of(journal, job.build_key),
+        profiles=profiles_of(journal, job),
     )
 
 
@@ -211,12 +214,15 @@ def _replace_run(
         metrics = client.get_run(there[0].run_id).data.metrics
         kept = there[0] if content.is_in(there[0].attempt_key, metrics) else None
     if kept is not None and len(there) == 1:
+        written.runs[content.row.job_key] = [claimed(client, written, kept, there)]
         return False
     new = kept is None
     with together(client):
         if kept is None:
             measured, beside = rest()
-            kept = _write_run(client, written, content, measured, beside)
+            kept = _write_run(client, written, content, measured, beside, written.claims(there, new=True))
+        else:
+            kept = claimed(client, written, kept, there)
         for run in there:
             if run.run_id != kept.run_id:
                 client.delete_run(run.run_id)
@@ -225,15 +231,21 @@ def _replace_run(
 
 
 def _write_run(
-    client: "MlflowClient", written: Written, content: RunContent, measured: Span | None, beside: Beside
+    client: "MlflowClient",
+    written: Written,
+    content: RunContent,
+    measured: Span | None,
+    beside: Beside,
+    claims: frozenset[str],
 ) -> WrittenRun:
     host = content.host or platform.node() or "unknown"
     params = {**content.params, "host": cut(host, MAX_PARAM_LENGTH)}
-    content = replace(content, params=params, measured=measured)
+    content = replace(content, params=params, tags={**content.tags, **tags_of(claims)}, measured=measured)
     stamp_s = written.next_stamp()
     run_id = write_run(client, written.experiment_id, written.parent.run_id, content, beside, stamp_s)
     images = content.tags[run_content.EVALUATION_ID]
-    return WrittenRun(run_id, content.attempt_key, running=False, stale=content.row.stale, evaluation_id=images)
+    key, stale = content.attempt_key, content.row.stale
+    return WrittenRun(run_id, key, running=False, stale=stale, evaluation_id=images, claims=claims)
 
 
 def _mark_stale(client: "MlflowClient", written: Written, job_key: str, stale: bool) -> bool:

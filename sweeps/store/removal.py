@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
+from sweeps.store.claims import claims_of, own_name, save_claims
 from sweeps.store.client import connect, run_pages, translated
 from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD
 from sweeps.store.sweep_tags import SWEEP
@@ -40,9 +41,13 @@ class _Found:
 
     experiment: "Experiment"
     mine: "list[Run]"
+    shared: "list[Run]"
+    """Of this workspace, and of others, to whom they are left."""
     own: int
     """The number of runs of the sweep itself."""
     others: int
+    """Runs that others have."""
+    me: str | None
 
     @property
     def published(self) -> Published:
@@ -56,14 +61,14 @@ def look_for(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] 
     if not has_store(uri):
         return Published(0)
     with translated(uri):
-        found = [one.published for one in _found(connect(uri, make=False), sweep, keys, spared)]
+        found = [one.published for one in _found(workspace, connect(uri, make=False), sweep, keys, spared)]
     return Published(sum(one.mine for one in found), sum(one.others for one in found))
 
 
 def take_out(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] | None = None) -> int:
     """Delete the runs with these keys, as MLflow deletes (`mlflow gc` on a server frees the space), and the experiment
-    if nothing is left in it. Files that are in the workspace are removed. Returns the number of runs. What was cut off
-    can be repeated.
+    if nothing is left in it. A run that another workspace has too is left to it. Files that are in the workspace are
+    removed. Returns the number of runs that were deleted. What was cut off can be repeated.
 
     `spared`: of another sweep of the workspace that has this name now: its runs stay, and the experiment.
 
@@ -76,12 +81,14 @@ def take_out(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] 
     count = 0
     with translated(uri):
         client = connect(uri, make=False)
-        for found in list(_found(client, sweep, keys, spared)):
+        for found in list(_found(workspace, client, sweep, keys, spared)):
             experiment = found.experiment
             if found.others or (spared is not None and experiment.name == sweep):
                 for run in found.mine:
                     client.delete_run(run.info.run_id)
                     _remove_files(workspace, str(run.info.artifact_uri).removesuffix("/artifacts"))
+                for run in found.shared:
+                    save_claims(client, run.info.run_id, claims_of(run.data.tags) - {found.me})
                 count += len(found.mine)
                 continue
             with together(client):
@@ -107,7 +114,7 @@ def check_free(workspace: Workspace, journal: Journal, sweep: str, name: str) ->
             return
         deleted = there.lifecycle_stage == "deleted"
         if name in journal.former_names(sweep) and not deleted:
-            left = next(_found(client, name, journal.run_keys(sweep)), None)
+            left = next(_found(workspace, client, name, journal.run_keys(sweep)), None)
             if left is not None and not left.others:
                 return
     raise StoreError(
@@ -133,21 +140,28 @@ def former_runs(journal: Journal, sweep: str) -> Iterator[tuple[str, Set[str], S
         yield name, journal.run_keys(sweep), journal.run_keys(name) if name in known else None
 
 
-def _found(client: "MlflowClient", sweep: str, keys: Set[str], spared: Set[str] | None = None) -> "Iterator[_Found]":
+def _found(
+    workspace: Workspace, client: "MlflowClient", sweep: str, keys: Set[str], spared: Set[str] | None = None
+) -> "Iterator[_Found]":
+    me = own_name(workspace)
     for experiment in _experiments(client, sweep):
         wanted = keys - spared if spared and experiment.name == sweep else keys
-        mine, own, others = [], 0, 0
+        mine, shared, own, others = [], [], 0, 0
         for page in run_pages(client, [experiment.experiment_id]):
             for run in (one for one in page if one.info.lifecycle_stage == "active"):
                 tags = run.data.tags
                 kind = tags.get(RECORD)
                 if kind == "sweep":
                     own += 1
-                elif tags.get(ATTEMPT_KEY if kind == "imported" else JOB_KEY) in wanted:
+                elif tags.get(ATTEMPT_KEY if kind == "imported" else JOB_KEY) not in wanted:
+                    others += 1
+                elif me is None or not (claims := claims_of(tags)) - {me}:
                     mine.append(run)
                 else:
                     others += 1
-        yield _Found(experiment, mine, own, others)
+                    if me in claims:
+                        shared.append(run)
+        yield _Found(experiment, mine, shared, own, others, me)
 
 
 def _experiments(client: "MlflowClient", sweep: str) -> "Iterator[Experiment]":

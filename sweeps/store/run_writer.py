@@ -38,6 +38,8 @@ class Beside:
     model_id: str | None = None
     """Of the artifact, which MLflow calls a logged model."""
     build_log: Path | None = None
+    profiles: Mapping[str, Path] = field(default_factory=dict)
+    """By name in the run."""
 
 
 def write_run(
@@ -94,16 +96,20 @@ def stamp(stamp_s: float) -> "Metric":
     return Metric(PUBLISHED, stamp_s, int(stamp_s * 1000), 0)
 
 
-def upload(client: "MlflowClient", artifact_uri: str, files: Mapping[str, str]) -> None:
-    """Upload texts, by file name, to the place of a run or of a logged model. Raises `StoreError`.
+def upload(client: "MlflowClient", artifact_uri: str, files: Mapping[str, str | Path]) -> None:
+    """Upload texts and files, by name, to the place of a run or of a logged model. Raises `StoreError`.
 
     By its address and not by the run's id, with which MLflow would read the whole run first.
     """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     with temporary_folder() as folder:
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            if isinstance(content, Path):
+                (folder / name).symlink_to(content.resolve())
+            else:
+                (folder / name).write_text(content, encoding="utf-8")
         try:
             get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).log_artifacts(str(folder))
         except Exception as error:  # noqa: BLE001  # every object store has its own errors
@@ -120,8 +126,8 @@ def _dates_ms(content: RunContent, stamp_s: float) -> tuple[int, int]:
     return int(content.measured.start_s * 1000), int(content.measured.end_s * 1000)
 
 
-def _files(content: RunContent, beside: Beside) -> dict[str, str]:
-    files = {}
+def _files(content: RunContent, beside: Beside) -> dict[str, str | Path]:
+    files: dict[str, str | Path] = {**beside.profiles}
     if beside.blocks:
         samples = {"job_key": content.row.job_key, "blocks": [document(block) for block in beside.blocks]}
         files["samples.json"] = json.dumps(samples, allow_nan=False)

@@ -117,7 +117,7 @@ def measured(name: str, file: Path, folder: Path, bound: float) -> list[Figure]:
     variants = {job.build_key: job.variant for job in plan.jobs}
     # Compiled once per machine, whatever is built.
     for backend in RUNTIME.references():
-        RUNTIME.reference(backend)
+        RUNTIME.reference(backend, folder)
     first = shared(variants, inputs, folder / "first")
     alone = sum(by_itself(key, variant, inputs, folder) for key, variant in variants.items())
     again = shared(variants, inputs, folder / "again")

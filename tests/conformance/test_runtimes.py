@@ -14,6 +14,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import resolve_variant
+from sweeps.spec import catalog
 from sweeps.variant import Variant
 from tests import runtimes
 from tests.workers.runtimes.runs import asking_for
@@ -85,8 +86,9 @@ def built(name: str, inputs: BuildInputs, tmp_path_factory: pytest.TempPathFacto
 
 
 def variant_of(name: str) -> Variant:
-    """fp32, fused and optimized where the runtime leaves a choice."""
-    return resolve_variant(Variant(runtime=name, fuse=True, optimize=True), FACTS.abi)
+    """fp32 in its first backend, fused and optimized where the runtime leaves a choice."""
+    backend = catalog.runtimes()[name].backends[0].name
+    return resolve_variant(Variant(runtime=name, backend=backend, fuse=True, optimize=True), FACTS.abi)
 
 
 def request_of(folder: Path, manifest: Manifest) -> RunRequest:
@@ -104,7 +106,7 @@ def test_a_runtime_names_itself_its_runner_and_its_versions(name: str) -> None:
 def test_fp32_is_supported_and_nonsense_has_a_reason(name: str) -> None:
     runtime = registry.get(name)
     assert runtime.supports(variant_of(name), FACTS) is None
-    assert runtime.supports(replace(variant_of(name), backend="abacus"), FACTS)
+    assert runtime.supports(replace(variant_of(name), backend="quill"), FACTS)
     assert runtime.supports(replace(variant_of(name), precision="int3"), FACTS)
 
 
@@ -123,7 +125,7 @@ def test_an_artifact_is_timed_in_a_process_of_its_own(name: str, built: tuple[Pa
     report = runtime.parse(ended.stdout)
     assert report.runner == runtime.runner()
     assert (len(report.warmup_ns), len(report.samples_ns)) == (2, 4)
-    assert (report.backend_ran, report.threads_ran) == ("cpu", 1)
+    assert (report.backend_ran, report.threads_ran) == (variant_of(name).backend, 1)
 
 
 def test_an_artifact_moved_elsewhere_answers_as_the_eager_model(

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,8 +14,13 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
+from dashboard.report.markdown import markdown
+from dashboard.report.sections import sections
 from sweeps.cli.main import main
+from sweeps.operations.stored_results import results_of
+from sweeps.results import read_rows
 from sweeps.spec.sweep import load, sweep_yaml
+from sweeps.workspace import Workspace
 
 SPECS = Path(__file__).parents[2] / "sweeps/specs"
 ADDRESSES = ("href", "src", "srcset", "action", "data", "poster", "xlink:href")
@@ -58,6 +64,29 @@ def test_a_page_has_each_devices_winner_its_charts_and_the_sweep_file_to_repeat_
     drawn = base64.b64decode(pictures[0].partition(",")[2]).decode()
     assert "p50 latency (ms)" in drawn
     assert "fp32 · NCHW" in drawn
+
+
+def test_runtimes_and_their_libraries_have_columns_where_there_are_several(workspace: Path):
+    results = results_of(Workspace(workspace), "phones")
+    found = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
+
+    def shown(libraries: tuple[float, ...]) -> tuple[str, list[set[str]]]:
+        """The report, and what the two columns of its ranking say; of a column that is not there, nothing."""
+        mixed = [
+            replace(row, runtime=("torchscript", "executorch")[row.layout == "nhwc"], metrics=dict(row.metrics) | size)
+            for row in found
+            for size in [{"runtime_mb": libraries[row.layout == "nhwc"]} if libraries else {}]
+        ]
+        there = sections("phones", found if not libraries else mixed, results.spec.objective)
+        table = there[0].tables[0]
+        places = [table.columns.index(name) if name in table.columns else None for name in ("Runtime", "Library")]
+        said = [set() if place is None else {row[place] for row in table.rows} for place in places]
+        return markdown("phones", there, objective="", version=""), said
+
+    text, said = shown((24.0, 9.4))
+    assert said == [{"torchscript", "executorch"}, {"24.0 MB", "9.4 MB"}]
+    assert "| Runtime |" in text
+    assert shown(())[1] == [set(), set()]
 
 
 def test_a_page_needs_no_network_and_nothing_in_it_runs(workspace: Path, tmp_path: Path, evil: str):

@@ -42,8 +42,14 @@ def test_what_tells_two_builds_apart_is_in_their_names(change: dict[str, object]
 
 
 def test_no_two_builds_have_one_name_even_if_all_axes_are_equal() -> None:
-    names = build_names([ROW, replace(ROW, job_key="a" * 64), replace(ROW, job_key="b" * 64)])
-    assert len(set(names.values())) == 3
+    keys = ["a" * 64, "b" * 64, "c" * 64]
+    called = "int8 · NHWC · QNNPACK · 4 threads"
+    alike = build_names([replace(ROW, job_key=key) for key in keys])
+    assert alike == {key: f"{called} · {number} of 3" for number, key in enumerate(keys, 1)}
+    after_an_update = replace(ROW, job_key=keys[0], runtime_version="2.13.0")
+    names = build_names([ROW, after_an_update])
+    assert names[keys[0]] == f"{called} · 2.13.0"
+    assert names[ROW.job_key] != names[keys[0]]
 
 
 def test_one_build_on_several_devices_has_one_name() -> None:

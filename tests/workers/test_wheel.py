@@ -1,8 +1,12 @@
 """EdgeSweep installed from its wheel, outside any checkout: an environment of its own with what the wheel asks for."""
 
+import json
 import os
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 import venv
 from importlib import metadata
 from pathlib import Path
@@ -11,6 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from sweeps.pages import PAGES
+from tests.demo_weights import demo_weights
+from tests.free_port import free_port
 
 pytestmark = pytest.mark.system
 
@@ -117,24 +123,66 @@ assert not shown.exception, shown.exception
 """
 
 
-def test_a_sweep_is_planned_measured_and_shown_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+@pytest.mark.compiler
+def test_the_demo_is_planned_measured_and_shown_from_the_wheel(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own sweep file with fewer variants, each of another part: PyTorch's two kinds of kernels, and the wheel's
+    sources, which are compiled to check NNAPI. `edgesweep demo` is `run` of that file; all of it takes minutes."""
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path / "compiled"))
+    (demo,) = installed.glob("lib/python*/site-packages/sweeps/specs/demo.yaml")
+    head, _, _ = demo.read_text("utf-8").partition("grids:\n")
     (tmp_path / "sweep.yaml").write_text(
-        "name: tiny\n"
-        "models: [{source: mobilenet_v2, weights: random, input_shape: [1, 3, 32, 32]}]\n"
-        "data: {calibration: {source: synthetic}, evaluation: {source: synthetic, images: 8}}\n"
-        "grids: [{precision: [fp32]}]\n"
-        "protocol: {preset: quick, rounds: 2, min_seconds: 0.1}\n"
+        head.replace("evaluation: {source: digits}", "evaluation: {source: digits, images: 60}") + "grids:\n"
+        "  - {precision: [fp32, int8], layout: [nhwc], capture: [trace]}\n"
+        "  - {precision: [fp32], layout: [nhwc], backend: [nnapi]}\n"
+        "protocol: {preset: quick, rounds: 2, warmup_seconds: 0.05, min_seconds: 0.1, gate: none}\n"
         "objective: {minimize: latency_p50_ms, constraints: []}\n"
     )
-    assert "tiny" in edgesweep(installed, tmp_path, "plan", "sweep.yaml")
+    assert "13 jobs" in edgesweep(installed, tmp_path, "plan", str(demo))
+    demo_weights(tmp_path / "edgesweep-data")
     edgesweep(installed, tmp_path, "run", "sweep.yaml", "--executor", "inline")
+    (ranked,) = json.loads(edgesweep(installed, tmp_path, "rank", "--json"))["devices"]
+    assert [len(ranked[name]) for name in ("ranking", "checked", "not_ranked")] == [2, 1, 0]
+    assert list((tmp_path / "compiled").rglob("libneuralnetworks.so"))
+    edgesweep(installed, tmp_path, "export")
+    assert (tmp_path / "shipped/model.pt").stat().st_size > 100_000
     edgesweep(installed, tmp_path, "report", "--html", "out.html")
-    assert "tiny" in (tmp_path / "out.html").read_text("utf-8")
+    assert "digits-mobilenet" in (tmp_path / "out.html").read_text("utf-8")
     shown = subprocess.run(
         [str(installed / "bin/python"), "-c", DASHBOARD], cwd=tmp_path, env=kept(), capture_output=True, text=True
     )
     assert shown.returncode == 0, shown.stderr
     assert "virtual phones" in edgesweep(installed, tmp_path, "doctor")
+
+
+def test_the_dashboard_is_served_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    port = free_port()
+    words = [str(installed / "bin/edgesweep"), "dashboard", "--port", str(port)]
+    with subprocess.Popen(words, cwd=tmp_path, env=kept(), stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            address = next(line for line in server.stderr if "/enter?token=" in line).split()[-1]
+            assert served(f"http://127.0.0.1:{port}/_stcore/health") == "ok"
+            assert "<title>" in served(address)
+        finally:
+            server.terminate()
+            server.communicate(timeout=60)
+
+
+def served(address: str) -> str:
+    """What is answered there, once it is up. Raises `OSError` if it does not come up."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError:
+            raise
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 @pytest.mark.usefixtures("port")

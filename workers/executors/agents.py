@@ -4,10 +4,13 @@ was killed with it, for a minute.
     python -P -m workers.executors.agents DRIVER PID ...
 """
 
+import importlib.util
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
@@ -25,6 +28,26 @@ def end_with_driver() -> "subprocess.Popen[bytes]":
                 agents += [str(agent.pid) for agent in child.children(recursive=True)]
     words = [sys.executable, "-P", "-m", __name__, str(driver.pid), *agents]
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  # this module, numbers
+
+
+def ray_processes() -> set[psutil.Process]:
+    """Those of Ray that this process has started."""
+    spec = importlib.util.find_spec("ray")
+    if spec is None or spec.origin is None:
+        return set()
+    here, found = str(Path(spec.origin).parent), set()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if any(here in word for word in child.cmdline()):
+                found.add(child)
+    return found
+
+
+def end_all(processes: Iterable[psutil.Process]) -> None:
+    """End what a start of Ray that failed has left: it would compete with what is measured."""
+    for one in processes:
+        with suppress(psutil.Error):
+            one.kill()
 
 
 def main() -> None:

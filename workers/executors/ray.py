@@ -22,7 +22,7 @@ from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from sweeps.records import Failed, Job
 from sweeps.variant import Variant
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
-from workers.executors.agents import end_with_driver
+from workers.executors.agents import end_all, end_with_driver, ray_processes
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by
@@ -64,6 +64,7 @@ class RayExecutor:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address:
             _reachable(address)
+        before = ray_processes()
         try:
             if address:
                 ray.init(address=address, **quiet)
@@ -81,6 +82,7 @@ class RayExecutor:
                 )
                 self._guard = end_with_driver()
         except Exception as error:  # Ray raises whatever its parts raise
+            end_all(ray_processes() - before)
             raise ClusterError(
                 f"Ray cannot start: {error}",
                 "check RAY_ADDRESS and free memory and disk, or work without Ray: --executor inline",

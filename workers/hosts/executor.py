@@ -163,7 +163,7 @@ class LabLane:
     def _send(self, host: Host, build_key: str) -> None:
         manifest = self._store.find(build_key)
         if manifest is None:
-            raise DeviceError("no_artifact", f"artifact {build_key[:12]} is not in the workspace")
+            raise DeviceError("no_artifact", "what was built is not in the workspace")
         host.receive(self._store.pack(manifest))
 
     def _acknowledge(self, taken: tuple[str, ...]) -> None:

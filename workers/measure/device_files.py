@@ -65,11 +65,15 @@ class DeviceFiles:
         if build_key not in self._artifacts:
             manifest = self._store.find(build_key)
             if manifest is None:
-                raise DeviceError("no_artifact", f"artifact {build_key[:12]} is not on this host")
+                raise DeviceError("no_artifact", "what was built is not on this host")
             name = f"{build_key[:16]}-{manifest.file}"
             path = self._pushes.push(build_key, self._store.model(manifest), name, sha256=manifest.file_sha256)
             self._artifacts[build_key] = manifest, path
         return self._artifacts[build_key]
+
+    def folder_of(self, manifest: Manifest) -> Path:
+        """The artifact's folder on this host."""
+        return self._store.model(manifest).parent
 
     def images(self, evaluation: Evaluation, build_key: str) -> str:
         """Their path on the device, where they stay until `close`. `build_key`: the build that needs them now."""

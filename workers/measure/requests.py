@@ -200,7 +200,9 @@ class LogitsRequest(Request[Evaluated]):
         on_device = str(PurePosixPath(inputs).with_name(outputs.name))
         request = replace(_request(job, manifest, model), eval_inputs=inputs, eval_outputs=on_device)
         if job.emulated:
-            request = replace(request, reference=registry.get(job.variant.runtime).reference(job.variant.backend))
+            folder = bench.files.folder_of(manifest)
+            reference = registry.get(job.variant.runtime).reference(job.variant.backend, folder)
+            request = replace(request, reference=reference)
         count = len(images)
         try:
             _, report = bench.report(job, request, self.limit_s)

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from sweeps.errors import DataError
 from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
-from workers.models.images import PREPARATION, InputShape, balanced_order, decoded, enlarged, prepared, smooth_images
+from workers.models.images import (
+    PREPARATION,
+    WITHOUT_CROP,
+    InputShape,
+    balanced_order,
+    decoded,
+    enlarged,
+    prepared,
+    smooth_images,
+)
 
 DIGITS_TRAINING = 1200
 
@@ -197,7 +206,7 @@ def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...]
             content = _bytes(file.path)
             if hashlib.sha256(content).hexdigest() != digest:
                 raise DataError(f"{file.path} was changed while it was used", "run the command again")
-            images[i] = prepared(decoded(content, str(file.path)), shape, source.mean, source.std)
+            images[i] = prepared(decoded(content, str(file.path)), shape, source.mean, source.std, crop=source.crop)
         return Dataset(images, np.array(manifest.labels, np.int64), classes)
 
     def keep(kept: Sequence[int]) -> Selection:
@@ -236,7 +245,7 @@ def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:
         labels = np.empty(len(chosen), np.int64)
         for i, index in enumerate(chosen):
             image, labels[i] = torchvision_data.item(dataset, index, source.dataset)
-            images[i] = prepared(image, shape, source.mean, source.std)
+            images[i] = prepared(image, shape, source.mean, source.std, crop=source.crop)
         classes = getattr(dataset, "classes", None)
         return Dataset(images, labels, tuple(map(str, classes)) if classes else None)
 
@@ -244,7 +253,7 @@ def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:
 
 
 def _preprocessing(source: FolderData | TorchvisionData) -> str:
-    return f"{PREPARATION}, mean {list(source.mean)}, std {list(source.std)}"
+    return f"{PREPARATION if source.crop else WITHOUT_CROP}, mean {list(source.mean)}, std {list(source.std)}"
 
 
 def selection(source: DataSource, *, held_out: bool) -> Selection:

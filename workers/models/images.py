@@ -18,6 +18,7 @@ InputShape = tuple[int, int, int, int]
 """Batch, channels, height, width of a model's input."""
 
 PREPARATION = "bilinear to 256/224 of (H, W) on the shorter side, centre crop, 0..1"
+WITHOUT_CROP = "bilinear to (H, W), 0..1"
 _RESIZE_OVER_CROP = 256 / 224
 _ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 """The last marker of a JPEG and the last chunk of a PNG."""
@@ -63,20 +64,16 @@ def _named(name: str) -> Iterator[None]:
 
 
 def prepared(
-    image: Image.Image, input_shape: InputShape, mean: Sequence[float], std: Sequence[float]
+    image: Image.Image, input_shape: InputShape, mean: Sequence[float], std: Sequence[float], *, crop: bool = True
 ) -> NDArray[np.float32]:
     """(C, H, W), preprocessed as by torchvision's `Resize`, `CenterCrop`, `ToTensor` and `Normalize`.
 
-    With one channel, the mean of `mean` and of `std` is used.
+    Without `crop` the image is scaled to the input: one that has its size stays as it is. With one channel, the mean of
+    `mean` and of `std` is used.
     """
     _, channels, height, width = input_shape
     image = image.convert("RGB" if channels == 3 else "L")
-    if image.width * height <= image.height * width:
-        size = round(width * _RESIZE_OVER_CROP)
-        wanted = size, int(size * image.height / image.width)
-    else:
-        size = round(height * _RESIZE_OVER_CROP)
-        wanted = int(size * image.width / image.height), size
+    wanted = _before_crop(image, height, width) if crop else (width, height)
     image = image.resize(wanted, Image.Resampling.BILINEAR)
     left, top = round((image.width - width) / 2.0), round((image.height - height) / 2.0)
     pixels = np.asarray(image.crop((left, top, left + width, top + height)), np.float32) / np.float32(255.0)
@@ -85,6 +82,15 @@ def prepared(
     if channels == 1:
         centre, scale = centre.mean(keepdims=True), scale.mean(keepdims=True)
     return np.ascontiguousarray((planes - centre[:, None, None]) / scale[:, None, None], dtype=np.float32)
+
+
+def _before_crop(image: Image.Image, height: int, width: int) -> tuple[int, int]:
+    """Width and height."""
+    if image.width * height <= image.height * width:
+        size = round(width * _RESIZE_OVER_CROP)
+        return size, int(size * image.height / image.width)
+    size = round(height * _RESIZE_OVER_CROP)
+    return int(size * image.width / image.height), size
 
 
 def enlarged(plane: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:

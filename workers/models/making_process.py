@@ -35,12 +35,12 @@ def try_images(request: Request) -> None:
     asked = request.asked()
     until_s = time.monotonic() + asked["seconds"]
     problems: list[dict[str, str]] = []
-    sides: list[int] = []
+    sizes: list[tuple[int, int]] = []
     opened = whole = 0
     for name in asked["files"]:
         try:
             if not whole or time.monotonic() < until_s:
-                sides.append(min(decoded(Path(name).read_bytes(), name).size))
+                sizes.append(decoded(Path(name).read_bytes(), name).size)
                 whole += 1
             else:
                 check_ends(Path(name))
@@ -55,9 +55,9 @@ def try_images(request: Request) -> None:
             break
         if opened % _TOLD_EACH == 0:
             request.tell("images", None)
-    request.reply(
-        {"opened": opened, "whole": whole, "side": sorted(sides)[len(sides) // 2] if sides else 0, "problems": problems}
-    )
+    sides, one_size = sorted(map(min, sizes)), sizes[0] if len(set(sizes)) == 1 else ()
+    side = sides[len(sides) // 2] if sides else 0
+    request.reply({"opened": opened, "whole": whole, "side": side, "one_size": one_size, "problems": problems})
 
 
 def program(run: Callable[[Request], None]) -> Callable[[list[str]], int]:

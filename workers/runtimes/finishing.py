@@ -77,10 +77,11 @@ def finish(
     request: RunRequest,
     coverage: Coverage | None = None,
     verification: Verification | None = None,
+    sibling: EvalSibling | None = None,
 ) -> Manifest:
     """Verify a model with float ends as `request` runs it, and write its manifest. Raises `BuildError`.
 
-    `verification`: of what no runner of this machine can run.
+    `verification`: of what no runner of this machine can run; `sibling`: what a host evaluates in its place.
     """
     if verification is None:
         standard = standard_of(variant, inputs)
@@ -95,6 +96,7 @@ def finish(
         output=TensorSpec(shape=(shape[0], inputs.verification_logits.shape[1]), dtype="float32"),
         verification=verification,
         coverage=coverage,
+        sibling=sibling,
     )
     return write_manifest(runtime, variant, build_key, inputs, built)
 

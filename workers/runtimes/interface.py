@@ -45,7 +45,7 @@ class RunRequest:
     eval_outputs: str | None = None
     """Output path on the device for the logits: float32 little-endian, (N, classes)."""
     reference: str | None = None
-    """Path of a reference library that replaces the backend; allowed only in an evaluation."""
+    """Path of what replaces the backend (`Runtime.reference`); allowed only in an evaluation."""
     exact_int8: bool = False
     """Compute static int8 in exact arithmetic instead of with the engine; allowed only in an evaluation on the host."""
     sha256: str = ""
@@ -141,8 +141,11 @@ class Runtime(Protocol):
         """By backend that a host with a compiler can check without the hardware, the executor of such accuracies."""
         ...
 
-    def reference(self, backend: str) -> str:
-        """The path on this host of the backend's reference library. Raises `BuildError` if it cannot be compiled."""
+    def reference(self, backend: str, artifact: Path) -> str:
+        """The path on this host of what stands in for the backend: a library, or a file in the folder `artifact`.
+
+        Raises `BuildError` if it cannot be compiled.
+        """
         ...
 
     def build(

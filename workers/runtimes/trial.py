@@ -5,6 +5,8 @@ one error with their versions, instead of a failure of each model after minutes.
 """
 
 import io
+import json
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,16 +16,23 @@ from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError, EdgeSweepError, in_one_line
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec import catalog
+from sweeps.spec.toolchains import Toolchain, toolchain
 from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
+from sweeps.with_parent import run_with_parent
 from workers.models.package import BuildInputs, ModelPackage
 from workers.native.compiler import cache_folder
 from workers.native.file_lock import locked
+from workers.runtimes import registry
 from workers.runtimes.interface import Runtime
+from workers.toolchains.environments import command_within
 
 if TYPE_CHECKING:
     import torch
 
+BROKEN = "runtime_broken"
+_MODULE = "workers.runtimes.trial"
+_DEADLINE_S = 1800.0
 _SHAPE = (1, 3, 8, 8)
 _IMAGES = 4
 
@@ -53,7 +62,30 @@ def check(runtime: Runtime, toolchain: str) -> None:
             worked.touch()
             return
     named = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "builder")
-    raise BuildError("runtime_broken", f"{named}: together they cannot build and run even a tiny model: {why}")
+    raise BuildError(BROKEN, f"{named}: together they cannot build and run even a tiny model: {why}")
+
+
+def check_release(chosen: Toolchain) -> None:
+    """As `check`, in a process of its own, of a release that has its environment on this machine.
+
+    Raises `BuildError("runtime_broken")`, also where that process crashes, and `EdgeSweepError` if it cannot be tried.
+    """
+    argv = command_within([sys.executable, "-m", _MODULE, chosen.text], chosen.text)
+    try:
+        ended = run_with_parent([argv[0], "-P", *argv[1:]], _DEADLINE_S)
+    except subprocess.TimeoutExpired as error:
+        raise EdgeSweepError(
+            f"{chosen.text} needs more than {_DEADLINE_S:.0f} s for a tiny model", "try again"
+        ) from error
+    if ended.returncode == 0:
+        return
+    try:
+        kind, message, next_step = map(str, json.loads(ended.stdout.splitlines()[-1]))
+    except (IndexError, ValueError, TypeError) as error:
+        said = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1][:300]
+        ended_so = f"{chosen.text}: its process ended with {ended.returncode} on a tiny model: {said}"
+        raise BuildError(BROKEN, ended_so) from error
+    raise BuildError(BROKEN, message) if kind == BROKEN else EdgeSweepError(message, next_step)
 
 
 def net() -> "torch.nn.Module":
@@ -93,7 +125,7 @@ def _inputs(runtime: Runtime) -> BuildInputs:
         made = net().eval()
     state = io.BytesIO()
     torch.save(made.state_dict(), state)
-    source = f"{__name__}:{net.__name__}"
+    source = f"{_MODULE}:{net.__name__}"
     package = ModelPackage(
         name="trial",
         source=source,
@@ -114,3 +146,18 @@ def _inputs(runtime: Runtime) -> BuildInputs:
         verification_logits=eager_logits(made, images),
         versions=runtime.versions(),
     )
+
+
+def main(text: str) -> int:
+    """The process of `check_release`: its last line is the error as JSON: kind, message, next step."""
+    try:
+        check(registry.get(toolchain(text).package), text)
+    except EdgeSweepError as error:
+        kind = error.kind if isinstance(error, BuildError) else ""
+        print(json.dumps([kind, error.message, error.next_step]))  # noqa: T201  # `check_release` reads it
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

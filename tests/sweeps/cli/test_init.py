@@ -11,6 +11,7 @@ from PIL import Image
 
 from sweeps.cli.main import main
 from sweeps.spec.sweep import load
+from workers.models.images import prepared
 
 NETS = """
 import torch
@@ -71,6 +72,7 @@ def test_the_file_says_what_was_found_and_what_was_said(home: Path) -> None:
     [model], [grid] = spec.models, spec.grids
     assert (model.source, dict(model.arguments), model.input_shape) == ("nets:make", {"classes": 4}, (1, 1, 28, 28))
     assert spec.data.calibration.images == 2
+    assert spec.data.evaluation.crop, "its images are larger than the input"
     assert (grid.precision, grid.layout, grid.capture) == (("fp32", "int8"), ("nchw", "nhwc"), ("script", "trace"))
     assert spec.devices == ("fake:steady",)
     assert max(map(len, written.splitlines())) <= 120
@@ -82,7 +84,19 @@ def test_what_cannot_be_captured_is_left_out_of_the_grid_with_the_reason(home: P
     assert "fusing and static int8: no: torch.fx cannot trace the model" in done.output
     [grid] = load(home / "sweep.yaml").grids
     assert (grid.quantization, grid.fuse, grid.capture, grid.layout) == (("dynamic",), (False,), ("script",), ("nchw",))
-    assert "# trace is closed: " in (home / "sweep.yaml").read_text()
+    written = (home / "sweep.yaml").read_text()
+    assert "# trace is closed: " in written
+    assert max(map(len, written.splitlines())) <= 120
+
+
+def test_images_of_the_input_s_size_are_taken_as_they_are(home: Path) -> None:
+    pictures(home / "photos", 3)
+    assert init("--model", "nets:make", "--images", "photos", "--input-shape", "1,1,30,40").exit_code == 0
+    data = load(home / "sweep.yaml").data
+    assert (data.calibration.crop, data.evaluation.crop) == (False, False)
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40), dtype=np.uint8)
+    whole = prepared(Image.fromarray(pixels), (1, 1, 30, 40), (0.0,) * 3, (1.0,) * 3, crop=False)
+    np.testing.assert_allclose(whole[0] * 255, pixels, rtol=1e-6)
 
 
 def test_folders_of_two_splits_are_one_for_calibration_and_one_for_evaluation(home: Path) -> None:

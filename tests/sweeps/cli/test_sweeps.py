@@ -14,19 +14,36 @@ from click.testing import CliRunner, Result
 from mlflow.exceptions import MlflowException
 
 from sweeps.cli.main import main
+from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import verify
 from sweeps.launching.start import kept_file
 from sweeps.operations import kept_sweeps
 from sweeps.store.beside import LABELS, NOTE
+from sweeps.store.client import active_runs
 from sweeps.store.lag import Lag, read_lag
 from sweeps.store.mlflow import Store
 from sweeps.store.outbox import Outbox
 from sweeps.store.read_journal import read_sweep
+from sweeps.store.run_content import JOB_KEY, RECORD
 from sweeps.store.verify import verify_published
 from sweeps.workspace import Workspace
 from tests.store_double import DoubleClient, doubled
+
+HAND_RUN = Imported(
+    model="net",
+    variant="as the phone's app runs it",
+    device="Globex Phone 9",
+    device_id="",
+    tool="speed_benchmark_torch",
+    mean_ms=7.0,
+    iterations=50,
+    p50_ms=None,
+    log="run.txt",
+    log_sha256="0" * 64,
+    imported="2026-11-01T12:00:00+00:00",
+)
 
 
 @pytest.fixture
@@ -131,6 +148,47 @@ def test_a_deleted_sweep_leaves_nothing_and_takes_nothing_from_others(
     rebuild(workspace.journal)
     assert read_sweep(workspace.journal, stays).frame.equals(before)
     assert findings(workspace) == []
+
+
+@pytest.mark.parametrize("ms", [5.0, 6.0], ids=["the same figures", "figures of its own"])
+def test_what_another_workspace_has_on_the_same_server_stays_until_it_is_deleted_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any, ms: float
+) -> None:
+    server = f"sqlite:///{tmp_path / 'server.sqlite'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    one, other = (Workspace.open(tmp_path / name) for name in ("one", "other"))
+    # Of one computer: job 0 has the same key in both; job 1 is of the first alone.
+    for workspace, numbers, latency in ((one, (0, 1), 5.0), (other, (0,), ms)):
+        with Journal.open(workspace.journal) as journal, doubled():
+            jobs = [records.job(number) for number in numbers]
+            journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),), name="shared"))
+            journal.add_imported("shared", HAND_RUN)
+            for job in jobs:
+                for round_ in range(2):
+                    journal.add_block(records.block(job, round_, ms=latency))
+                journal.add_accuracy(records.accuracy(job))
+            Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "shared")
+    with doubled():
+        done = json.loads(sweeps(one, "delete", "shared", "--yes", "--json").stdout)
+        assert (done["runs"], done["others"]) == (1, 3)
+        left = [run for run in active_runs(DoubleClient(server), ["1"]) if run.data.tags[RECORD] != "sweep"]
+        assert len(left) == 3
+        assert [
+            run.data.metrics.get("latency_p50_ms") for run in left if run.data.tags.get(JOB_KEY) == jobs[0].key
+        ] == [pytest.approx(ms, rel=0.01)]
+        assert findings(other) == []
+        done = json.loads(sweeps(other, "delete", "shared", "--yes", "--json").stdout)
+        assert (done["runs"], done["others"]) == (4, 0)
+        assert DoubleClient(server).search_experiments() == []
+
+
+def test_a_copy_of_a_workspace_is_another_one_and_a_moved_one_is_the_same(tmp_path: Path) -> None:
+    name = Workspace.open(tmp_path / "made").published_as(make=True)
+    shutil.copytree(tmp_path / "made", tmp_path / "copy")
+    (tmp_path / "made").rename(tmp_path / "moved")
+    assert Workspace(tmp_path / "moved").published_as(make=True) == name
+    assert Workspace(tmp_path / "copy").published_as(make=False) == ""
+    assert Workspace(tmp_path / "copy").published_as(make=True) not in ("", name)
 
 
 def test_what_cannot_be_removed_is_told_and_not_counted(two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from dashboard.report.sections import sections
 from sweeps.ranking.rank import rank
 from sweeps.results import to_frame
 from sweeps.spec.objective import ObjectiveSpec
@@ -98,3 +99,12 @@ def test_a_common_variant_that_cannot_be_trusted_disqualifies_what_is_compared_b
 def test_rows_of_a_unit_that_was_taken_out_are_not_ranked(two_units):
     [entry] = ranked([*two_units[:2], *(replace(row, stale=True) for row in two_units[2:])]).devices
     assert [one.variant for one in entry.ranking] == ["variant 0", "variant 1"]
+
+
+def test_units_that_share_have_one_section_of_a_report(two_units):
+    ranking = ranked(two_units)
+    [section] = sections(two_units, ranking, FREE)
+    [entry] = ranking.devices
+    assert section.device_id == entry.device_id
+    [ranks, *_] = section.tables
+    assert len(ranks.rows) == len(entry.ranking) == 3

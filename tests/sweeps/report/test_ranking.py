@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.status import read_status
 from sweeps.operations.shown import show
 from sweeps.planning.size import estimate
@@ -207,6 +208,39 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     spent = "device time 1 s: 86 % timed iterations, 10 % warm-up, 3 % loading, 0 % starting processes"
     assert spent in " ".join(lines)
     assert status.document()["spent"] == status.spent.document()
+
+
+def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
+    records, tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 4,000 characters, as torch writes them, in a line of progress, a status and a ranking."""
+    job, message = records.job(0), " ".join(["aten::convolution_overrideable"] * 133) + " END"
+    failed = records.failed(message=message)
+    with RunProgress() as progress:
+        progress.step("Measuring on local", 1, 1, "")
+        show(events.AttemptFailed(job.name, failed, final=True), progress)
+    told = capsys.readouterr().err
+    assert "━" not in told, "a log has lines and no bars"
+    assert "(all of it: edgesweep status -v)" in " ".join(told.split())
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        journal.save_plan(records.plan(job))
+        for _ in range(MAX_ATTEMPTS):
+            journal.add_failure(job.key, failed)
+        status = read_status(journal, "phones")
+    ranking = rank(to_frame([records.row(job, None, outcome="failed", reason=message)]), FREE, "s")
+    shown = []
+    for verbose in (False, True):
+        print_status(status, verbose=verbose)
+        shown.append(capsys.readouterr().out)
+        print_ranking(ranking, verbose=verbose)
+        shown.append(capsys.readouterr().out)
+    cut, cut_too, *whole = [" ".join(text.split()) for text in shown]
+    assert "(all of it: edgesweep status phones -v)" in cut
+    assert "(all of it: edgesweep rank s -v)" in cut_too
+    for text in (told, cut, cut_too):
+        assert "END" not in text
+        assert len(text) < 1_500
+    assert all("END" in text for text in whole)
 
 
 def test_status_counts_a_shared_accuracy_pass_once_and_before_the_rounds_end(records, tmp_path) -> None:

@@ -1,11 +1,13 @@
 import io
+import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.report.tables import cells, new_table
+from sweeps.report.tables import cells, new_table, open_console
 
 ROWS: list[tuple[object, ...]] = [
     ("int8 · nhwc", "0.271", Text("pass", style="green")),
@@ -19,6 +21,13 @@ def drawn(table: Table, draw: type[Table], width: int) -> str:
     table.__class__ = draw
     Console(file=file, width=width, markup=False, highlight=False, color_system=None).print(table)
     return file.getvalue()
+
+
+def test_a_kernel_s_stream_that_says_it_is_a_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True, write=str, flush=str))
+    assert open_console(stderr=True).is_terminal
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    assert not open_console(stderr=True).is_terminal
 
 
 @pytest.mark.parametrize("title", ["", "of all"])

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
 
 import mlflow
 import pytest
@@ -28,6 +29,7 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
+from sweeps.kept_profiles import KeptProfile, keep_trace, kept_of
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
@@ -39,9 +41,11 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import client as store_client
 from sweeps.store import run_writer
 from sweeps.store.mlflow import Store, run_content
+from sweeps.store.profiles import attach_profiles
 from sweeps.store.reading import list_sweeps, load, load_imported
 from sweeps.store.sweep_tags import IS_SWEEP
 from sweeps.store.uri import sqlite_path
+from sweeps.workspace import Workspace
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
 from tests.store_double import DoubleClient, doubled, make
@@ -504,12 +508,22 @@ def test_each_job_is_published_once_as_it_ends(file_uri, name, journal, new_stor
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_more_rounds_replace_the_row(file_uri, name, journal, new_store, records, restarted):
+def test_more_rounds_replace_the_row_and_keep_its_profiles(
+    file_uri, name, journal, new_store, records, restarted, workspace, monkeypatch
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", file_uri)
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name, rounds=2))
     measure(journal, records, job)
     store = new_store(file_uri)
+    traced = keep_trace(Workspace(workspace), profile_of(job), {"traceEvents": []})
+    captures = kept_of(Workspace(workspace), job.build_key, job.device_id, job.run)
+    assert not attach_profiles(Workspace(workspace), name, job.key, captures)
+    traced.unlink()
     store.publish(journal, name)
+    traced.write_text("recorded")
+    assert attach_profiles(Workspace(workspace), name, job.key, captures)
+    assert profiles_in_mlflow(file_uri, name) == {traced.name: "recorded"}
     store = new_store(file_uri) if restarted else store
     journal.save_plan(records.plan(job, name=name, rounds=3))
     assert store.publish(journal, name) == 0
@@ -521,6 +535,34 @@ def test_more_rounds_replace_the_row(file_uri, name, journal, new_store, records
     (row,) = rows(file_uri, name).values()
     assert (row["rounds"], row["latency_p50_ms"]) == (3, pytest.approx(6.003))
     assert tag_counts(file_uri, name) == {job.key: 1}
+    assert profiles_in_mlflow(file_uri, name) == {traced.name: "recorded"}
+
+
+def profile_of(job) -> KeptProfile:
+    return KeptProfile(
+        job=job.name,
+        build_key=job.build_key,
+        device=job.device_id,
+        device_id=job.device_id,
+        threads=job.run.threads,
+        cpus=job.run.cpus,
+        reuse_input=job.run.reuse_input,
+        runner="r 1",
+        runtime="1",
+        iterations=3,
+        profiled_iteration_p50_us=1.0,
+        suffix="trace.json",
+    )
+
+
+def profiles_in_mlflow(uri, name) -> dict[str, str]:
+    """Files beside the documents, which are there too, of the sweep's one job."""
+    (run,) = all_runs(uri, name)
+    files = [*Path(unquote(urlsplit(run.info.artifact_uri).path), "profiles").iterdir()]
+    assert [KeptProfile.model_validate_json(file.read_text()).iterations for file in files if "." not in file.stem] == [
+        3
+    ]
+    return {file.name: file.read_text() for file in files if "." in file.stem}
 
 
 def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(

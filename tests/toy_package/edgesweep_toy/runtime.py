@@ -12,6 +12,7 @@ from edgesweep_toy.runner import NAME, VERSION, features
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
+from sweeps.spec import catalog
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.contract import KeepsContract
@@ -25,7 +26,9 @@ class Toy(KeepsContract):
     module = "edgesweep_toy.runner"
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
-        return None if facts.runtime_versions else f"{facts.name} has no Python"
+        if (variant.backend, variant.precision) != ("abacus", "fp32"):
+            return f"a toy counts fp32 on its abacus, not {variant.precision} on {variant.backend}"
+        return None if catalog.is_host(facts.name) or facts.runtime_versions else f"{facts.name} has no Python"
 
     def versions(self) -> dict[str, str]:
         return {"builder": "toy 1"}
@@ -36,17 +39,19 @@ class Toy(KeepsContract):
     def references(self) -> dict[str, str]:
         return {}
 
-    def reference(self, backend: str) -> str:
+    def reference(self, backend: str, artifact: Path) -> str:
         raise BuildError("no_reference", f"nothing stands in for {backend}")
 
     def build(
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
     ) -> Manifest:
+        from workers.models.eager import eager_logits, load_eager
         from workers.runtimes.finishing import Saved, finish, request_of
 
+        answers = eager_logits(load_eager(inputs.package), inputs.verification, inputs.package.input_shape[0])
         pixels, constant = features(inputs.verification.astype(np.float64))
         known = pixels if variant.format == "stub" else np.hstack([pixels, constant])
-        weights, *_ = np.linalg.lstsq(known, inputs.verification_logits)
+        weights, *_ = np.linalg.lstsq(known, answers)
         file = out / "model.json"
         file.write_text(json.dumps(weights.tolist()))
         saved = Saved(file=file, operators=("weighted_sum",), file_version=1, bytecode_version=None)

@@ -1,23 +1,26 @@
 """ExecuTorch: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from tests.workers.runtimes import exported
 from tests.workers.runtimes.exported import Exported
-from tests.workers.runtimes.runs import asking_for
+from tests.workers.runtimes.forked_runs import FORKS
+from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.local import local_facts
+from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs
 from workers.runtimes.executorch import pte
 from workers.runtimes.executorch.runtime import ExecuTorch
+from workers.runtimes.interface import RunReport, RunRequest
 
 pytestmark = [pytest.mark.runtime("executorch"), pytest.mark.xdist_group("executorch")]
 
@@ -50,6 +53,7 @@ def test_what_is_pointless_or_missing_is_skipped_with_the_reason() -> None:
     vulkan = variant_of({"backend": "vulkan"})
     assert "compiled without Vulkan" in str(RUNTIME.supports(vulkan, facts))
     assert RUNTIME.supports(vulkan, replace(facts, backends=(("executorch", ("cpu", "vulkan")),))) is None
+    assert RUNTIME.supports(vulkan, replace(facts, emulates=("metal", "nnapi", "vulkan"))) is None
     assert "no precision fp16" in str(RUNTIME.supports(replace(variant_of({}), precision="fp16"), facts))
 
 
@@ -117,10 +121,30 @@ def test_vulkan_is_an_export_that_is_checked_in_pytorch(tiny: BuildInputs, tmp_p
     assert pte.read(tmp_path / manifest.file).delegates == ("VulkanBackend",)
     assert manifest.coverage is not None
     assert manifest.coverage.multiply_adds_covered_percent > 0
-    ended = subprocess.run(RUNTIME.command(asking_for(manifest, tmp_path)), capture_output=True, check=False)
-    with pytest.raises(RunnerError) as caught:
-        RUNTIME.parse(ended.stdout)
-    assert caught.value.kind == "backend_missing"
+
+    def ran(request: RunRequest) -> RunReport:
+        return RUNTIME.parse(FORKS.run(RUNTIME.command(request), 600.0).stdout)
+
+    def refused(request: RunRequest) -> str:
+        with pytest.raises(RunnerError) as caught:
+            ran(request)
+        return caught.value.kind
+
+    timed = asking_for(manifest, tmp_path)
+    assert refused(timed) == "backend_missing"
+    reference = RUNTIME.reference("vulkan", tmp_path)
+    assert refused(replace(timed, reference=reference)) == "emulated"
+    # The graph that is evaluated is that of the file, not of another model's.
+    request = replace(timed, reference=reference, **evaluating(tmp_path, torch.from_numpy(tiny.verification)))
+    report = ran(request)
+    assert report.reference
+    found = sqnr_db(tiny.verification_logits, answers(tmp_path, report))
+    assert found is None or found > 60
+    file = tmp_path / "other.pte"
+    file.write_bytes((tmp_path / manifest.file).read_bytes().replace(b"VulkanBackend", b"VulkanBackenX"))
+    assert refused(replace(request, model=str(file))) == "bad_reference"
+    with pytest.raises(BuildError, match="delete"):
+        RUNTIME.reference("vulkan", tmp_path / "older")
 
 
 FAULTS = {

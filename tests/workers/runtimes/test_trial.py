@@ -14,6 +14,7 @@ from sweeps.spec.toolchains import toolchain
 from sweeps.variant import Variant
 from tests.workers.tiny_model import tiny_inputs
 from tests.workers.tiny_sweep import Sweep
+from tests.workers.toolchains.releases import RUNS_NOTHING
 from workers.artifacts import TRANSIENT_KINDS, PackedArtifact
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
@@ -22,35 +23,7 @@ from workers.runtimes import registry
 from workers.toolchains import environments, within
 
 RELEASE = "onnxruntime==1.30.9"
-RUNS_NOTHING = {
-    "onnxruntime/__init__.py": """
-__version__ = "1.30.9"
-
-
-class SessionOptions:
-    pass
-
-
-class GraphOptimizationLevel:
-    ORT_ENABLE_ALL = 99
-
-
-def get_available_providers():
-    return ["CPUExecutionProvider"]
-
-
-def InferenceSession(*given, **named):
-    raise RuntimeError("tensor does not have a device")
-""",
-    "onnxruntime/quantization/__init__.py": """
-CalibrationDataReader = CalibrationMethod = QuantType = object
-quant_pre_process = quantize_dynamic = quantize_static = print
-""",
-    "onnxruntime/transformers/__init__.py": "",
-    "onnxruntime/transformers/float16.py": "convert_float_to_float16 = print\n",
-    "onnxruntime-1.30.9.dist-info/METADATA": "Metadata-Version: 2.1\nName: onnxruntime\nVersion: 1.30.9\n",
-}
-"""A release that exports, since torch does that, and cannot run what was exported."""
+INFO = {"onnxruntime-1.30.9.dist-info/METADATA": "Metadata-Version: 2.1\nName: onnxruntime\nVersion: 1.30.9\n"}
 
 
 def request_for(key: str, release: str) -> BuildRequest:
@@ -65,10 +38,11 @@ def test_a_release_that_exports_and_cannot_run_is_one_error_with_its_versions(
 ) -> None:
     monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path / "it's a cache"))
     folder = environments.folder_of(toolchain(RELEASE))
-    for name, text in RUNS_NOTHING.items():
+    files = RUNS_NOTHING | INFO
+    for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    sizes = {name: len(text) for name, text in RUNS_NOTHING.items()}
+    sizes = {name: len(text) for name, text in files.items()}
     (folder / within.MARKER).write_text(json.dumps({"toolchain": RELEASE, "files": sizes}))
     torch = registry.get("onnxruntime").versions()["torch"]
     executor = InlineExecutor(tmp_path / "results")

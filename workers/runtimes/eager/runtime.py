@@ -50,7 +50,7 @@ class Eager(KeepsContract):
     def references(self) -> dict[str, str]:
         return {}
 
-    def reference(self, backend: str) -> str:
+    def reference(self, backend: str, artifact: Path) -> str:
         raise BuildError("no_reference", f"eager has nothing that stands in for {backend}")
 
     def build(

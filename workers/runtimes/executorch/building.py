@@ -1,16 +1,17 @@
 """Builds one artifact of ExecuTorch: exports, quantizes, lowers, saves and verifies the model."""
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from sweeps.manifest import Manifest, Verification
+from sweeps.manifest import EvalSibling, Manifest, Verification
 from sweeps.variant import Variant
 from workers.models.eager import eager_logits
 from workers.models.package import BuildInputs
 from workers.runtimes.calibration import calibration_images, check_images
-from workers.runtimes.executorch import export, pte
+from workers.runtimes.executorch import export, pte, vulkan_reference
 from workers.runtimes.executorch.lowering import Lowered, lower, unsupported
 from workers.runtimes.executorch.runner import library
 from workers.runtimes.finishing import Saved, finish, request_of, standard_of
@@ -27,15 +28,20 @@ def build(
 ) -> Manifest:
     """See `Runtime.build`."""
     inputs = replace(inputs, versions=runtime.versions())
-    program = export.loaded(_Stages(variant, inputs, shared).program())
+    exported = _Stages(variant, inputs, shared).program()
+    program = export.loaded(exported)
     lowered = lower(program, variant)
     saved, head = _saved(lowered, out)
     _check_kernels(head, program.graph)
     on_device = variant.backend == "vulkan"
     # Of a shape whose layouts are the same in memory, the exporter chooses one.
     request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
-    verification = _of_graph(lowered, variant, inputs) if on_device else None
-    return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage, verification)
+    if not on_device:
+        return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage)
+    (out / vulkan_reference.FILE).write_bytes(exported)
+    sibling = EvalSibling(file=vulkan_reference.FILE, file_sha256=hashlib.sha256(exported).hexdigest(), images=0)
+    verification = _of_graph(lowered, variant, inputs)
+    return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage, verification, sibling)
 
 
 class _Stages:

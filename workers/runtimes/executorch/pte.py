@@ -56,12 +56,13 @@ def read(file: Path) -> Head:
     with file.open("rb") as content:
         head = content.read(MOST_BYTES)
     try:
-        return _head(head)
+        return of_bytes(head)
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
         raise NoProgram(f"{file.name} is damaged, or no file of ExecuTorch") from error
 
 
-def _head(content: bytes) -> Head:
+def of_bytes(content: bytes) -> Head:
+    """Of a file that is whole, or of its first `MOST_BYTES`."""
     identifier = content[4:8].decode("ascii")
     if not identifier.startswith("ET"):
         raise ValueError("another identifier")

@@ -53,6 +53,8 @@ def _opened(given: argparse.Namespace) -> Load:
     if given.use_bundled_input is not None or given.input_type != "float" or given.exact_int8:
         raise GiveUp("bad_arguments", "a pte file carries no inputs, takes float ones and runs as it is")
     head = inspect(given)
+    if given.reference is not None:
+        return _stand_in(given, head)
     portable_lib = library()
     _check_backend(given.backend, head, portable_lib)
     if portable_lib._threadpool_get_thread_count() != given.threads:
@@ -70,6 +72,18 @@ def _opened(given: argparse.Namespace) -> Load:
         except Exception as error:  # ExecuTorch raises any exception on a damaged file
             raise GiveUp(*_refusal(main_message(error), head)) from error
         return _Model(program, method), load_ns
+
+    return load
+
+
+def _stand_in(given: argparse.Namespace, head: pte.Head) -> Load:
+    if given.backend != "vulkan":
+        raise GiveUp("bad_reference", f"nothing stands in for {given.backend}")
+
+    def load() -> tuple[Any, int]:
+        from workers.runtimes.executorch.vulkan_reference import opened
+
+        return opened(given, head)
 
     return load
 

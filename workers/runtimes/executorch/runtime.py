@@ -9,7 +9,7 @@ from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
 from workers.runtimes.contract import Profiles, arguments, with_sha256
-from workers.runtimes.executorch import native_runner, programs
+from workers.runtimes.executorch import native_runner, programs, vulkan_reference
 from workers.runtimes.executorch.runner import NAME, VERSION
 from workers.runtimes.executorch.supports import reason_against
 from workers.runtimes.interface import Program, RunRequest
@@ -37,10 +37,19 @@ class ExecuTorch(Profiles):
         return f"{NAME} {VERSION}"
 
     def references(self) -> dict[str, str]:
-        return {}
+        return {"vulkan": f"reference:vulkan@{vulkan_reference.version()}"}
 
-    def reference(self, backend: str) -> str:
-        raise BuildError("no_reference", f"executorch has nothing that stands in for {backend}")
+    def reference(self, backend: str, artifact: Path) -> str:
+        """The model before it was lowered, from which the Python runner makes the graph that Vulkan gets. Raises
+        `BuildError`."""
+        file = artifact / vulkan_reference.FILE
+        if backend != "vulkan" or not file.is_file():
+            raise BuildError(
+                "no_reference",
+                f"there is no {file.name} of this build that stands in for {backend}",
+                f"delete {artifact}, and run the sweep again: it is built anew",
+            )
+        return str(file)
 
     def build(
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None

@@ -22,7 +22,8 @@ def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
         return f"int8 is made by {', '.join(entry.values['quantization'])} in executorch, not {variant.quantization}"
     if (variant.capture, variant.format) != ("export", "pte"):
         return "executorch takes pte files that were exported"
-    if variant.backend == "vulkan" and "vulkan" not in dict(facts.backends).get(NAME, ()):
+    has_vulkan = "vulkan" in dict(facts.backends).get(NAME, ()) or "vulkan" in facts.emulates
+    if variant.backend == "vulkan" and not has_vulkan:
         return (
             f"the ExecuTorch of {facts.name} was compiled without Vulkan: "
             "edgesweep explain runtimes says how a phone gets one with it, and how its export is checked without one"

@@ -44,7 +44,7 @@ class OnnxRuntime(Profiles):
     def references(self) -> dict[str, str]:
         return {}
 
-    def reference(self, backend: str) -> str:
+    def reference(self, backend: str, artifact: Path) -> str:
         raise BuildError("no_reference", f"onnxruntime has nothing that stands in for {backend}")
 
     def build(

@@ -42,7 +42,7 @@ class TorchScript(Profiles):
     def references(self) -> dict[str, str]:
         return references.names()
 
-    def reference(self, backend: str) -> str:
+    def reference(self, backend: str, artifact: Path) -> str:
         return references.library(backend)
 
     def build(

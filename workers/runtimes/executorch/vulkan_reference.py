@@ -1,0 +1,43 @@
+"""What Vulkan would compute, in PyTorch: no wheel has ExecuTorch's library for Vulkan.
+
+A build for Vulkan keeps the exported model beside its file, with its hash in the manifest. It is lowered again, which
+must give a file with the same ends, delegates and operators, and the lowered graph runs here: what a delegate would
+compute is computed by the operators that it took. That finds a wrong lowering, and no wrong kernel. Torch-free but for
+`opened`.
+"""
+
+import argparse
+import hashlib
+import time
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes.executorch import pte
+from workers.runtimes.torchscript.runner.events import GiveUp
+
+FILE = "eval.pt2"
+
+
+def version() -> str:
+    """Of the sources that have a part in its answers."""
+    sources = (Path(__file__), Path(__file__).with_name("lowering.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+
+def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
+    """The graph as a module, and the time that making it took in nanoseconds. `head`: of the file. Raises `GiveUp`."""
+    from sweeps.errors import BuildError
+    from sweeps.variant import Variant
+    from workers.runtimes.executorch.export import loaded
+    from workers.runtimes.executorch.lowering import lower
+
+    started = time.perf_counter_ns()
+    try:
+        lowered = lower(
+            loaded(Path(given.reference).read_bytes()), Variant(runtime="executorch", backend=given.backend)
+        )
+    except (OSError, BuildError) as error:
+        raise GiveUp("bad_reference", f"{given.reference} cannot stand in for {given.backend}: {error}") from error
+    if pte.of_bytes(lowered.file) != head:
+        raise GiveUp("bad_reference", f"{given.reference} is lowered to something else than {given.model}")
+    return lowered.runs(), time.perf_counter_ns() - started
