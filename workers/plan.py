@@ -129,9 +129,12 @@ def device_facts(
     attached.device.release()
     facts = attached.facts
     here = catalog.is_host(facts.name)
-    if not (here or facts.exec_context == VIRTUAL_PHONE) or compiler() is None:
+    if not (here or facts.exec_context == VIRTUAL_PHONE):
         return facts
-    checked = (backend for backend in references if here or not catalog.checked_in_python(backend))
+    has = {backend for _, backends in facts.backends for backend in backends}
+    # References in C++ need a compiler; those in Python run on this host.
+    possible = {True: here, False: compiler() is not None}
+    checked = (backend for backend in references if possible[catalog.checked_in_python(backend)] and backend not in has)
     return replace(facts, emulates=tuple(sorted(checked)))
 
 

@@ -185,7 +185,7 @@ def _maps(heads: Sequence[str], rows: list[HeatRow], look: Palette, builds: int)
         HeatRow(f"{row.name} · {line(cells[0].model)}" if several and row.notes == "" else row.name, cells, row.notes)
         for row in rows
         for cells in ([(one,) for one in row.cells] if row.notes == "" else [_best_first(row.cells)])
-        if cells[0].device
+        if cells and cells[0].device
     ]
     flat = [HeatRow(one.name, (_alone(one.cells, heads, one.notes),), one.notes) for one in lines]
     wide = heat_map(heads, rows, look, characters=max(9, CHARACTERS // max(1, len(heads))))
@@ -205,7 +205,9 @@ def _heat(maps: Maps, sweep: str) -> None:
 
 
 def _best_first(cells: Sequence[HeatCell]) -> tuple[HeatCell, ...]:
-    """The winner, or the first where none has won, and the next best that may ship."""
+    """The winner, or the first where none has won, and the next best that may ship. Nothing while there is nothing."""
+    if not cells:
+        return ()
     first = next((one for one in cells if one.has_ring), cells[0])
     others = sorted((one.cost, one.column, one) for one in cells if one.cost is not None and one is not first)
     return first, *(one for *_, one in others[:NEXT])

@@ -51,13 +51,16 @@ def add(release: Toolchain, as_json: bool) -> None:
     One that cannot export and run a tiny model here is removed again.
     Example: edgesweep toolchain add onnxruntime==1.31.1
     """
+    was_there = any(one.toolchain == release for one in environments.made())
     made = environments.add(release, tell)
     tell("it exports and runs a tiny model, to see whether it can")
     try:
         trial.check_release(release)
     except BuildError as error:
-        environments.remove(release)
-        raise EdgeSweepError(f"{error.message} (it is removed)", "take another release") from error
+        if not was_there:
+            environments.remove(release)
+        gone = "" if was_there else " (it is removed)"
+        raise EdgeSweepError(f"{error.message}{gone}", "take another release") from error
     _answer(made, "is there", as_json=as_json)
 
 

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from typing import Any
 
 from sweeps.metrics import METRICS
+from sweeps.ranking.amounts import in_words
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import UNREPEATED_TIMES
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import in_words
 
 
 def ranking_document(ranking: Ranking) -> dict[str, Any]:

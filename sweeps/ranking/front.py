@@ -4,9 +4,7 @@ import math
 from collections.abc import Sequence
 
 from sweeps.ranking.ties import worse
-from sweeps.ranking.verdict import (
-    direction,
-)
+from sweeps.ranking.verdict import direction
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec

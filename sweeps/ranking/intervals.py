@@ -18,10 +18,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sweeps.distributions import normal_quantile
+from sweeps.ranking.amounts import INTERVALS, interval
 from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
-from sweeps.ranking.verdict import INTERVALS, interval
 from sweeps.results import ResultRow
 from sweeps.stats import CONFIDENCE, TAIL, Estimate, p50_estimate
 from sweeps.trust import disqualified, stored_in_order

@@ -26,15 +26,7 @@ from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_in
 from sweeps.ranking.provisional import provisional, without_figures
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of, settling
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
-from sweeps.ranking.verdict import (
-    VERDICTS,
-    Judgement,
-    direction,
-    evidence,
-    judge_all,
-    left_untimed,
-    needs_time,
-)
+from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge_all, left_untimed, needs_time
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from sweeps.protocol.blocks import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
-from sweeps.ranking.verdict import (
-    DROP,
-    LABELLED,
-    ConstraintResult,
-    Judgement,
-    counts_behind,
-    direction,
-    interval,
-    put_aside,
-)
+from sweeps.ranking.amounts import DROP, interval
+from sweeps.ranking.verdict import LABELLED, ConstraintResult, Judgement, counts_behind, direction, put_aside
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec

@@ -15,10 +15,7 @@ from sweeps.ranking.place import rank_place
 from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.values import DeviceRanking, NotRanked, Ranking
-from sweeps.ranking.verdict import (
-    direction,
-    objective_text,
-)
+from sweeps.ranking.verdict import direction, objective_text
 from sweeps.results import ResultRow, of_device, read_rows
 from sweeps.spec.objective import ObjectiveSpec
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.device_facts import pool_id
+from sweeps.ranking.amounts import INTERVALS
 from sweeps.ranking.ties import LATENCY
-from sweeps.ranking.verdict import INTERVALS
 from sweeps.results import ResultRow
 from sweeps.stats import p50_estimate
 from sweeps.trust import disqualified, stored_in_order

@@ -23,7 +23,7 @@ from typing import Literal, Protocol
 
 from sweeps.distributions import student_t_quantile
 from sweeps.metrics import METRICS
-from sweeps.ranking.verdict import INTERVALS, interval
+from sweeps.ranking.amounts import INTERVALS, interval
 from sweeps.settled import Settled
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, middle_round, ratio_by_rounds, variance
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.imported import Imported
+from sweeps.ranking.amounts import amount
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling
-from sweeps.ranking.verdict import ConstraintResult, Verdict, amount
+from sweeps.ranking.verdict import ConstraintResult, Verdict
 from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
 from sweeps.stats import Estimate

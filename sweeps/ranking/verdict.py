@@ -1,12 +1,13 @@
 """Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from sweeps.ranking.accuracy_bound import ImagesNeeded, images_needed, side
 from sweeps.ranking.accuracy_change import lost_and_gained
+from sweeps.ranking.amounts import DROP, INTERVALS, in_words, interval
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
@@ -17,14 +18,6 @@ BoundResult = Literal["pass", "fail", "unresolved"]
 Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 """In the order of a ranking."""
-
-DROP = "accuracy_drop_points"
-
-INTERVALS = {
-    "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
-    DROP: ("accuracy_drop_low_points", "accuracy_drop_high_points"),
-}
-"""Metrics that have a 95 % interval, and the names of its bounds."""
 
 LABELLED = frozenset({"top1_percent", "top5_percent", DROP, *INTERVALS[DROP]})
 """Metrics that need labelled images."""
@@ -174,28 +167,6 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
     return f"{left}: at least {least:.{digits}f} times as slow as {by}"
 
 
-def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, float] | None:
-    """The lower and upper bound of the metric's 95 % interval; `None` if it has no interval."""
-    if metric not in INTERVALS:
-        return None
-    low, high = (figures.get(name) for name in INTERVALS[metric])
-    return None if low is None or high is None else (low, high)
-
-
-def amount(figures: Mapping[str, float | None], metric: str) -> str:
-    """`7.81 ms`: three significant digits."""
-    value = figures.get(metric)
-    if value is None:
-        return "infinite" if metric == "sqnr_db" else "not known"
-    return f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
-
-
-def in_words(figures: Mapping[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
-    ends = None if figures.get(metric) is None else interval(figures, metric)
-    return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
-
-
 def reference_name(executor: str) -> str:
     """What computed figures, for people: `NNAPI reference` of `reference:nnapi@<version>`, whose version is a hash."""
     is_reference = executor.startswith("reference:")
@@ -296,8 +267,3 @@ def _why_unknown(row: ResultRow, metric: str) -> str:
     if metric in ("latency_p90_ms", "latency_p99_ms"):
         return "there are too few samples for it"
     return "it was not measured"
-
-
-def _short(value: float) -> str:
-    digits = 2 if value == 0 else min(6, max(0, 2 - math.floor(math.log10(abs(value)))))
-    return f"{value:.{digits}f}"

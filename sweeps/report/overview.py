@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
+from sweeps.ranking.amounts import in_words
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.provisional import RUN
-from sweeps.ranking.verdict import in_words
 from sweeps.report.tables import NO_NAMES, Lines, cells, new_table, open_console
 from sweeps.text import plain
 

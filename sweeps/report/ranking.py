@@ -6,11 +6,12 @@ from rich.text import Text
 
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
+from sweeps.ranking.amounts import in_words
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.provisional import RUN
 from sweeps.ranking.ties import MadeOf
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import in_words, reference_name, reference_text
+from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.backends import print_backends
 from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog

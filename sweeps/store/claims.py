@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from sweeps.errors import StoreError, WorkspaceError
 from sweeps.store.lag import is_own
 from sweeps.store.run_content import TAG
 from sweeps.workspace import Workspace
@@ -31,5 +32,13 @@ def save_claims(client: "MlflowClient", run_id: str, claims: Iterable[str]) -> N
 
 
 def own_name(workspace: Workspace, *, make: bool = False) -> str | None:
-    """As `Workspace.published_as`; `None` if MLflow is the workspace's own database, where it claims nothing."""
-    return None if is_own(workspace) else workspace.published_as(make=make)
+    """As `Workspace.published_as`; `None` if MLflow is the workspace's own database, where it claims nothing.
+
+    Raises `StoreError` if the name cannot be written.
+    """
+    if is_own(workspace):
+        return None
+    try:
+        return workspace.published_as(make=make)
+    except WorkspaceError as error:
+        raise StoreError(error.message, error.next_step) from error

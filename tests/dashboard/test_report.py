@@ -18,6 +18,7 @@ from dashboard.report.markdown import markdown
 from dashboard.report.sections import sections
 from sweeps.cli.main import main
 from sweeps.operations.stored_results import results_of
+from sweeps.ranking.rank import rank_rows
 from sweeps.results import read_rows
 from sweeps.spec.sweep import load, sweep_yaml
 from sweeps.workspace import Workspace
@@ -77,7 +78,9 @@ def test_runtimes_and_their_libraries_have_columns_where_there_are_several(works
             for row in found
             for size in [{"runtime_mb": libraries[row.layout == "nhwc"]} if libraries else {}]
         ]
-        there = sections("phones", found if not libraries else mixed, results.spec.objective)
+        chosen = mixed if libraries else found
+        objective = results.spec.objective
+        there = sections(chosen, rank_rows(chosen, objective, results.name), objective)
         table = there[0].tables[0]
         places = [table.columns.index(name) if name in table.columns else None for name in ("Runtime", "Library")]
         said = [set() if place is None else {row[place] for row in table.rows} for place in places]

@@ -82,6 +82,8 @@ class RayExecutor:
                 )
                 self._guard = end_with_driver()
         except Exception as error:  # Ray raises whatever its parts raise
+            with suppress(Exception):  # it may not have come so far
+                ray.shutdown()
             end_all(ray_processes() - before)
             raise ClusterError(
                 f"Ray cannot start: {error}",

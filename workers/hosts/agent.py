@@ -159,10 +159,10 @@ class HostAgent:
 
         To be called every second or so.
         """
-        self._inventory.refresh()
-        self._disk.retry()
         with suppress(StoreError):  # `hello` tells
             self._outbox.sync()
+        self._inventory.refresh()
+        self._disk.retry()
         for device_id in self._leases.overdue():
             if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
                 self._apart(worker.kill)
@@ -184,6 +184,8 @@ class HostAgent:
             waited_s += _LEAVE_POLL_S
         with ThreadPoolExecutor(max(1, len(desks))) as pool:
             list(pool.map(Desk.end, desks))
+        with suppress(StoreError):
+            self._outbox.sync()
 
     def _answer(self, desk: Desk, device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
         try:

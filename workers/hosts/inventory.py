@@ -11,7 +11,8 @@ _AGAIN_S = 10.0
 
 
 class Inventory:
-    """Devices by id, with a counter of changes. `refresh` is called regularly, from one thread."""
+    """Devices by id, with a counter of changes. `refresh` is called regularly, from one thread. One class, since what
+    is attached, looked at, refused and kept out changes together, under one lock."""
 
     def __init__(
         self,

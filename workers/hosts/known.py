@@ -43,7 +43,7 @@ class Known:
         """Whether it has the device over a network, which another host may do as well; not by an address of its own
         loopback."""
         unit = next((one.facts.name for one in self.hello.devices if one.facts.device_id == device_id), "")
-        address = places.on_host(unit).partition(":")[2]
+        address = places.on_host(unit).partition(":")[2].rpartition("@")[2]
         return (":" in address and not address.startswith(_ITS_OWN)) or "._adb" in address
 
 

@@ -48,6 +48,7 @@ class Outbox:
         self.trouble: StoreError | None = None
         """Why it could not be written the last time; `None` if it could."""
         self._is_unsynced = False
+        self._syncing = Lock()
         self.dropped = ""
         """In words, which results of other versions were dropped; empty if there were none."""
         try:
@@ -106,22 +107,23 @@ class Outbox:
 
     def sync(self) -> None:
         """Wait until all that was written is on the disk. To be called every second or so."""
-        if not self._is_unsynced:
-            return
-        self._is_unsynced = False
-        try:
-            # Beside the lock: nobody waits for the disk but who calls this.
-            written = os.open(f"{self._file}-wal", os.O_RDONLY)
+        with self._syncing:
+            if not self._is_unsynced:
+                return
+            self._is_unsynced = False
             try:
-                os.fsync(written)
-            finally:
-                os.close(written)
-        except FileNotFoundError:  # sqlite has synced it into the file itself
-            return
-        except OSError as error:
-            self._is_unsynced = True
-            self.trouble = self._error(error)
-            raise self.trouble from error
+                # Beside the lock of the file: nobody else waits for the disk.
+                written = os.open(f"{self._file}-wal", os.O_RDONLY)
+                try:
+                    os.fsync(written)
+                finally:
+                    os.close(written)
+            except FileNotFoundError:  # sqlite has synced it into the file itself
+                return
+            except OSError as error:
+                self._is_unsynced = True
+                self.trouble = self._error(error)
+                raise self.trouble from error
 
     def close(self) -> None:
         if self._connection is not None:

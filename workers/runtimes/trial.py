@@ -6,6 +6,7 @@ one error with their versions, instead of a failure of each model after minutes.
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -30,7 +31,6 @@ from workers.toolchains.environments import command_within
 if TYPE_CHECKING:
     import torch
 
-BROKEN = "runtime_broken"
 _MODULE = "workers.runtimes.trial"
 _DEADLINE_S = 1800.0
 _SHAPE = (1, 3, 8, 8)
@@ -62,7 +62,7 @@ def check(runtime: Runtime, toolchain: str) -> None:
             worked.touch()
             return
     named = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "builder")
-    raise BuildError(BROKEN, f"{named}: together they cannot build and run even a tiny model: {why}")
+    raise BuildError("runtime_broken", f"{named}: together they cannot build and run even a tiny model: {why}")
 
 
 def check_release(chosen: Toolchain) -> None:
@@ -79,13 +79,15 @@ def check_release(chosen: Toolchain) -> None:
         ) from error
     if ended.returncode == 0:
         return
+    if ended.returncode == -signal.SIGKILL:
+        raise EdgeSweepError(f"{chosen.text}: its process was killed on a tiny model", "free memory, and try again")
     try:
         kind, message, next_step = map(str, json.loads(ended.stdout.splitlines()[-1]))
     except (IndexError, ValueError, TypeError) as error:
         said = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1][:300]
         ended_so = f"{chosen.text}: its process ended with {ended.returncode} on a tiny model: {said}"
-        raise BuildError(BROKEN, ended_so) from error
-    raise BuildError(BROKEN, message) if kind == BROKEN else EdgeSweepError(message, next_step)
+        raise BuildError("runtime_broken", ended_so) from error
+    raise BuildError("runtime_broken", message) if kind == "runtime_broken" else EdgeSweepError(message, next_step)
 
 
 def net() -> "torch.nn.Module":
@@ -155,6 +157,10 @@ def main(text: str) -> int:
     except EdgeSweepError as error:
         kind = error.kind if isinstance(error, BuildError) else ""
         print(json.dumps([kind, error.message, error.next_step]))  # noqa: T201  # `check_release` reads it
+        return 1
+    except (MemoryError, OSError) as error:
+        told = ["", f"{text} could not be tried: {in_one_line(error)}", "free memory or disk, and try again"]
+        print(json.dumps(told))  # noqa: T201
         return 1
     return 0
 

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sweeps.errors import BuildError
+from sweeps.variant import Variant
 from workers.runtimes.executorch import pte
 from workers.runtimes.torchscript.runner.events import GiveUp
 
@@ -26,8 +28,6 @@ def version() -> str:
 
 def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
     """The graph as a module, and the time that making it took in nanoseconds. `head`: of the file. Raises `GiveUp`."""
-    from sweeps.errors import BuildError
-    from sweeps.variant import Variant
     from workers.runtimes.executorch.export import loaded
     from workers.runtimes.executorch.lowering import lower
 

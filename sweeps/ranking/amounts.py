@@ -1,0 +1,41 @@
+"""Figures for people: a value with its unit, and its interval."""
+
+import math
+from collections.abc import Mapping
+
+from sweeps.spec import catalog
+
+DROP = "accuracy_drop_points"
+
+INTERVALS = {
+    "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
+    DROP: ("accuracy_drop_low_points", "accuracy_drop_high_points"),
+}
+"""Metrics that have a 95 % interval, and the names of its bounds."""
+
+
+def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, float] | None:
+    """The lower and upper bound of the metric's 95 % interval; `None` if it has no interval."""
+    if metric not in INTERVALS:
+        return None
+    low, high = (figures.get(name) for name in INTERVALS[metric])
+    return None if low is None or high is None else (low, high)
+
+
+def amount(figures: Mapping[str, float | None], metric: str) -> str:
+    """`7.81 ms`: three significant digits."""
+    value = figures.get(metric)
+    if value is None:
+        return "infinite" if metric == "sqnr_db" else "not known"
+    return f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
+
+
+def in_words(figures: Mapping[str, float | None], metric: str) -> str:
+    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
+    ends = None if figures.get(metric) is None else interval(figures, metric)
+    return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
+
+
+def _short(value: float) -> str:
+    digits = 2 if value == 0 else min(6, max(0, 2 - math.floor(math.log10(abs(value)))))
+    return f"{value:.{digits}f}"
