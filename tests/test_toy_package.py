@@ -117,7 +117,7 @@ def test_its_runtime_passes_the_conformance_tests() -> None:
     done = python("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", suite, "-k", "toy")
     assert done.returncode == 0, done.stdout
     passed, _ = re.search(r"(\d+) passed, (\d+) deselected", done.stdout).groups()
-    assert int(passed) >= 9
+    assert int(passed) >= 8
 
 
 def test_the_entry_that_the_page_shows_for_another_runtime_is_one() -> None:
