@@ -3,6 +3,7 @@
 python -P -m workers.runtimes.forks      as `workers.forks.server` says
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from workers.forks.server import serve
 from workers.runtimes.executorch import runner as executorch
 from workers.runtimes.onnxruntime import runner as onnxruntime
 from workers.runtimes.torchscript.runner import main as torchscript
-from workers.runtimes.torchscript.runner.process import leave_out_compilers
+from workers.runtimes.torchscript.runner.process import leave_out_compilers, rewrites
 from workers.toolchains import within
 
 _START_S = 600.0
@@ -38,6 +39,12 @@ _RUNNERS: Mapping[str, Callable[[list[str]], int]] = {
 """By module, what runs one artifact."""
 
 
+def _needs_compilers(arguments: list[str]) -> bool:
+    """Which the server has left out."""
+    given = dict(itertools.pairwise(arguments))
+    return rewrites(given.get("--backend", "cpu"), given.get("--reference"))
+
+
 class ForkServer:
     """Runs commands of the Python runners one after the other, each in its own fork."""
 
@@ -50,9 +57,7 @@ class ForkServer:
         Raises `subprocess.TimeoutExpired` after the process was ended.
         """
         python, module, arguments = argv[:2], "".join(argv[2:3]), argv[3:]
-        is_forked = python == _PYTHON and module in _RUNNERS and hasattr(os, "fork")
-        # What stands in for a backend needs the compilers that the server has left out.
-        if not is_forked or (module == executorch.__name__ and "--reference" in arguments):
+        if python != _PYTHON or module not in _RUNNERS or not hasattr(os, "fork") or _needs_compilers(arguments):
             return subprocess.run(argv, capture_output=True, timeout=deadline_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
         ended = self._forks.run(module, arguments, Limits(seconds=deadline_s))
         if ended.beyond == "time":

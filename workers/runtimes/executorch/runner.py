@@ -182,5 +182,4 @@ def alone(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # What stands in for a backend is lowered again, which traces: that needs what else is left out.
-    sys.exit(main(program=PROGRAM._replace(needs_compilers="--reference" in sys.argv)))
+    sys.exit(main(program=PROGRAM))

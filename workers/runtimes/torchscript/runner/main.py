@@ -197,7 +197,7 @@ def begin(given: argparse.Namespace, program: Program) -> None:
     """Set this process's CPUs, memory and threads; once, before anything else. Raises `GiveUp("bad_cpus")`."""
     process.pin(given.cpus)
     process.keep_memory()
-    if not program.needs_compilers:
+    if not (program.needs_compilers or process.rewrites(given.backend, given.reference)):
         process.leave_out_compilers()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(given.threads)
     import torch

@@ -66,6 +66,11 @@ def be_patient(given: argparse.Namespace, seconds: float = 0.0) -> None:
         end_after(given.patience + seconds)
 
 
+def rewrites(backend: str, reference: str | None) -> bool:
+    """Whether what stands in for the backend is made of the model in PyTorch (Metal, Vulkan), by torch's compilers."""
+    return reference is not None and backend not in ("cpu", "nnapi")
+
+
 def leave_out_compilers() -> None:
     """Let `import torch` leave out what only its compilers use: 0.5 s of 2.2, in each process. Call it before that
     import. No operator that computes is among it."""
