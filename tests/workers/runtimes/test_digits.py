@@ -184,7 +184,9 @@ def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
     assert "captures are taken on phones and boards" in refused.output
     # Python stands in for Vulkan, which no phone has.
     file.write_text(
-        file.read_text().replace("[executorch, onnxruntime], precision: [int8]", "[executorch], backend: [vulkan]")
+        file.read_text().replace(
+            "[executorch, onnxruntime], precision: [int8]", "[executorch], backend: [vulkan], precision: [fp32]"
+        )
     )
     planned = CliRunner().invoke(main, ["plan", str(file), "--json", "--workspace", str(digits.folder)])
     assert planned.exit_code == 0, planned.output
