@@ -72,14 +72,8 @@ class RayExecutor:
                 # On one machine the node's folder is the workspace: nothing is stored twice.
                 os.environ[NODE_FOLDER_VARIABLE] = str(folder)
                 self._store.remove_abandoned()
-                resources = {_resource(device_id): 1.0 for device_id in device_ids}
-                ray.init(
-                    address="local",
-                    resources=resources,
-                    include_dashboard=False,
-                    _node_ip_address=LOOPBACK,
-                    **quiet,
-                )
+                slots = {_resource(device_id): 1.0 for device_id in device_ids}
+                ray.init(address="local", resources=slots, include_dashboard=False, _node_ip_address=LOOPBACK, **quiet)
                 self._guard = end_with_driver()
         except Exception as error:  # Ray raises whatever its parts raise
             with suppress(Exception):  # it may not have come so far
