@@ -7,19 +7,22 @@ building and of answering do not come here.
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
 from sweeps.manifest import Manifest
+from sweeps.spec import built_in, catalog
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
 from workers.artifacts import ArtifactStore
+from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Completed
 from workers.devices.local import LocalDevice
 from workers.runtimes.interface import BuildInputs
@@ -86,6 +89,28 @@ class RememberingHost(LocalDevice):
                 (Path(made) / "stdout").write_bytes(completed.stdout)
                 _put(Path(made), known)
         return completed
+
+
+class RememberingPhone(FakeDevice):
+    """A simulated phone, which evaluates on a host of that kind."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name)
+        self._host = RememberingHost(folder / f"fake-{name}")
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """This computer and simulated phones are of these kinds, where a test has put nothing else in their place."""
+    kinds = {"local": RememberingHost, "fake": RememberingPhone}
+    built_ins = {kind: entry for kind, entry in catalog.devices().items() if entry in built_in.BUILT_IN_DEVICES}
+    changed = {
+        kind: replace(built_ins[kind], target=f"{__name__}:{one.__name__}")
+        for kind, one in kinds.items()
+        if kind in built_ins
+    }
+    with patch.dict(catalog.devices(), changed):
+        yield
 
 
 def _place(name: str) -> Path:

@@ -1,21 +1,22 @@
 """Phones are asked for their accelerators through the real adb daemon, with real artifacts and the real runner."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sweeps.cli.main import main
 from sweeps.errors import SpecError
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.surveys import Answer
+from tests import gallery
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, of_accelerators
 from workers.devices.local import host_abi
@@ -43,9 +44,13 @@ def names(phones: list[VirtualPhone]) -> tuple[str, ...]:
 
 
 def ask(sweep: Sweep, before_asking: Callable[[], None] = lambda: None) -> Asked:
+    """Nothing is built that another test of this run has built."""
+    keys = [job.build_key for job in sweep.plan.jobs]
+    gallery.bring(sweep.workspace, keys)
     inquiry = Inquiry(sweep.plan, sweep.workspace.root)
     with closing(InlineExecutor(sweep.workspace.root)) as executor:
         events: list[Event] = list(inquiry.build(executor, sweep.prepare, lambda: False))
+    gallery.keep(sweep.workspace, keys)
     before_asking()
     return Asked(list(inquiry.answers()), events)
 
@@ -199,9 +204,10 @@ def test_the_command_prints_a_hostile_driver_s_name_to_the_letter_and_harmless(
     )
 
     def edgesweep(*words: str) -> str:
-        argv = [Path(sys.executable).with_name("edgesweep"), "devices", "accelerators", sweep, *words]
-        argv += ["--executor", "inline", "--workspace", tmp_path / "ws"]
-        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stdout
+        argv = ["devices", "accelerators", str(sweep), *words, "--executor", "inline"]
+        ended = CliRunner().invoke(main, [*argv, "--workspace", str(tmp_path / "ws")])
+        assert ended.exit_code == 0, ended.output
+        return ended.stdout
 
     (answer,) = json.loads(edgesweep("--json"))["answers"]
     (told,) = answer["supported_by"]

@@ -114,11 +114,13 @@ class Sweep:
 
 
 class BuiltSweep(Sweep):
-    """With nothing left to build that another test of this run has built."""
+    """With nothing left to build, or to evaluate on this computer, that another test of this run has built or
+    evaluated."""
 
     def run(self, journal: Journal, *words: object, **named: object) -> list[Event]:
         keys = [job.build_key for job in (*self.plan.jobs, *self.plan.sentinels)]
         gallery.bring(self.workspace, keys)
-        events = super().run(journal, *words, **named)
+        with gallery.remembering():
+            events = super().run(journal, *words, **named)
         gallery.keep(self.workspace, keys)
         return events

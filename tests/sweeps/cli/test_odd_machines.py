@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,9 @@ int fdatasync(int fd) { usleep(10000); return syscall(SYS_fdatasync, fd); }
 
 @pytest.mark.system
 @pytest.mark.compiler
-def test_a_slow_disk_costs_time_and_nothing_else(sweep: Path) -> None:
+def test_a_slow_disk_costs_time_and_nothing_else(
+    sweep: Path, edgesweep: "Callable[..., subprocess.CompletedProcess[str]]"
+) -> None:
     library = sweep.with_name("slow_disk.so")
     source = ["g++", "-shared", "-fPIC", "-o", str(library), "-x", "c", "-"]
     subprocess.run(source, input=SLOW_DISK, text=True, check=True)
@@ -87,11 +90,10 @@ def test_a_slow_disk_costs_time_and_nothing_else(sweep: Path) -> None:
     words = [EDGESWEEP, "run", "s.yaml", "--executor", "inline", "--workspace", "disk"]
     ended = subprocess.run(words, cwd=sweep.parent, env=environment, capture_output=True, text=True)
     assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
-    ranked = subprocess.run([EDGESWEEP, "rank", "--json", "--workspace", "disk"], cwd=sweep.parent, capture_output=True)
-    (device,) = json.loads(ranked.stdout)["devices"]
+    disk = str(sweep.with_name("disk"))
+    (device,) = json.loads(edgesweep("rank", "--json", "--workspace", disk).stdout)["devices"]
     assert not disqualified(tuple(device["winner"]["trust"]))
-    verified = [EDGESWEEP, "journal", "verify", "--workspace", "disk"]
-    subprocess.run(verified, cwd=sweep.parent, check=True, capture_output=True)
+    assert edgesweep("journal", "verify", "--workspace", disk).returncode == 0
 
 
 @pytest.mark.system

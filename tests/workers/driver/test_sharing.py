@@ -21,6 +21,7 @@ from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
+from tests import gallery
 from tests.conftest import OWN_NET, OWN_NET_INPUTS
 from tests.sweeps.conftest import Records
 from tests.transports import stand_in
@@ -294,7 +295,7 @@ objective: {constraints: []}
 SLOWER = {"one": 1.0, "two": 1.015, "three": 1.3}
 
 
-class Unit(fake.FakeDevice):
+class Unit(gallery.RememberingPhone):
     """Phones of one class, whatever they are called."""
 
     def facts(self) -> DeviceFacts:

@@ -72,7 +72,7 @@ def test_runs_that_start_in_the_same_second_or_before_the_last_one_are_two_sessi
 @pytest.mark.fault(42, "an artifact cut off", "built again")
 @pytest.mark.system
 def test_a_damaged_artifact_is_built_again(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, GridSpec(precision=("fp32",), layout=("nchw",)))
+    sweep = BuiltSweep(tmp_path, GridSpec(precision=("fp32",), layout=("nchw",)))
     [job] = sweep.plan.jobs
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, stop=lambda: journal.artifact(job.build_key) is not None)

@@ -38,26 +38,6 @@ def _request(key: str, source: bytes | None = None) -> BuildRequest:
     return BuildRequest(key * 64, Variant(), inputs)
 
 
-@pytest.mark.system
-@pytest.mark.fault(32, "a builder that is SIGKILLed", "that build fails, the next one is built")
-def test_a_build_that_dies_is_one_failure_and_the_next_one_is_built(executor: InlineExecutor) -> None:
-    crash, killed, good = (
-        _request("a", b"import os\nos._exit(1)\n"),
-        _request("b", b"import os\nos.kill(os.getpid(), 9)\n"),
-        _request("c"),
-    )
-    told = list(executor.build([crash, killed, good], lambda: False))
-    assert [request for request, _ in told] == [crash, crash, killed, killed, good, good]
-    starts, (first, second, third) = [outcome for _, outcome in told[::2]], [outcome for _, outcome in told[1::2]]
-    assert starts == [None, None, None]
-    assert isinstance(first, Failed)
-    assert first.kind == "crashed"
-    assert first.kind not in TRANSIENT_KINDS
-    assert isinstance(second, Failed)
-    assert second.kind in TRANSIENT_KINDS
-    assert isinstance(third, PackedArtifact), third
-
-
 PRINTS = b"""import os, subprocess, sys
 print('from Python')
 os.write(2, b'from native code \\xff\\x1b[31m\\n')
@@ -66,21 +46,26 @@ subprocess.run(['sh', '-c', 'echo from a child'], check=True)
 
 
 @pytest.mark.system
-def test_what_a_build_prints_is_kept_with_it_and_that_of_a_failed_one_among_the_logs(
+@pytest.mark.fault(32, "a builder that is SIGKILLed", "that build fails, the next one is built")
+def test_a_build_that_dies_is_one_failure_and_what_each_prints_is_kept_with_it_or_among_the_logs(
     executor: InlineExecutor, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     network = tiny_inputs().package.files["tiny_net.py"]
-    good, failed, crash, talkative = (
+    good, failed, crash, killed, talkative = (
         _request("a", PRINTS + network),
         _request("b", PRINTS + b"raise RuntimeError('because')\n"),
         _request("c", PRINTS + b"sys.stdout.flush()\nprint('x' * 200_000, flush=True)\nos._exit(1)\n"),
+        _request("e", b"import os\nos.kill(os.getpid(), 9)\n"),
         _request("d", b"print('y' * 200_000)\n" + network),  # in a folder without stages to share
     )
-    outcomes = {
-        request.build_key: outcome
-        for request, outcome in executor.build([failed, crash, good], lambda: False)
-        if outcome is not None
-    }
+    told = list(executor.build([failed, crash, killed, good], lambda: False))
+    assert [request for request, _ in told] == [failed, failed, crash, crash, killed, killed, good, good]
+    assert [outcome for _, outcome in told[::2]] == [None] * 4
+    outcomes = {request.build_key: outcome for request, outcome in told[1::2]}
+    for one, kind in ((crash, "crashed"), (killed, "worker_lost")):
+        outcome = outcomes[one.build_key]
+        assert isinstance(outcome, Failed)
+        assert (outcome.kind, outcome.kind in TRANSIENT_KINDS) == (kind, one is killed)
     assert capfd.readouterr().out == ""
     packed = outcomes[good.build_key]
     assert isinstance(packed, PackedArtifact), packed

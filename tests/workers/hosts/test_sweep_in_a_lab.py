@@ -270,7 +270,9 @@ def test_a_phone_that_comes_while_a_sweep_runs_joins_it(
             host.agent.tend()
 
     roots = (tmp_path / "sweep of ann",)
-    ended = run_sweep(sweep.spec, roots, sweep.workspace, "inline", lab=lab, watch=Watch(event=plug_in, quiet=True))
+    with gallery.remembering():
+        ended = run_sweep(sweep.spec, roots, sweep.workspace, "inline", lab=lab, watch=Watch(event=plug_in, quiet=True))
+    gallery.keep(sweep.workspace, [job.build_key for job in (*sweep.plan.jobs, *sweep.plan.sentinels)])
     assert (ended.interrupted, ended.still_to_do) == (False, ())
     assert list(dict.fromkeys(measured)) == ["host:lab-1/fake:steady", "host:lab-1/fake:cool"]
     assert capsys.readouterr().err.count("host:lab-1/fake:cool came: measured now") == 1
