@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
-from sweeps.operations.stored_results import files_and_name, of_latest, results_of
+from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.planning.size import check_size
 from sweeps.ranking.export import Shipped, export_candidate
@@ -167,10 +167,11 @@ def results(sweep: str | None = None, workspace: Folder | None = None, *, device
     """One row per job or skipped combination of a sweep (by default the latest), as `edgesweep report --parquet` has
     them: text, true integers and booleans, figures with their unit in the name; unknown figures are NaN.
 
-    `device`: an id, or a part of its name.
+    `device`: as the sweep file names it, an id, or a part of its name.
     """
     found = results_of(Workspace(_root(workspace)), sweep)
     rows = read_rows(found.frame, found.name)
+    device = meant(device, found.names)
     frame: pd.DataFrame = arrow_table(results_table(rows if device is None else of_device(rows, device))).to_pandas()
     return frame
 
@@ -180,7 +181,7 @@ def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: s
     there = Workspace(_root(workspace))
     with of_latest(there, sweep):
         files, name = files_and_name(there, sweep)
-        return rank_sweep(files.journal, name, device)
+        return rank_sweep(files.journal, name, meant(device, names_of(plans_of(files, name), name)))
 
 
 def export(
@@ -195,7 +196,7 @@ def export(
     """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
     there = Workspace(_root(workspace))
     found = results_of(there, sweep)
-    ranked = rank_results(found.frame, found.spec.objective, found.name, device)
+    ranked = rank_results(found.frame, found.spec.objective, found.name, meant(device, found.names))
     return export_candidate(ranked, found.frame, there, model=model, job=variant, output=Path(output))
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli.options import json_option, sweep_argument, workspace_option
+from sweeps.cli.options import DEVICE_NAMES, json_option, sweep_argument, workspace_option
 from sweeps.manifest import FILE_NAME
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.export import export_candidate
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.text import plain
@@ -16,7 +16,7 @@ from sweeps.workspace import Workspace
 @click.command()
 @sweep_argument
 @workspace_option
-@click.option("--device", help="The winner of this device (its id, or a part of its name).")
+@click.option("--device", help=f"The winner of this device ({DEVICE_NAMES}).")
 @click.option("--model", help="The winner of this model, if the sweep has several.")
 @click.option("--variant", help="This job (its name in the ranking) instead of the winner.")
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("shipped"), show_default=True)
@@ -37,7 +37,7 @@ def export(
     """
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
-    ranked = rank_results(results.frame, results.spec.objective, results.name, device)
+    ranked = rank_results(results.frame, results.spec.objective, results.name, meant(device, results.names))
     shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))

@@ -27,6 +27,8 @@ workspace_option = click.option(
     help="Folder of results, artifacts and logs (or EDGESWEEP_WORKSPACE).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+DEVICE_NAMES = "as the sweep file names it, its id, or a part of its name"
+"""What `--device` takes where results are read: `sweeps.operations.stored_results.meant`."""
 sweep_file_argument = click.argument("sweep_file", type=click.Path(path_type=Path))
 yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
 executor_option = click.option(

@@ -8,7 +8,7 @@ import click
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
 from sweeps.kept_profiles import LABEL, Kept
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.stored_results import connectable, meant, results_of
 from sweeps.operations.telling import tell
 from sweeps.report.profile import operators_table
 from sweeps.report.tables import open_console
@@ -23,7 +23,7 @@ from workers.profiling import profile as run_profile
 
 @click.command()
 @click.argument("variant")
-@click.option("--device", default="local", show_default=True, help="As a sweep file names it.")
+@click.option("--device", default="local", show_default=True, help="As a sweep file names it, or its id.")
 @click.option("--sweep", help="The sweep that built it; the latest if left out.")
 @click.option("--iterations", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--warmup", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Iterations before them.")
@@ -57,7 +57,8 @@ def profile(
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
-    row = _row(rows, variant, device)
+    device = connectable(workspace, device)
+    row = _row(rows, variant, meant(device, results.names) or device)
     if recorder is None:
         done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
     else:

@@ -11,11 +11,11 @@ from dashboard.inert import line
 from dashboard.report.markdown import markdown
 from dashboard.report.sections import Section, sections
 from dashboard.words import plain_words
-from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
+from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
 from sweeps.operations.evaluation import more_images
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
@@ -34,7 +34,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option("--markdown", "as_markdown", type=_file, help="For a pull request.")
 @click.option("--csv", "as_csv", type=_file, help="Every result with its figures, for spreadsheets.")
 @click.option("--parquet", type=_file, help="The same with types, for programs.")
-@click.option("--device", help="Of this device only (its id, or a part of its name).")
+@click.option("--device", help=f"Of this device only ({DEVICE_NAMES}).")
 @json_option
 def report(
     sweep: str | None,
@@ -59,7 +59,8 @@ def report(
     page = _page_maker() if html else None
     results = results_of(Workspace(root), sweep)
     rows = read_rows(results.frame, results.name)
-    rows = rows if device is None else of_device(rows, device)
+    called = meant(device, results.names)
+    rows = rows if called is None else of_device(rows, called)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
     there, notes = _drawn(results, rows) if html or as_markdown else ([], [])
