@@ -207,7 +207,7 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
     (command,) = [part.value for part in shown.code]
     assert command.startswith("edgesweep run SWEEP.yaml --settle ")
     rounds = command.split()[-1]
-    assert f"about {rounds} more rounds would tell them apart" in texts(shown)
+    assert f"at least {rounds} more rounds to tell them apart" in texts(shown)
 
 
 def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_is_refused(
@@ -378,11 +378,11 @@ def test_sets_of_conditions_are_called_by_what_tells_them_apart() -> None:
     )
 
     def sets(*found: tuple[ComparisonConditions, str]) -> list[str]:
-        return decide._sets([SimpleNamespace(conditions=one, fingerprint=state) for one, state in found])
+        return decide._sets([SimpleNamespace(conditions=one, fingerprint=state, ranking=()) for one, state in found])
 
     assert sets((usual, "a1b2"), (replace(usual, preset="quick", gate="none"), "a1b2")) == [
-        "protocol full, waited for a ready device",
-        "protocol quick, did not wait for a ready device",
+        "protocol full, every block waited for a ready device",
+        "protocol quick, blocks did not wait for a ready device",
     ]
     assert sets((usual, "a1b2"), (usual, "c3d4")) == ["the device's state 1", "the device's state 2"]
     assert sets((usual, "a"), (replace(usual, fixed_performance="on"), "a")) == [
