@@ -349,7 +349,7 @@ def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, reco
     ]
     found = rank(to_frame(rows), FREE, "s").devices[0]
     lines = printed(rows)
-    assert f"open: about {found.rounds_to_settle} more rounds would tell them apart" in lines
+    assert f"open: at least {found.rounds_to_settle} more rounds to tell them apart" in lines
     assert lines[lines.index("Equal to it (shown at 95 % to be within 2 % of the best):") + 1] == "same"
     assert f"To measure just these: edgesweep run SWEEP.yaml --settle {found.rounds_to_settle}" in lines
 
