@@ -34,7 +34,7 @@ from sweeps.results import of_device, read_rows
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec, validated_values
 from sweeps.store.read_journal import rank_sweep
-from sweeps.workspace import Workspace
+from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE, Workspace
 from workers.driver.events import Event
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ __all__ = ["EdgeSweepError", "Event", "Plan", "Ranking", "Run", "Shipped", "Swee
 __all__ += ["rank", "results", "run"]
 
 Folder = str | Path
-DEFAULT_WORKSPACE = "edgesweep-data"
-"""Unless EDGESWEEP_WORKSPACE names another folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,5 +199,5 @@ def export(
 
 
 def _root(workspace: Folder | None) -> Path:
-    named = workspace or os.environ.get("EDGESWEEP_WORKSPACE") or DEFAULT_WORKSPACE
+    named = workspace or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
     return Path(named).expanduser().resolve()

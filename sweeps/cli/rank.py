@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, run_command, sweep_argument, workspace_option
+from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import whole_results
+from sweeps.launching.here import here
 from sweeps.operations.evaluation import more_images, more_images_of
 from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, still_open
 from sweeps.ranking.document import ranking_document
@@ -44,7 +45,7 @@ def rank(
     \b
     Example: edgesweep rank --device local --json
     """
-    workspace, run = Workspace(root), run_command(root)
+    workspace = Workspace(root)
     tables = everything or verbose or device is not None
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep, compare=compare_runs)
@@ -55,12 +56,12 @@ def rank(
         if ranked is not None:
             there = {(entry.device_id, entry.model) for entry in ranked.devices}
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, workspace, files, names, run, as_json=as_json, verbose=verbose)
+            _show(ranked, verdicts, workspace, files, names, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
             notes = [*still_open(workspace, files, name)]
             with Journal.open(files.journal, read_only=True) as journal:
                 notes += more_images_of(journal.spec(name), verdicts)
-            print_overview(name, verdicts, notes, run=run, names=names)
+            print_overview(name, verdicts, notes, here=here(workspace, name), names=names)
         else:
             with Journal.open(files.journal, read_only=True) as journal:
                 raise no_results(journal, name)
@@ -85,7 +86,6 @@ def _show(
     workspace: Workspace,
     files: ResultFiles,
     names: Mapping[str, str],
-    run: str,
     *,
     as_json: bool,
     verbose: bool,
@@ -97,4 +97,4 @@ def _show(
         with Journal.open(files.journal, read_only=True) as journal:
             spec = journal.spec(ranked.sweep)
         notes = (*more_images(spec, ranked), *still_open(workspace, files, ranked.sweep))
-        print_ranking(ranked, notes, verbose=verbose, run=run, names=names)
+        print_ranking(ranked, notes, verbose=verbose, here=here(workspace, ranked.sweep), names=names)

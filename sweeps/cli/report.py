@@ -1,6 +1,7 @@
 """`edgesweep report`: a sweep's results as files to send: a page, Markdown, tables."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from dashboard.inert import line
 from dashboard.report.markdown import markdown
 from dashboard.report.sections import Section, sections
 from dashboard.words import plain_words
+from sweeps.advice import Here
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
+from sweeps.launching.here import here
 from sweeps.operations.evaluation import more_images
 from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.rank import rank_rows
@@ -63,7 +66,8 @@ def report(
     rows = rows if called is None else of_device(rows, called)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
-    there, notes = _drawn(results, rows) if html or as_markdown else ([], [])
+    advice = here(Workspace(root), results.name)
+    there, notes = _drawn(results, rows, advice) if html or as_markdown else ([], [])
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (
@@ -93,11 +97,25 @@ def report(
         click.echo(f"{one['file']}  {one['bytes'] / 1e6:.2f} MB")
 
 
-def _drawn(results: SweepResults, rows: Sequence[ResultRow]) -> tuple[list[Section], list[str]]:
-    """A section for each device and model, and notes of the whole sweep."""
+def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: Here) -> tuple[list[Section], list[str]]:
+    """A section for each device and model, and notes of the whole sweep. `advice` completes the commands in them."""
     spec = results.spec
     ranked = rank_rows(rows, spec.objective, results.name, most_images=most_images(spec.data))
-    return sections(rows, ranked, spec.objective), [line(note) for note in more_images(spec, ranked)]
+    there = [_typed(one, advice) for one in sections(rows, ranked, spec.objective)]
+    return there, [line(advice.typed(note)) for note in more_images(spec, ranked)]
+
+
+def _typed(section: Section, advice: Here) -> Section:
+    sentences = tuple(replace(one, rest=advice.typed(one.rest)) for one in section.sentences)
+    tables = tuple(
+        replace(
+            table,
+            rows=[[advice.typed(cell) for cell in row] for row in table.rows],
+            notes=tuple(map(advice.typed, table.notes)),
+        )
+        for table in section.tables
+    )
+    return replace(section, sentences=sentences, tables=tables)
 
 
 def _page_maker() -> Callable[..., str]:

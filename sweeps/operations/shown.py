@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from sweeps.advice import ANYWHERE
+from sweeps.launching.here import here
 from sweeps.launching.live import LiveFile
 from sweeps.records import Failed
 from sweeps.report.progress import RunProgress
 from sweeps.text import shortened
+from sweeps.workspace import Workspace
 from workers.devices.interface import Rung
 from workers.driver import events
 from workers.driver.events import Event
@@ -37,8 +40,9 @@ _RUNGS: Mapping[Rung, str] = {
 }
 
 
-def show(event: Event, progress: RunProgress, live: LiveFile | None = None) -> None:
-    """`live`: the file for whoever looks from elsewhere."""
+def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
+    """`live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
+    advice = ANYWHERE if workspace is None else here(workspace)
     match event:
         case events.Preparing(model):
             progress.preparing(model, None)
@@ -51,7 +55,7 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None) -> N
         case events.Published(done, total):
             progress.step("Publishing to MLflow", done, total, "")
         case _:
-            progress.note(in_words(event))
+            progress.note(advice.typed(in_words(event)))
     if live is not None:
         _keep(event, live)
 

@@ -13,6 +13,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.left import JOBS_UNKNOWN, waiting
 from sweeps.json_records import from_json
 from sweeps.launching.gone import gone_now
+from sweeps.launching.here import running_now, runs_now
 from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec import catalog, places
@@ -74,7 +75,9 @@ def still_open(workspace: Workspace, files: ResultFiles, sweep: str) -> Iterator
     if path is None:
         yield JOBS_UNKNOWN
         return
-    yield from waiting(path, sweep)
+    yield from running_now(workspace)
+    if not runs_now(workspace, sweep):
+        yield from waiting(path, sweep)
     gone = gone_now(workspace)
     if not gone.devices:
         return

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeps.advice import RUN
 from sweeps.imported import Imported
 from sweeps.ranking.amounts import amount
 from sweeps.ranking.backends import BackendFigure
@@ -190,7 +191,7 @@ class DeviceRanking:
     def settle_command(self) -> str:
         """The command that measures only the tied candidates again; empty if more rounds would settle nothing."""
         rounds = self.rounds_to_settle
-        return "" if rounds is None else f"edgesweep run SWEEP.yaml --settle {rounds}"
+        return "" if rounds is None else f"{RUN} --settle {rounds}"
 
     @property
     def reasons(self) -> dict[str, list[Candidate]]:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
+from sweeps.advice import ANYWHERE, Here
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import in_words
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.provisional import RUN
 from sweeps.ranking.ties import MadeOf
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
@@ -62,12 +62,12 @@ def print_ranking(
     notes: Iterable[str] = (),
     *,
     verbose: bool = False,
-    run: str = RUN,
+    here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
     """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason, and print long
-    reasons whole. `run`: the command that measures the sweep, where it is known. `names`: as of `Lines`."""
-    out = Lines(open_console(), run, names)
+    reasons whole. `here`: completes commands in advice. `names`: as of `Lines`."""
+    out = Lines(open_console(), here, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
     for note in notes:
@@ -117,7 +117,9 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     if device.not_ranked:
         table = new_table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            reason = row.reason if verbose else shortened(row.reason, f"edgesweep rank {ranking.sweep} -v")
+            reason = (
+                row.reason if verbose else shortened(row.reason, out.here.typed(f"edgesweep rank {ranking.sweep} -v"))
+            )
             table.add_row(*cells(_short(row.name_here, device), row.outcome, reason))
         out.console.print(table)
     if device.imported:

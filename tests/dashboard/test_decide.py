@@ -20,8 +20,7 @@ from dashboard.views import decide
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
-from sweeps.launching.record import Launch, last
-from sweeps.launching.start import kept_file
+from sweeps.launching.record import Launch, kept_file, last
 from sweeps.quarantine import QuarantineBook
 from sweeps.results import ComparisonConditions
 from sweeps.workspace import Workspace

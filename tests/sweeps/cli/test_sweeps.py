@@ -18,7 +18,7 @@ from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import verify
-from sweeps.launching.start import kept_file
+from sweeps.launching.record import kept_file
 from sweeps.operations import kept_sweeps
 from sweeps.store.beside import LABELS, NOTE
 from sweeps.store.client import active_runs

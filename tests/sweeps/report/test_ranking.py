@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.advice import Here
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.status import read_status
@@ -321,7 +322,10 @@ def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.C
     assert "adb:" not in "\n".join(lines)
     print_overview("s", verdicts_of("s", ranked.devices, rows))
     assert "adb:" not in capsys.readouterr().out
-    given = {"run": "edgesweep run my.yaml --workspace w", "names": {"R1": "adb:R1", "R2": "adb:R2"}}
+    given = {
+        "here": Here("edgesweep run my.yaml --workspace w", " --workspace w"),
+        "names": {"R1": "adb:R1", "R2": "adb:R2"},
+    }
     print_ranking(ranked, **given)
     print_overview("s", verdicts_of("s", ranked.devices, rows), ["SWEEP.yaml waits"], **given)
     told = said(capsys)
