@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import EdgeSweepError, NoResultsError
+from sweeps.operations.build_name import job_named
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, results_of
@@ -194,7 +195,11 @@ def export(
     """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
     there = Workspace(_root(workspace))
     found = results_of(there, sweep)
-    ranked = rank_results(found.frame, found.spec.objective, found.name, meant(device, found.names))
+    device = meant(device, found.names)
+    ranked = rank_results(found.frame, found.spec.objective, found.name, device)
+    if variant is not None:
+        rows = read_rows(found.frame, found.name)
+        variant = job_named(rows if device is None else of_device(rows, device), variant, model)
     return export_candidate(ranked, found.frame, there, model=model, job=variant, output=Path(output))
 
 

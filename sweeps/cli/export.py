@@ -6,9 +6,11 @@ import click
 
 from sweeps.cli.options import DEVICE_NAMES, json_option, sweep_argument, workspace_option
 from sweeps.manifest import FILE_NAME
+from sweeps.operations.build_name import job_named
 from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.export import export_candidate
 from sweeps.ranking.rank import rank as rank_results
+from sweeps.results import of_device, read_rows
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -18,7 +20,9 @@ from sweeps.workspace import Workspace
 @workspace_option
 @click.option("--device", help=f"The winner of this device ({DEVICE_NAMES}).")
 @click.option("--model", help="The winner of this model, if the sweep has several.")
-@click.option("--variant", help="This job (its name in the ranking) instead of the winner.")
+@click.option(
+    "--variant", help="This job instead of the winner: its name in the ranking, or what reports and pages call it."
+)
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("shipped"), show_default=True)
 @json_option
 def export(
@@ -37,7 +41,11 @@ def export(
     """
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
-    ranked = rank_results(results.frame, results.spec.objective, results.name, meant(device, results.names))
+    device = meant(device, results.names)
+    ranked = rank_results(results.frame, results.spec.objective, results.name, device)
+    if variant is not None:
+        rows = read_rows(results.frame, results.name)
+        variant = job_named(rows if device is None else of_device(rows, device), variant, model)
     shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))

@@ -8,11 +8,13 @@ import click
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
 from sweeps.kept_profiles import LABEL, Kept
+from sweeps.operations.build_name import job_named
 from sweeps.operations.stored_results import connectable, meant, results_of
 from sweeps.operations.telling import tell
 from sweeps.report.profile import operators_table
 from sweeps.report.tables import open_console
 from sweeps.results import ResultRow, read_rows
+from sweeps.spec.label import names_of_job
 from sweeps.store.profiles import attach_profiles
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -108,7 +110,8 @@ def _capture(text: str) -> tuple[Capture, Path | None]:
 def _row(rows: Sequence[ResultRow], variant: str, device: str) -> ResultRow:
     """Its build on that device, else on whichever has one."""
     built = [row for row in rows if row.outcome == "measured"]
-    found = [row for row in built if variant in (row.name, row.variant, row.name.removeprefix(f"{row.model} · "))]
+    variant = job_named([row for row in rows if row.device_id == device] or rows, variant)
+    found = [row for row in built if variant in {row.variant, *names_of_job(row.name, row.name_here, row.model)}]
     if not found:
         known = [name for row in built for name in (row.name.removeprefix(f"{row.model} · "), row.name)]
         raise EdgeSweepError(

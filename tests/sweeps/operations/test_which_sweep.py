@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from dashboard.words import build_names
 from sweeps.cli.main import main
-from sweeps.errors import StoreError
+from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
+from sweeps.operations.build_name import job_named
 from sweeps.operations.stored_results import connectable, results_of
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
@@ -57,3 +59,17 @@ def test_every_name_that_is_printed_for_a_device_is_accepted(workspace, records,
         exported = CliRunner().invoke(main, ["export", *where, "--device", name])
         assert "there are no results for a device" not in exported.output
     assert connectable(workspace, "adb:elsewhere") == "adb:elsewhere"
+
+
+def test_a_job_is_found_by_what_pages_and_reports_call_it(records):
+    here = [records.row(records.job(number)) for number in (0, 1)]
+    for row in here:
+        name = build_names(here)[row.job_key]
+        assert job_named(here, name) == job_named(here, name.upper()) == row.name
+    there = [replace(row, device_id="other", name=f"{row.name} · other", job_key=f"{row.job_key}2") for row in here]
+    name = build_names(here)[here[0].job_key]
+    assert job_named(here, "cpu fp32") == "cpu fp32"
+    with pytest.raises(EdgeSweepError, match="2 jobs are called") as caught:
+        job_named([*here, *there], name)
+    assert "--device" in caught.value.next_step
+    assert job_named([*here, *there], name, model="another") == name
