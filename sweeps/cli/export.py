@@ -6,6 +6,7 @@ import click
 
 from sweeps.cli.options import DEVICE_NAMES, json_option, sweep_argument, workspace_option
 from sweeps.manifest import FILE_NAME
+from sweeps.metrics import METRICS
 from sweeps.operations.build_name import job_named
 from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.export import export_candidate
@@ -50,8 +51,8 @@ def export(
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))
     else:
-        size_mb = shipped.artifact.file_bytes / 1e6
-        click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
+        size = METRICS["artifact_mb"].format(shipped.artifact.file_bytes / 1e6)
+        click.echo(f"{output / shipped.artifact.file}  {size}  {plain(shipped.expected.job)}")
         expected = shipped.expected
         timed = "" if expected.timed else f"; not timed, checked by {plain(expected.executor)}"
         if expected.in_batches:

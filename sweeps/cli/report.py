@@ -17,6 +17,7 @@ from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argu
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
 from sweeps.launching.here import here
+from sweeps.metrics import METRICS
 from sweeps.operations.evaluation import more_images
 from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.rank import rank_rows
@@ -94,7 +95,7 @@ def report(
     if as_json:
         print_json({"sweep": results.name, "files": written})
     for one in () if as_json else written:
-        click.echo(f"{one['file']}  {one['bytes'] / 1e6:.2f} MB")
+        click.echo(f"{one['file']}  {METRICS['artifact_mb'].format(one['bytes'] / 1e6)}")
 
 
 def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: Here) -> tuple[list[Section], list[str]]:

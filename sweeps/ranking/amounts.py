@@ -27,7 +27,8 @@ def amount(figures: Mapping[str, float | None], metric: str) -> str:
     value = figures.get(metric)
     if value is None:
         return "infinite" if metric == "sqnr_db" else "not known"
-    return f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
+    shown, unit = catalog.metric(metric).scaled(value)
+    return f"{_short(shown)} {unit}".rstrip()
 
 
 def in_words(figures: Mapping[str, float | None], metric: str) -> str:

@@ -28,8 +28,8 @@ _RANKING_COLUMNS = {
     ">paired ratio": 115,
     ">top-1": 0,
     ">drop (points)": 145,
-    ">MB": 125,
-    ">library MB": 135,
+    ">size": 125,
+    ">library": 135,
     "front": 0,
     "verdict": 0,
     "trust": 165,
@@ -41,7 +41,7 @@ _CHECKED_COLUMNS = {
     ">95 % interval": 105,
     ">agreement": 0,
     ">SQNR dB": 0,
-    ">MB": 95,
+    ">size": 95,
     "constraints": 0,
     "checked by": 140,
     "trust": 165,
@@ -93,7 +93,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
     if device.ranking:
-        useful = {"front": device.front is not None, ">library MB": device.libraries_differ}
+        useful = {"front": device.front is not None, ">library": device.libraries_differ}
         columns = {name: width for name, width in _RANKING_COLUMNS.items() if useful.get(name, True)}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
         print_fitting(out.console, "", columns, rows)
@@ -252,8 +252,8 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         ">paired ratio": "–" if ratio is None or made is None or made.source == "times" else _paired(ratio, made),
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
-        ">MB": _figure(candidate, "artifact_mb"),
-        ">library MB": _figure(candidate, "runtime_mb"),
+        ">size": METRICS["artifact_mb"].format(candidate.figures["artifact_mb"]),
+        ">library": catalog.metric("runtime_mb").format(figures.get("runtime_mb")),
         "front": {True: "front", False: "", None: "–"}[candidate.on_front],
         "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
         "trust": ", ".join(candidate.trust),
@@ -275,7 +275,7 @@ def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, objec
         ">95 % interval": _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),
         ">agreement": METRICS["agreement_percent"].format(candidate.figures["agreement_percent"]),
         ">SQNR dB": "equal" if equal else _figure(candidate, "sqnr_db"),
-        ">MB": _figure(candidate, "artifact_mb"),
+        ">size": METRICS["artifact_mb"].format(candidate.figures["artifact_mb"]),
         "constraints": Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
         "checked by": reference_name(candidate.executor) or "–",
         "trust": ", ".join(candidate.trust),
