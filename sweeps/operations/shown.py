@@ -47,13 +47,13 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None, work
         case events.Preparing(model):
             progress.preparing(model, None)
         case events.Building(done, total, running):
-            progress.step("Building", done, total, ", ".join(running), beside=_TOGETHER)
+            progress.step("Building", done, total, ", ".join(running), unit="builds", beside=_TOGETHER)
             if done == total:
                 progress.end("Building")
         case events.Measuring(device, done, total, running):
             progress.step(f"Measuring on {device}", done, total or None, running, beside=_TOGETHER)
         case events.Published(done, total):
-            progress.step("Publishing to MLflow", done, total, "")
+            progress.step("Publishing to MLflow", done, total, "", unit="jobs")
         case _:
             progress.note(advice.typed(in_words(event)))
     if live is not None:
@@ -103,7 +103,7 @@ def _keep(event: Event, live: LiveFile) -> None:
         case events.Measuring(device, done, total, running):
             live.measuring(device, done, total, running)
         case events.Published(done, total):
-            live.step(f"publishing to MLflow: {done} of {total}")
+            live.step(f"publishing to MLflow: {done} of {total} jobs")
         case events.Waiting(device, lacking, waited) if not has_devices(device):
             live.waiting(device, lacking, waited)
         case events.Away(device, failed, pending):

@@ -472,6 +472,7 @@ def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is
 
     with RunProgress() as progress:
         show(events.Preparing("net"), progress)
+        progress.preparing("net", 0.25)
         show(events.Building(0, 3, ()), progress)
         show(events.Building(1, 3, ("net · int8",)), progress)
         show(events.Measuring("fake:cool", 0, 4, "net · fp32"), progress)
@@ -483,4 +484,6 @@ def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is
         assert bars(progress) == {"Measuring on fake:cool": (1, 4)}
         show(events.Published(0, 4), progress)
         assert bars(progress) == {"Publishing to MLflow": (0, 4)}
-    assert "Building: 2 of 3" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "Building: 2 of 3 builds" in told
+    assert "Preparing net: 25 %" in told
