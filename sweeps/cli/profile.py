@@ -17,6 +17,7 @@ from sweeps.results import ResultRow, read_rows
 from sweeps.spec.label import names_of_job
 from sweeps.store.profiles import attach_profiles
 from sweeps.text import plain
+from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from workers.measure.capture import CAPTURES, Capture
 from workers.profiling import Profiled, captured
@@ -83,10 +84,10 @@ def profile(
 def _attach(workspace: Workspace, rows: Sequence[ResultRow], done: Profiled) -> None:
     """To the runs of the jobs that it is of: a build may have been profiled on a device on which no job ran it."""
     made = done.kept
-    of_it = (made.build_key, made.device_id, made.threads, made.cpus, made.reuse_input)
     try:
         for row in rows:
-            if of_it == (row.build_key, row.device_id, row.threads, row.cpus, row.reuse_input):
+            run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
+            if made.is_of(row.build_key, row.device_id, run):
                 attach_profiles(workspace, row.sweep, row.job_key, [Kept(made, done.file)])
     except StoreError as error:
         tell(f"It is kept in the workspace, and not in MLflow: {error.one_line}")

@@ -7,15 +7,13 @@ from rich.text import Text
 from sweeps.advice import ANYWHERE, Here
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking.amounts import in_words
+from sweeps.ranking.amounts import in_words, paired
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.ties import MadeOf
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.backends import print_backends
 from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
-from sweeps.stats import Estimate
 from sweeps.text import shortened
 from sweeps.trust import TRUST
 
@@ -243,13 +241,13 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     figures = candidate.figures
     accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
     place = (candidate.place or str(number)) if candidate.state == "pass" else ""
-    ratio, made = candidate.ratio_to_winner, candidate.made_of
+    made = candidate.made_of
     return {
         ">#": place,
         "variant": _short(candidate.name_here, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        ">paired ratio": "–" if ratio is None or made is None or made.source == "times" else _paired(ratio, made),
+        ">paired ratio": paired(candidate.ratio_to_winner, made.source if made else ""),
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">size": METRICS["artifact_mb"].format(candidate.figures["artifact_mb"]),
@@ -258,11 +256,6 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
         "trust": ", ".join(candidate.trust),
     }
-
-
-def _paired(ratio: Estimate, made: MadeOf) -> str:
-    interval = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f}–{ratio.high:.2f})"
-    return f"{ratio.value:.2f}×{interval}{' in batches' if made.source == 'batches' else ''}"
 
 
 def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
