@@ -16,7 +16,7 @@ from sweeps.advice import Here
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
-from sweeps.launching.here import here
+from sweeps.launching.here import here, running_now
 from sweeps.metrics import METRICS
 from sweeps.operations.evaluation import more_images
 from sweeps.operations.stored_results import meant, results_of
@@ -61,14 +61,15 @@ def report(
     if len(set(asked)) < len(asked):
         raise click.UsageError("each of the files needs a name of its own")
     page = _page_maker() if html else None
-    results = results_of(Workspace(root), sweep)
+    workspace = Workspace(root)
+    results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
     called = meant(device, results.names)
     rows = rows if called is None else of_device(rows, called)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
-    advice = here(Workspace(root), results.name)
-    there, notes = _drawn(results, rows, advice) if html or as_markdown else ([], [])
+    there, notes = _drawn(results, rows, here(workspace, results.name)) if html or as_markdown else ([], [])
+    notes += map(line, running_now(workspace))
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (
