@@ -204,7 +204,8 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
     shown = choose(page(workspace), "Sweep", "open")
     assert not shown.exception
     (command,) = [part.value for part in shown.code]
-    assert command.startswith("edgesweep run SWEEP.yaml --settle ")
+    assert command.startswith("edgesweep run SWEEP.yaml --workspace ")
+    assert " --settle " in command
     rounds = command.split()[-1]
     assert f"at least {rounds} more rounds to tell them apart" in texts(shown)
 
@@ -260,7 +261,8 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     assert "started in a terminal, so its file is not known here" in texts(page(root, sweep="hot"))
     kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))
     shown = page(root, sweep="hot")
-    assert "edgesweep run SWEEP.yaml --retry-failed" in shown.code[0].value
+    assert "edgesweep run SWEEP.yaml --workspace " in shown.code[0].value
+    assert " --retry-failed" in shown.code[0].value
     next(one for one in shown.button if one.key == "again").click().run()
     assert not shown.exception
     launch = last(own, Launch)
