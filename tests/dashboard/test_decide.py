@@ -261,7 +261,7 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     assert "started in a terminal, so its file is not known here" in texts(page(root, sweep="hot"))
     kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))
     shown = page(root, sweep="hot")
-    assert "edgesweep run SWEEP.yaml --workspace " in shown.code[0].value
+    assert "launches/hot.yaml --workspace " in shown.code[0].value
     assert " --retry-failed" in shown.code[0].value
     next(one for one in shown.button if one.key == "again").click().run()
     assert not shown.exception
