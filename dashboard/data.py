@@ -121,7 +121,7 @@ def _whole(path: Path) -> Watermark:
     said = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
     bar = st.progress(0.0, said)
     with ONE:
-        found = whole_results(path, lambda done, of: bar.progress(done / of, f"{said} {done} of {of}"))
+        found = whole_results(path, lambda done, of: bar.progress(done / of, f"{said} {done} of {of} jobs"))
     bar.empty()
     return found
 

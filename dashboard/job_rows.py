@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -11,10 +12,12 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RETRIED_KINDS
 from sweeps.journal.changes import DatedBlock
 from sweeps.journal.evidence import Sentinel
+from sweeps.launching.here import here
 from sweeps.manifest import Manifest
 from sweeps.protocol.clock import figure_ns
 from sweeps.records import Block, Conditions
 from sweeps.results import ResultRow
+from sweeps.workspace import Workspace
 
 PIXELS = 900
 """So many columns of samples a chart has at most: more than it has pixels nobody sees."""
@@ -159,7 +162,7 @@ def next_step(stage: str, kind: str) -> str:
 def repeat_command(row: ResultRow, facts: DeviceFacts, root: str) -> str:
     """The commands that measure a job again, for a shell."""
     if row.outcome != "measured" or not row.timed:
-        return shlex.join(["edgesweep", "run", "SWEEP.yaml", "--retry-failed", "--workspace", line(root)])
+        return line(f"{here(Workspace(Path(root)), row.sweep).run} --retry-failed")
     export = ["edgesweep", "export", row.sweep, "--workspace", root, "--device", row.device_id, "--model", row.model]
     check = ["edgesweep", "check", "shipped/manifest.json", "--device", facts.name, "--workspace", root]
     words = [[*export, "--variant", row.name, "--output", "shipped"], check]

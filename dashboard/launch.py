@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,9 +24,13 @@ START_LIMIT_S = 60.0
 TOKEN_VARIABLE = "EDGESWEEP_DASHBOARD_TOKEN"  # noqa: S105  # a name
 """Of the first link. Its server takes it out of the environment."""
 
+SAYS_VARIABLE = "EDGESWEEP_DASHBOARD_SAYS"
+"""What its server prints once it answers. It takes it out of the environment, too."""
+
 _OPTIONS: dict[str, str] = {
     "server.headless": "true",
     "server.fileWatcherType": "none",
+    "logger.hideWelcomeMessage": "true",
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "none",
@@ -116,7 +121,7 @@ def serving(
     ):
         try:
             deadline = time.monotonic() + START_LIMIT_S
-            while not _answers(port):
+            while not _answers("127.0.0.1", port):
                 if process.poll() is not None or time.monotonic() > deadline:
                     output.seek(0)
                     raise EdgeSweepError(
@@ -132,6 +137,23 @@ def serving(
                 process.wait(timeout=3)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def say_when_it_answers(text: str, host: str, port: int) -> None:
+    """Print `text` on stderr once this process's server answers; nothing if it does not within 60 s."""
+    # What listens on all addresses is asked at this machine's own.
+    asked = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
+
+    def wait() -> None:
+        deadline = time.monotonic() + START_LIMIT_S
+        while not _answers(asked, port):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.1)
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    threading.Thread(target=wait, name="say-when-it-answers", daemon=True).start()
 
 
 def _check_free(host: str, port: int) -> None:
@@ -155,8 +177,8 @@ def _free_port() -> int:
         return port
 
 
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+def _answers(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=2)
     try:
         connection.request("GET", "/_stcore/health")
         return connection.getresponse().status == http.client.OK

@@ -9,6 +9,7 @@ from dashboard.inert import NOTHING, line
 from dashboard.words import device_names, plain_words
 from sweeps.imported import Imported
 from sweeps.metrics import METRICS
+from sweeps.ranking.amounts import paired
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassEntry, ClassRanking
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
@@ -84,6 +85,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         figures = candidate.figures
         winner = ranking.winner is not None and candidate.job_key == ranking.winner.job_key
         place = _place(number, candidate)
+        made = candidate.made_of
         p50, low, high = (figures[name] for name in ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms"))
         accuracy, drop = figures[metric], figures["accuracy_drop_points"]
         drop_low, drop_high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
@@ -113,7 +115,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
                 "latency_short": "–" if p50 is None else f"{p50:#.3g} ms".replace(". ", " "),
                 "latency_text": METRICS["latency_p50_ms"].format(p50) if candidate.timed else candidate.untimed,
                 "interval_text": interval("latency_ci_low_ms", low, high) if candidate.timed else candidate.untimed,
-                "paired_text": NOTHING if winner else _paired(candidate),
+                "paired_text": NOTHING if winner else paired(candidate.ratio_to_winner, made.source if made else ""),
                 "accuracy_text": METRICS[metric].format(accuracy) + (" (emulated)" if emulated_by else ""),
                 "drop_text": METRICS["accuracy_drop_points"].format(drop),
                 "drop_interval_text": interval("accuracy_drop_low_points", drop_low, drop_high),
@@ -259,15 +261,6 @@ def interval(metric: str, low: float | None, high: float | None) -> str:
         return "none"
     digits, unit = METRICS[metric].digits, METRICS[metric].unit
     return f"{low:.{digits}f} to {high:.{digits}f} {unit}"
-
-
-def _paired(candidate: Candidate) -> str:
-    """`1.91× (1.70 to 2.10)`."""
-    ratio, made = candidate.ratio_to_winner, candidate.made_of
-    if ratio is None or made is None or made.source == "times":
-        return NOTHING
-    ends = "" if ratio.low is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
-    return f"{ratio.value:.2f}×{ends}{' in batches' if made.source == 'batches' else ''}"
 
 
 def _place(number: int, candidate: Candidate) -> str:

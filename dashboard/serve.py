@@ -9,11 +9,14 @@ from streamlit import config
 from streamlit.starlette import App
 
 from dashboard.gate import ENTER, GATE, OwnPagesOnly, enter
-from dashboard.launch import TOKEN_VARIABLE
+from dashboard.launch import SAYS_VARIABLE, TOKEN_VARIABLE, say_when_it_answers
 
 # Not in the environment of the sweeps that are started from here.
 if first := os.environ.pop(TOKEN_VARIABLE, ""):
     GATE.add_link(first)
+
+if says := os.environ.pop(SAYS_VARIABLE, ""):
+    say_when_it_answers(says, config.get_option("server.address"), int(config.get_option("server.port")))
 
 app = App(
     Path(__file__).with_name("app.py"),

@@ -12,6 +12,7 @@ def tables() -> str:
         for one in found:
             if one.sort == sort:
                 meaning = f"{one.meaning} ({one.why})" if one.why else one.meaning
+                meaning += f"; also called {', '.join(one.also)}" if one.also else ""
                 parts.append(
                     "| " + " | ".join(text.replace("|", "\\|") for text in (f"`{one.word}`", meaning, one.todo)) + " |"
                 )

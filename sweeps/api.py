@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import EdgeSweepError, NoResultsError
+from sweeps.operations.build_name import job_named
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
-from sweeps.operations.stored_results import files_and_name, of_latest, results_of
+from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.planning.size import check_size
 from sweeps.ranking.export import Shipped, export_candidate
@@ -34,7 +35,7 @@ from sweeps.results import of_device, read_rows
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec, validated_values
 from sweeps.store.read_journal import rank_sweep
-from sweeps.workspace import Workspace
+from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE, Workspace
 from workers.driver.events import Event
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ __all__ = ["EdgeSweepError", "Event", "Plan", "Ranking", "Run", "Shipped", "Swee
 __all__ += ["rank", "results", "run"]
 
 Folder = str | Path
-DEFAULT_WORKSPACE = "edgesweep-data"
-"""Unless EDGESWEEP_WORKSPACE names another folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +166,11 @@ def results(sweep: str | None = None, workspace: Folder | None = None, *, device
     """One row per job or skipped combination of a sweep (by default the latest), as `edgesweep report --parquet` has
     them: text, true integers and booleans, figures with their unit in the name; unknown figures are NaN.
 
-    `device`: an id, or a part of its name.
+    `device`: as the sweep file names it, an id, or a part of its name.
     """
     found = results_of(Workspace(_root(workspace)), sweep)
     rows = read_rows(found.frame, found.name)
+    device = meant(device, found.names)
     frame: pd.DataFrame = arrow_table(results_table(rows if device is None else of_device(rows, device))).to_pandas()
     return frame
 
@@ -180,7 +180,7 @@ def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: s
     there = Workspace(_root(workspace))
     with of_latest(there, sweep):
         files, name = files_and_name(there, sweep)
-        return rank_sweep(files.journal, name, device)
+        return rank_sweep(files.journal, name, meant(device, names_of(plans_of(files, name), name)))
 
 
 def export(
@@ -195,10 +195,14 @@ def export(
     """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
     there = Workspace(_root(workspace))
     found = results_of(there, sweep)
+    device = meant(device, found.names)
     ranked = rank_results(found.frame, found.spec.objective, found.name, device)
+    if variant is not None:
+        rows = read_rows(found.frame, found.name)
+        variant = job_named(rows if device is None else of_device(rows, device), variant, model)
     return export_candidate(ranked, found.frame, there, model=model, job=variant, output=Path(output))
 
 
 def _root(workspace: Folder | None) -> Path:
-    named = workspace or os.environ.get("EDGESWEEP_WORKSPACE") or DEFAULT_WORKSPACE
+    named = workspace or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT
     return Path(named).expanduser().resolve()

@@ -60,6 +60,11 @@ class KeptProfile(BaseModel):
     suffix: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}(\.[a-z0-9-]{1,20}){0,2}$")]
     """Of the file beside it."""
 
+    def is_of(self, build_key: str, device_id: str, run: RunAxes) -> bool:
+        """Whether it is of this build, on this device, run so."""
+        of_it = (self.build_key, self.device_id, self.threads, self.cpus, self.reuse_input)
+        return of_it == (build_key, device_id, run.threads, run.cpus, run.reuse_input)
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -134,12 +139,7 @@ def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
 
 def kept_of(workspace: Workspace, build_key: str, device_id: str, run: RunAxes) -> Sequence[Kept]:
     """Those of `kept` that one job made: of its device, run as it runs the build."""
-    return [
-        one
-        for one in kept(workspace, build_key)
-        if (one.profile.device_id, one.profile.threads, one.profile.cpus, one.profile.reuse_input)
-        == (device_id, run.threads, run.cpus, run.reuse_input)
-    ]
+    return [one for one in kept(workspace, build_key) if one.profile.is_of(build_key, device_id, run)]
 
 
 def _stem(profile: KeptProfile) -> str:

@@ -23,7 +23,12 @@ class Metric:
         """The value with its unit, or `–` if it is unknown (also for NaN, which pandas uses for `None`)."""
         if value is None or value != value:
             return "–"
-        return f"{value:.{self.digits}f} {self.unit}".rstrip()
+        shown, unit = self.scaled(value)
+        return f"{shown:.{self.digits if unit == self.unit else 1}f} {unit}".rstrip()
+
+    def scaled(self, value: float) -> tuple[float, str]:
+        """The value and the unit in which people read it: below 0.1 MB that is kB."""
+        return (value * 1000, "kB") if self.unit == "MB" and 0 < abs(value) < 0.1 else (value, self.unit)
 
 
 _EXTRA_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")

@@ -211,12 +211,13 @@ metric as a float (NaN is unknown)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResults:
-    """One sweep from the store. `frame` has `FRAME_COLUMNS`."""
+    """One sweep from the store. `frame` has `FRAME_COLUMNS`; `names`: the sweep file's for each device, by its id."""
 
     name: str
     spec: SweepSpec
     frame: "pd.DataFrame"
     updated: datetime
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,13 +244,12 @@ def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
 def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
     """The rows of one sweep that are not `stale`, in order of their names.
 
-    Columns may be missing. Unknown values become empty, false or 0. A number that is not finite is unknown, and so is
-    a block median that is not positive.
+    Columns may be missing. Unknown values become empty, false or 0. Other numbers than finite ones are unknown.
     """
     records = frame.astype(object).where(frame.notna(), None).to_dict("records")
     rows = [_row({str(column): value for column, value in record.items()}) for record in records]
-    counting = [row for row in rows if row.sweep == sweep and not row.stale]
-    return sorted(counting, key=lambda row: (row.name, row.job_key))
+    rows.sort(key=lambda row: (row.name, row.job_key))
+    return [row for row in rows if row.sweep == sweep and not row.stale]
 
 
 def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:

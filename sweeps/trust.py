@@ -205,6 +205,16 @@ TRUST: dict[str, TrustLabel] = {
 """The closed list, disqualifying labels first."""
 
 
+def readiness(gate: str, labels: Iterable[str]) -> str:
+    """In words, what the blocks of results with these labels waited for. `gate`: as in
+    `sweeps.results.ComparisonConditions`."""
+    if gate != "gated":
+        return "blocks did not wait for a ready device"
+    if "ungated" in labels:
+        return "blocks waited for what this device tells, which is no temperature: it is unknown whether it was cool"
+    return "every block waited for a ready device"
+
+
 def disqualified(labels: Iterable[str]) -> list[str]:
     """The labels that exclude a result from winning, deciding and comparing; also labels unknown to this version."""
     return [label for label in labels if label not in TRUST or TRUST[label].disqualifying]

@@ -13,6 +13,8 @@ from typing import IO
 
 from sweeps.errors import WorkspaceError
 
+DEFAULT_ROOT, ROOT_VARIABLE = "edgesweep-data", "EDGESWEEP_WORKSPACE"
+"""The usual workspace of a folder, and what names another one."""
 BUILD_LOG = "build.log"
 """Beside an artifact's manifest."""
 _LOOKS, _LOOK_S = 10, 0.02

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dashboard.beats import Sentence
 from dashboard.report.sections import Section, TextTable
 
-_SPECIAL = re.compile(r"[\\`*_{}\[\]#|<>~$:@&/]|\.(?=[^\W\d])")
-"""The other marks mean something at the beginning of a line only, where none of this stands."""
+_ESCAPED = re.compile(r"[\\`|~$]|\*(?=\S)|(?<=\S)\*|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])")
+"""Marks where they mean something: a star between spaces, an underscore within a word and brackets alone do not."""
+_REFERRED = re.compile(r"<|^[>#]|&(?=[#\w])|[@#](?=\w)|:(?=//|[\w+-]+:)|(?<=www)\.", re.IGNORECASE)
+"""HTML, mentions, numbers of issues, addresses and emojis, which an escape does not break. The other marks mean
+something at the beginning of a line only, where none of this stands."""
 _MARKS = {"winner": "", "tied": "tied", "provisional": "provisional", "none": "none may ship"}
 
 
@@ -49,10 +52,11 @@ def _sentence(said: Sentence) -> str:
 
 
 def _literal(text: str) -> str:
-    """Every mark of Markdown escaped; an address, a mention and an emoji are broken by it too."""
-    return _SPECIAL.sub(lambda found: _html(found[0]) if found[0] in "<>&@:/.#" else rf"\{found[0]}", text)
+    """As it is, except for what Markdown would not show literally. Addresses, mentions and emojis are broken, too."""
+    escaped = _ESCAPED.sub(lambda found: f"\\{found[0]}", text)
+    return _REFERRED.sub(lambda found: f"&#{ord(found[0])};", escaped)
 
 
 def _html(text: str) -> str:
-    """As character references, where Markdown's escapes do not count."""
-    return "".join(char if char.isalnum() or char in " ·-–×%,;°" else f"&#{ord(char)};" for char in text)
+    """In an element of HTML, where Markdown's escapes do not count."""
+    return "".join(f"&#{ord(char)};" if char in "<>&\"'@#:`*\\" else char for char in text)

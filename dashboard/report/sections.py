@@ -24,7 +24,7 @@ from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.text import shortened
-from sweeps.trust import TRUST
+from sweeps.trust import TRUST, readiness
 
 MOST_DOTS = 20
 """So many builds a chart shows; the table has all."""
@@ -277,9 +277,7 @@ def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tupl
     """How it was measured, and with what."""
     found = device.conditions
     here = [row for row in there if row.outcome == "measured"]
-    gate = (
-        "every block waited for a ready device" if found.gate == "gated" else "blocks did not wait for a ready device"
-    )
+    gate = readiness(found.gate, {label for row in here for label in row.trust})
     mode = {"fixed performance": found.fixed_performance} if found.fixed_performance else {}
     said = {
         "device": f"{device.device} ({device.device_id}), fingerprint {device.fingerprint}",

@@ -15,6 +15,7 @@ from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.values import DeviceRanking
+from sweeps.trust import readiness
 
 RANKING = "Ranking"
 
@@ -98,7 +99,7 @@ def _measured(device: DeviceRanking) -> None:
         st.text(
             line(
                 f"preset {found.preset}, runtime {found.runtime_version}, {found.exec_context}, "
-                f"{_readiness(found.gate)}{_fixed(found.fixed_performance)}, fingerprint {device.fingerprint}"
+                f"{_readiness(device)}{_fixed(found.fixed_performance)}, fingerprint {device.fingerprint}"
             )
         )
 
@@ -110,7 +111,7 @@ def _sets(entries: Sequence[DeviceRanking]) -> list[str]:
     told: list[Sequence[str]] = [
         [f"protocol {one.preset}" for one in found],
         [f"runtime {one.runtime_version}" for one in found],
-        [_readiness(one.gate) for one in found],
+        [_readiness(one) for one in entries],
         [_fixed(one.fixed_performance).removeprefix(", ") or "usual performance" for one in found],
         [f"the device's state {states.index(one.fingerprint) + 1}" for one in entries],
         [f"programs run as {one.exec_context}" for one in found],
@@ -120,8 +121,8 @@ def _sets(entries: Sequence[DeviceRanking]) -> list[str]:
     return [line(name if names.count(name) == 1 else f"{number}. {name}") for number, name in enumerate(names, 1)]
 
 
-def _readiness(gate: str) -> str:
-    return "waited for a ready device" if gate == "gated" else "did not wait for a ready device"
+def _readiness(device: DeviceRanking) -> str:
+    return readiness(device.conditions.gate, {label for one in device.ranking for label in one.trust})
 
 
 def _fixed(mode: str) -> str:

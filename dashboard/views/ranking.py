@@ -161,8 +161,8 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
             f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f", help=meaning(metric)),
             "Drop (points)": configure.NumberColumn(format="%.2f", help=meaning("accuracy_drop_points")),
             "Verdict": configure.TextColumn(width=90, help=_VERDICTS),
-            "Size (MB)": configure.NumberColumn(format="%.2f", help=meaning("artifact_mb")),
-            "Library (MB)": configure.NumberColumn(format="%.1f", help=meaning("runtime_mb")),
+            "Size (MB)": configure.NumberColumn(format="%.3g", help=meaning("artifact_mb")),
+            "Library (MB)": configure.NumberColumn(format="%.3g", help=meaning("runtime_mb")),
         },
     )
 

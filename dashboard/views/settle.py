@@ -14,7 +14,9 @@ from dashboard.views import live
 from dashboard.views.launch_form import KEPT
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.journal import Journal
-from sweeps.launching.start import RETRY, SETTLE, again, kept_file
+from sweeps.launching.here import here
+from sweeps.launching.record import kept_file
+from sweeps.launching.start import RETRY, SETTLE, again
 from sweeps.ranking.provisional import Settle
 from sweeps.ranking.values import DeviceRanking
 from sweeps.text import duration
@@ -32,7 +34,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     sweep = ranked.place.sweep
     why = _why_not(root, ranked)
     if why:
-        st.code(device.settle_command, language=None)
+        st.code(here(Workspace(root), sweep).typed(device.settle_command), language=None)
         if role() >= Role.LAUNCH:
             st.caption(f"There is no button for it: {why}.")
         return
@@ -45,10 +47,10 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
 
 def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
     """The one thing to do where nothing may win: a button that does it, or the way to the line that has to change."""
-    st.code(line(found.timed_text), language=None, wrap_lines=True)
+    sweep = ranked.place.sweep
+    st.code(line(here(Workspace(root), sweep).typed(found.timed_text)), language=None, wrap_lines=True)
     if role() < Role.LAUNCH:
         return
-    sweep = ranked.place.sweep
     if found.field and kept_file(Workspace(root), sweep).is_file():
         links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
     elif why := _why_not(root, ranked):

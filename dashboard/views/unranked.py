@@ -60,7 +60,8 @@ def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
         key="checked-table",
         column_config={
             "Variant": st.column_config.TextColumn(width=290),
-            **{name: number(format="%.2f") for name in ("Top-1 (%)", "Drop (points)", "Agreement (%)", "Size (MB)")},
+            **{name: number(format="%.2f") for name in ("Top-1 (%)", "Drop (points)", "Agreement (%)")},
+            "Size (MB)": number(format="%.3g"),
         },
     )
 

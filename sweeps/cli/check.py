@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
+from sweeps.operations.stored_results import connectable
 from sweeps.protocol.clock import figure_ns
 from sweeps.ranking.export import read_shipped
 from sweeps.text import plain
@@ -18,7 +19,9 @@ _ROUNDS = 3, 10
 
 @click.command()
 @click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--device", default="local", show_default=True, help="Where to measure.")
+@click.option(
+    "--device", default="local", show_default=True, help="Where to measure: as a sweep file names it, or its id."
+)
 @click.option("--rounds", type=click.IntRange(2, 100), help="New processes; default: as in the manifest (3 to 10).")
 @margin_option
 @workspace_option
@@ -37,6 +40,7 @@ def check(manifest: Path, device: str, rounds: int | None, margin_percent: float
     least, most = _ROUNDS
     wanted = rounds or min(max(shipped.expected.rounds, least), most)
     workspace = Workspace.open(root)
+    device = connectable(workspace, device)
     click.echo(f"{plain(shipped.expected.job)} on {plain(device)}: {wanted} rounds", err=True)
     with workspace.lock():
         found = measure_again(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dashboard.launch import TOKEN_VARIABLE, command
+from dashboard.launch import SAYS_VARIABLE, TOKEN_VARIABLE, command
 from dashboard.options import Options
 from dashboard.roles import read_roles
 from sweeps.cli.lab import chosen_lab, lab_options
@@ -76,8 +76,9 @@ def dashboard(
         read_roles(roles)
     token = secrets.token_urlsafe(32)
     shown = f"[{host}]" if ":" in host else host
-    click.echo(f"EdgeSweep listens on http://{shown}:{port}  (Ctrl-C ends it)", err=True)
-    click.echo(
-        f"To start and stop sweeps, open this link; it works once: http://{shown}:{port}/enter?token={token}", err=True
+    says = (
+        f"EdgeSweep listens on http://{shown}:{port}  (Ctrl-C ends it)\n"
+        f"To start and stop sweeps, open this link; it works once: http://{shown}:{port}/enter?token={token}"
     )
-    os.execve(argv[0], argv, {**os.environ, TOKEN_VARIABLE: token})  # noqa: S606  # it replaces this process
+    click.echo("The dashboard starts ...", err=True)
+    os.execve(argv[0], argv, {**os.environ, TOKEN_VARIABLE: token, SAYS_VARIABLE: says})  # noqa: S606  # it replaces this process

@@ -4,11 +4,14 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli.options import json_option, sweep_argument, workspace_option
+from sweeps.cli.options import DEVICE_NAMES, json_option, sweep_argument, workspace_option
 from sweeps.manifest import FILE_NAME
-from sweeps.operations.stored_results import results_of
+from sweeps.metrics import METRICS
+from sweeps.operations.build_name import job_named
+from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.export import export_candidate
 from sweeps.ranking.rank import rank as rank_results
+from sweeps.results import of_device, read_rows
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -16,9 +19,11 @@ from sweeps.workspace import Workspace
 @click.command()
 @sweep_argument
 @workspace_option
-@click.option("--device", help="The winner of this device (its id, or a part of its name).")
+@click.option("--device", help=f"The winner of this device ({DEVICE_NAMES}).")
 @click.option("--model", help="The winner of this model, if the sweep has several.")
-@click.option("--variant", help="This job (its name in the ranking) instead of the winner.")
+@click.option(
+    "--variant", help="This job instead of the winner: its name in the ranking, or what reports and pages call it."
+)
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("shipped"), show_default=True)
 @json_option
 def export(
@@ -37,13 +42,17 @@ def export(
     """
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
+    device = meant(device, results.names)
     ranked = rank_results(results.frame, results.spec.objective, results.name, device)
+    if variant is not None:
+        rows = read_rows(results.frame, results.name)
+        variant = job_named(rows if device is None else of_device(rows, device), variant, model)
     shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))
     else:
-        size_mb = shipped.artifact.file_bytes / 1e6
-        click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
+        size = METRICS["artifact_mb"].format(shipped.artifact.file_bytes / 1e6)
+        click.echo(f"{output / shipped.artifact.file}  {size}  {plain(shipped.expected.job)}")
         expected = shipped.expected
         timed = "" if expected.timed else f"; not timed, checked by {plain(expected.executor)}"
         if expected.in_batches:

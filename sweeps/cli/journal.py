@@ -131,7 +131,7 @@ def rebuild_command(root: Path) -> None:
     workspace = Workspace(root)
     open_journal(workspace).close()
     with RunProgress() as progress:
-        count = rebuild(workspace.journal, lambda done, of: progress.step("Results", done, of, ""))
+        count = rebuild(workspace.journal, lambda done, of: progress.step("Results", done, of, "", unit="jobs"))
     click.echo(f"{count} results", err=True)
 
 
@@ -176,7 +176,7 @@ def publish(sweep: str | None, root: Path) -> None:
             def told(new: bool) -> None:
                 nonlocal done
                 done += new
-                progress.step("Publishing to MLflow", done, max(done, total), "")
+                progress.step("Publishing to MLflow", done, max(done, total), "", unit="jobs")
 
             refused = outbox.drain(told)
     if refused:

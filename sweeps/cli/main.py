@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
-from sweeps.cli.options import EXIT_INTERRUPTED
+from sweeps.cli.options import EXIT_INTERRUPTED, ROOT
 from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import as_installed_here, lacking
+from sweeps.launching.here import here
 from sweeps.text import plain
+from sweeps.workspace import Workspace
 
 COMMANDS = {
     "check": ("sweeps.cli.check:check", "Measure an exported winner again: does it still hold what its manifest says?"),
@@ -151,11 +153,16 @@ class Group(click.Group):
         except EdgeSweepError as error:
             click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
             if error.next_step:
-                click.echo(f"  next: {plain(as_installed_here(error.next_step))}", err=True)
+                click.echo(f"  next: {plain(_typed(as_installed_here(error.next_step), ctx))}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
             ctx.exit(EXIT_INTERRUPTED)
+
+
+def _typed(step: str, context: click.Context) -> str:
+    """A next step whose commands have the workspace of the one that failed."""
+    return here(Workspace(context.meta[ROOT])).typed(step) if ROOT in context.meta else step
 
 
 @click.group(

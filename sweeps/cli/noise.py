@@ -108,7 +108,7 @@ def _measure(run: NoiseRun | BatchNoiseRun, workspace: Workspace, seconds: float
             for event in run.build(executor, lambda model: _prepared(run, model, workspace, progress), stop):
                 show(event, progress)
             title, spent_s, total = f"Measuring on {run.facts.name}", 0.0, math.ceil(seconds)
-            progress.step(title, 0, total, "")
+            progress.step(title, 0, total, "", unit="s")
             for found in run.measure(executor.lane(run.facts), seconds, stop):
                 match found:
                     case Block():
@@ -120,7 +120,7 @@ def _measure(run: NoiseRun | BatchNoiseRun, workspace: Workspace, seconds: float
                     case noted:
                         show(noted, progress)
                         continue
-                progress.step(title, min(math.ceil(spent_s), total), total, running)
+                progress.step(title, min(math.ceil(spent_s), total), total, running, unit="s")
             return stop()
     finally:
         executor.close()

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shlex
 import sqlite3
 import sys
 from contextlib import closing
@@ -13,20 +12,33 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE
+
 EXIT_INTERRUPTED = 130
+
+ROOT = "edgesweep.root"
+"""The workspace that a command was given, in the `meta` of its context: what is advised after an error has it, too."""
+
+
+def _found(context: click.Context, _option: click.Parameter, root: Path) -> Path:
+    context.meta[ROOT] = found = root.expanduser().resolve()
+    return found
+
 
 workspace_option = click.option(
     "--workspace",
     "root",
     type=click.Path(path_type=Path),
     metavar="DIRECTORY",
-    callback=lambda _context, _option, root: root.expanduser().resolve(),
-    default=Path("edgesweep-data"),
-    envvar="EDGESWEEP_WORKSPACE",
+    callback=_found,
+    default=Path(DEFAULT_ROOT),
+    envvar=ROOT_VARIABLE,
     show_default=True,
     help="Folder of results, artifacts and logs (or EDGESWEEP_WORKSPACE).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+DEVICE_NAMES = "as the sweep file names it, its id, or a part of its name"
+"""What `--device` takes where results are read: `sweeps.operations.stored_results.meant`."""
 sweep_file_argument = click.argument("sweep_file", type=click.Path(path_type=Path))
 yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
 executor_option = click.option(
@@ -35,6 +47,15 @@ executor_option = click.option(
     default="ray",
     show_default=True,
     help="Where builds and measurements run; inline needs no Ray.",
+)
+retry_option = click.option(
+    "--retry-failed", is_flag=True, help="Try failed jobs again, and measure again what a trust label disqualified."
+)
+settle_option = click.option(
+    "--settle",
+    type=click.IntRange(1, 1_000),
+    metavar="ROUNDS",
+    help="Afterwards, measure this many more rounds of the jobs that are tied for the first place.",
 )
 models_option = click.option(
     "--models",
@@ -63,18 +84,9 @@ class ListingGroup(click.Group):
         return name, command, [*given, *rest]
 
 
-def run_command(root: Path, sweep_file: Path | None = None) -> str:
-    """What measures a sweep in a workspace, for people to copy. `sweep_file`: if it is known."""
-    words = ["edgesweep", "run", "SWEEP.yaml" if sweep_file is None else str(sweep_file)]
-    usual = Path(os.environ.get("EDGESWEEP_WORKSPACE") or "edgesweep-data").expanduser().resolve()
-    here = Path.cwd()
-    words += ["--workspace", str(root.relative_to(here) if root.is_relative_to(here) else root)] * (root != usual)
-    return shlex.join(words)
-
-
 def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
     """For a shell's completion: the sweeps of the workspace."""
-    root = Path(context.params.get("root") or os.environ.get("EDGESWEEP_WORKSPACE") or "edgesweep-data")
+    root = Path(context.params.get("root") or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
     path = root.expanduser() / "journal.sqlite"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:

@@ -8,13 +8,16 @@ import click
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
 from sweeps.kept_profiles import LABEL, Kept
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.build_name import job_named
+from sweeps.operations.stored_results import connectable, meant, results_of
 from sweeps.operations.telling import tell
 from sweeps.report.profile import operators_table
 from sweeps.report.tables import open_console
 from sweeps.results import ResultRow, read_rows
+from sweeps.spec.label import names_of_job
 from sweeps.store.profiles import attach_profiles
 from sweeps.text import plain
+from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from workers.measure.capture import CAPTURES, Capture
 from workers.profiling import Profiled, captured
@@ -23,7 +26,7 @@ from workers.profiling import profile as run_profile
 
 @click.command()
 @click.argument("variant")
-@click.option("--device", default="local", show_default=True, help="As a sweep file names it.")
+@click.option("--device", default="local", show_default=True, help="As a sweep file names it, or its id.")
 @click.option("--sweep", help="The sweep that built it; the latest if left out.")
 @click.option("--iterations", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--warmup", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Iterations before them.")
@@ -57,7 +60,8 @@ def profile(
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
-    row = _row(rows, variant, device)
+    device = connectable(workspace, device)
+    row = _row(rows, variant, meant(device, results.names) or device)
     if recorder is None:
         done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
     else:
@@ -80,10 +84,10 @@ def profile(
 def _attach(workspace: Workspace, rows: Sequence[ResultRow], done: Profiled) -> None:
     """To the runs of the jobs that it is of: a build may have been profiled on a device on which no job ran it."""
     made = done.kept
-    of_it = (made.build_key, made.device_id, made.threads, made.cpus, made.reuse_input)
     try:
         for row in rows:
-            if of_it == (row.build_key, row.device_id, row.threads, row.cpus, row.reuse_input):
+            run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
+            if made.is_of(row.build_key, row.device_id, run):
                 attach_profiles(workspace, row.sweep, row.job_key, [Kept(made, done.file)])
     except StoreError as error:
         tell(f"It is kept in the workspace, and not in MLflow: {error.one_line}")
@@ -107,7 +111,8 @@ def _capture(text: str) -> tuple[Capture, Path | None]:
 def _row(rows: Sequence[ResultRow], variant: str, device: str) -> ResultRow:
     """Its build on that device, else on whichever has one."""
     built = [row for row in rows if row.outcome == "measured"]
-    found = [row for row in built if variant in (row.name, row.variant, row.name.removeprefix(f"{row.model} · "))]
+    variant = job_named([row for row in rows if row.device_id == device] or rows, variant)
+    found = [row for row in built if variant in {row.variant, *names_of_job(row.name, row.name_here, row.model)}]
     if not found:
         known = [name for row in built for name in (row.name.removeprefix(f"{row.model} · "), row.name)]
         raise EdgeSweepError(

@@ -1,16 +1,17 @@
 """`edgesweep rank`: what to ship on which device, or the variants of a sweep per device, best first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
 
-from sweeps.cli.options import json_option, print_json, run_command, sweep_argument, workspace_option
+from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import whole_results
+from sweeps.launching.here import here
 from sweeps.operations.evaluation import more_images, more_images_of
-from sweeps.operations.stored_results import files_and_name, names_of, of_latest, plans_of, still_open
+from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, still_open
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
@@ -25,7 +26,7 @@ from sweeps.workspace import Workspace
 @click.command()
 @sweep_argument
 @workspace_option
-@click.option("--device", help="The table of this device only (its id, or a part of its name).")
+@click.option("--device", help=f"The table of this device only ({DEVICE_NAMES}).")
 @click.option("--all", "everything", is_flag=True, help="The tables of all devices.")
 @click.option("-v", "--verbose", is_flag=True, help="Name all variants that share a reason; print long reasons whole.")
 @click.option("--compare-runs", is_flag=True, help="Compare the copy of a tracking server with all its runs now.")
@@ -44,22 +45,23 @@ def rank(
     \b
     Example: edgesweep rank --device local --json
     """
-    workspace, run = Workspace(root), run_command(root)
+    workspace = Workspace(root)
     tables = everything or verbose or device is not None
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep, compare=compare_runs)
         whole_results(files.journal, _told_once())
-        ranked = rank_sweep(files.journal, name, device) if as_json or tables else None
+        names = names_of(plans_of(files, name), name)
+        ranked = rank_sweep(files.journal, name, meant(device, names)) if as_json or tables else None
         verdicts = [] if ranked is not None and not as_json else overview(files, name)
         if ranked is not None:
             there = {(entry.device_id, entry.model) for entry in ranked.devices}
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, workspace, files, run, as_json=as_json, verbose=verbose)
+            _show(ranked, verdicts, workspace, files, names, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
             notes = [*still_open(workspace, files, name)]
             with Journal.open(files.journal, read_only=True) as journal:
                 notes += more_images_of(journal.spec(name), verdicts)
-            print_overview(name, verdicts, notes, run=run, names=names_of(plans_of(files, name), name))
+            print_overview(name, verdicts, notes, here=here(workspace, name), names=names)
         else:
             with Journal.open(files.journal, read_only=True) as journal:
                 raise no_results(journal, name)
@@ -83,7 +85,7 @@ def _show(
     verdicts: list[PlaceVerdict],
     workspace: Workspace,
     files: ResultFiles,
-    run: str,
+    names: Mapping[str, str],
     *,
     as_json: bool,
     verbose: bool,
@@ -95,5 +97,4 @@ def _show(
         with Journal.open(files.journal, read_only=True) as journal:
             spec = journal.spec(ranked.sweep)
         notes = (*more_images(spec, ranked), *still_open(workspace, files, ranked.sweep))
-        names = names_of(plans_of(files, ranked.sweep), ranked.sweep)
-        print_ranking(ranked, notes, verbose=verbose, run=run, names=names)
+        print_ranking(ranked, notes, verbose=verbose, here=here(workspace, ranked.sweep), names=names)

@@ -1,6 +1,7 @@
 """`edgesweep report`: a sweep's results as files to send: a page, Markdown, tables."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ from dashboard.inert import line
 from dashboard.report.markdown import markdown
 from dashboard.report.sections import Section, sections
 from dashboard.words import plain_words
-from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
+from sweeps.advice import Here
+from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
+from sweeps.launching.here import here, running_now
+from sweeps.metrics import METRICS
 from sweeps.operations.evaluation import more_images
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
@@ -34,7 +38,7 @@ _file = click.Path(dir_okay=False, path_type=Path)
 @click.option("--markdown", "as_markdown", type=_file, help="For a pull request.")
 @click.option("--csv", "as_csv", type=_file, help="Every result with its figures, for spreadsheets.")
 @click.option("--parquet", type=_file, help="The same with types, for programs.")
-@click.option("--device", help="Of this device only (its id, or a part of its name).")
+@click.option("--device", help=f"Of this device only ({DEVICE_NAMES}).")
 @json_option
 def report(
     sweep: str | None,
@@ -57,12 +61,15 @@ def report(
     if len(set(asked)) < len(asked):
         raise click.UsageError("each of the files needs a name of its own")
     page = _page_maker() if html else None
-    results = results_of(Workspace(root), sweep)
+    workspace = Workspace(root)
+    results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
-    rows = rows if device is None else of_device(rows, device)
+    called = meant(device, results.names)
+    rows = rows if called is None else of_device(rows, called)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
-    there, notes = _drawn(results, rows) if html or as_markdown else ([], [])
+    there, notes = _drawn(results, rows, here(workspace, results.name)) if html or as_markdown else ([], [])
+    notes += map(line, running_now(workspace))
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (
@@ -89,14 +96,28 @@ def report(
     if as_json:
         print_json({"sweep": results.name, "files": written})
     for one in () if as_json else written:
-        click.echo(f"{one['file']}  {one['bytes'] / 1e6:.2f} MB")
+        click.echo(f"{one['file']}  {METRICS['artifact_mb'].format(one['bytes'] / 1e6)}")
 
 
-def _drawn(results: SweepResults, rows: Sequence[ResultRow]) -> tuple[list[Section], list[str]]:
-    """A section for each device and model, and notes of the whole sweep."""
+def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: Here) -> tuple[list[Section], list[str]]:
+    """A section for each device and model, and notes of the whole sweep. `advice` completes the commands in them."""
     spec = results.spec
     ranked = rank_rows(rows, spec.objective, results.name, most_images=most_images(spec.data))
-    return sections(rows, ranked, spec.objective), [line(note) for note in more_images(spec, ranked)]
+    there = [_typed(one, advice) for one in sections(rows, ranked, spec.objective)]
+    return there, [line(advice.typed(note)) for note in more_images(spec, ranked)]
+
+
+def _typed(section: Section, advice: Here) -> Section:
+    sentences = tuple(replace(one, rest=advice.typed(one.rest)) for one in section.sentences)
+    tables = tuple(
+        replace(
+            table,
+            rows=[[advice.typed(cell) for cell in row] for row in table.rows],
+            notes=tuple(map(advice.typed, table.notes)),
+        )
+        for table in section.tables
+    )
+    return replace(section, sentences=sentences, tables=tables)
 
 
 def _page_maker() -> Callable[..., str]:

@@ -13,13 +13,15 @@ from sweeps.cli.options import (
     json_option,
     models_option,
     print_json,
-    run_command,
+    retry_option,
+    settle_option,
     sweep_file_argument,
     workspace_option,
     yes_option,
 )
 from sweeps.cli.session import CtrlC
 from sweeps.journal.left import waiting
+from sweeps.launching.here import here
 from sweeps.operations.evaluation import more_images
 from sweeps.operations.run import Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import names_of, results_of
@@ -40,15 +42,8 @@ from workers.hosts.lab import Lab
 @models_option
 @lab_options
 @yes_option
-@click.option(
-    "--retry-failed", is_flag=True, help="Try failed jobs again, and measure again what a trust label disqualified."
-)
-@click.option(
-    "--settle",
-    type=click.IntRange(1, 1_000),
-    metavar="ROUNDS",
-    help="Afterwards, measure this many more rounds of the jobs that are tied for the first place.",
-)
+@retry_option
+@settle_option
 @json_option
 def run(
     sweep_file: Path,
@@ -72,14 +67,14 @@ def run(
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
     with lab_or_none(lab, token_file, spec.name) as hosts:
-        run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts)
+        run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts, sweep_file)
     ranked = rank_and_attach(workspace, spec.name)
     if as_json:
         print_json(ranking_document(ranked))
     else:
         notes = (*more_images(spec, ranked), *waiting(workspace.journal, spec.name))
         names = names_of(workspace.journal, spec.name)
-        print_ranking(ranked, notes, run=run_command(root, sweep_file), names=names)
+        print_ranking(ranked, notes, here=here(workspace, spec.name, sweep_file), names=names)
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
         sys.exit(1)  # nothing was measured: a script must notice
 
@@ -92,9 +87,11 @@ def run_spec(
     retry_failed: bool,
     settle: int = 0,
     lab: Lab | None = None,
+    file: Path | None = None,
 ) -> SweepResults:
-    """As `run_sweep`, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted."""
-    watch = Watch(asking=CtrlC)
+    """As `run_sweep`, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted. `file`: the sweep
+    file, if it is to be run again."""
+    watch = Watch(asking=CtrlC, file=file)
     ended = run_sweep(spec, roots, workspace, executor, retry_failed=retry_failed, settle=settle, lab=lab, watch=watch)
     for line in ended.still_to_do:
         tell(line)

@@ -67,7 +67,7 @@ def rename(sweep: str, name: str, yes: bool, root: Path) -> None:
     with RunProgress() as progress:
 
         def each(done: int, total: int) -> None:
-            progress.step("Publishing to MLflow", done, total, "")
+            progress.step("Publishing to MLflow", done, total, "", unit="jobs")
 
         kept_sweeps.rename(workspace, sweep, name, whole=uninterrupted, each=each)
     click.echo(plain(f"{sweep} is called {name} now. Write it into its sweep file, too: name: {name}"))

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweeps.advice import RUN
 from sweeps.errors import NoResultsError
 from sweeps.journal.journal import Journal
 from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import estimate
-from sweeps.ranking.provisional import RUN
 from sweeps.text import duration
 
 JOBS_UNKNOWN = (

@@ -5,8 +5,8 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 
-from sweeps.launching.record import Launch, keep, last, write
-from sweeps.launching.start import kept_file, log_of
+from sweeps.launching.record import Launch, keep, kept_file, last, write
+from sweeps.launching.start import log_of
 from sweeps.workspace import Workspace
 
 

@@ -77,6 +77,8 @@ class Live:
     sweep: str
     pid: int
     started_s: float
+    file: str = ""
+    """Path of the sweep file, where it is known."""
     step: str = "planning"
     """What the whole run does, in words; empty while it builds or measures."""
     builds_done: int = 0
@@ -116,14 +118,18 @@ class LiveFile:
     A file that cannot be written stops no measurement.
     """
 
-    def __init__(self, path: Path, sweep: str, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, sweep: str, now_s: Callable[[], float] = time.time, *, file: Path | None = None
+    ) -> None:
         self._path = path
         self._now_s = now_s
         self._lock = threading.Lock()
         self._later: threading.Timer | None = None
         self._stopping = False
         self._written_s = float("-inf")
-        self.live = Live(sweep=sweep, pid=os.getpid(), started_s=now_s())
+        self.live = Live(
+            sweep=sweep, pid=os.getpid(), started_s=now_s(), file="" if file is None else str(file.resolve())
+        )
 
     def __enter__(self) -> Self:
         self._write()

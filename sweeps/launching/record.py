@@ -61,6 +61,11 @@ def keep(workspace: Workspace, record: Launch | Ask) -> None:
     write(workspace.launches / _FILES[type(record)], to_json(record))
 
 
+def kept_file(workspace: Workspace, sweep: str) -> Path:
+    """The sweep file of what was started from the browser."""
+    return workspace.launches / f"{sweep}.yaml"
+
+
 def write(file: Path, text: str) -> None:
     """All of it or nothing. Raises `OSError`."""
     part = file.with_name(f".{file.name}.{os.getpid()}.part")

@@ -12,7 +12,7 @@ from pathlib import Path
 from sweeps.errors import SpecError, WorkspaceError
 from sweeps.launching.checked import check
 from sweeps.launching.driver import find
-from sweeps.launching.record import Launch, alone, keep, last, write
+from sweeps.launching.record import Launch, alone, keep, kept_file, last, write
 from sweeps.spec.sweep import SweepSpec
 from sweeps.workspace import Workspace
 
@@ -122,11 +122,6 @@ def _of_every_start(options: Sequence[str]) -> tuple[str, ...]:
         place = kept.index(SETTLE)
         del kept[place : place + 2]
     return tuple(kept)
-
-
-def kept_file(workspace: Workspace, sweep: str) -> Path:
-    """The sweep file of what was started from the browser."""
-    return workspace.launches / f"{sweep}.yaml"
 
 
 def log_of(workspace: Workspace, sweep: str) -> Path:

@@ -17,6 +17,7 @@ from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.kept_sweeps import Labels
 from sweeps.launching.kept import remove_kept, rename_kept
+from sweeps.metrics import METRICS
 from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec.fields import Name
@@ -86,7 +87,7 @@ class Deletion:
     @property
     def text(self) -> str:
         """For people."""
-        builds = f"{self.builds} builds ({self.bytes / 1e6:.1f} MB)"
+        builds = f"{self.builds} builds ({METRICS['artifact_mb'].format(self.bytes / 1e6)})"
         return f"{self.jobs} jobs with their measurements, {builds}, {self.mlflow.text}"
 
     @property

@@ -66,6 +66,8 @@ class Watch:
     """Around the work. It is given two functions: one that shows a message, one to call when the end is asked for."""
     quiet: bool = False
     """No progress."""
+    file: Path | None = None
+    """The sweep file, which advice names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ def _run(
     lab: Lab | None,
     watch: Watch,
 ) -> RunEnd:
-    with workspace.lock(), LiveFile(workspace.live, spec.name) as live:
+    with workspace.lock(), LiveFile(workspace.live, spec.name, file=watch.file) as live:
         check_whole(workspace.journal)
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
         whole = make_plan(spec, roots, workspace, lab)
@@ -290,7 +292,7 @@ class _Drive:
                 batches_decide={device_id: spread.noise for device_id, spread in spreads.items() if spread.decide},
             )
             for event in driver.run():
-                show(event, progress, self.live)
+                show(event, progress, self.live, self.workspace)
                 self.watch.event(event)
                 if isinstance(event, Away):
                     away[event.device] = max(event.pending, away.get(event.device, 0))

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from sweeps.advice import ANYWHERE
+from sweeps.launching.here import here
 from sweeps.launching.live import LiveFile
 from sweeps.records import Failed
 from sweeps.report.progress import RunProgress
 from sweeps.text import shortened
+from sweeps.workspace import Workspace
 from workers.devices.interface import Rung
 from workers.driver import events
 from workers.driver.events import Event
@@ -37,21 +40,22 @@ _RUNGS: Mapping[Rung, str] = {
 }
 
 
-def show(event: Event, progress: RunProgress, live: LiveFile | None = None) -> None:
-    """`live`: the file for whoever looks from elsewhere."""
+def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
+    """`live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
+    advice = ANYWHERE if workspace is None else here(workspace)
     match event:
         case events.Preparing(model):
             progress.preparing(model, None)
         case events.Building(done, total, running):
-            progress.step("Building", done, total, ", ".join(running), beside=_TOGETHER)
+            progress.step("Building", done, total, ", ".join(running), unit="builds", beside=_TOGETHER)
             if done == total:
                 progress.end("Building")
         case events.Measuring(device, done, total, running):
             progress.step(f"Measuring on {device}", done, total or None, running, beside=_TOGETHER)
         case events.Published(done, total):
-            progress.step("Publishing to MLflow", done, total, "")
+            progress.step("Publishing to MLflow", done, total, "", unit="jobs")
         case _:
-            progress.note(in_words(event))
+            progress.note(advice.typed(in_words(event)))
     if live is not None:
         _keep(event, live)
 
@@ -99,7 +103,7 @@ def _keep(event: Event, live: LiveFile) -> None:
         case events.Measuring(device, done, total, running):
             live.measuring(device, done, total, running)
         case events.Published(done, total):
-            live.step(f"publishing to MLflow: {done} of {total}")
+            live.step(f"publishing to MLflow: {done} of {total} jobs")
         case events.Waiting(device, lacking, waited) if not has_devices(device):
             live.waiting(device, lacking, waited)
         case events.Away(device, failed, pending):

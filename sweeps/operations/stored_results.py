@@ -1,17 +1,22 @@
 """What a command that ranks reads: results of the workspace's own journal, or of the copy of a tracking server."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import NoResultsError, StoreError, did_you_mean
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import JOBS_UNKNOWN, waiting
+from sweeps.json_records import from_json
 from sweeps.launching.gone import gone_now
+from sweeps.launching.here import running_now, runs_now
 from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
+from sweeps.spec import catalog, places
 from sweeps.store.client import FIRST_STEP
 from sweeps.store.copied import ResultFiles, result_files
 from sweeps.store.read_journal import read_sweep
@@ -52,7 +57,7 @@ def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
     """All results of a sweep. Raises `StoreError` as `files_and_name`, `NoResultsError` if it has none."""
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep)
-        return read_sweep(files.journal, name)
+        return replace(read_sweep(files.journal, name), names=names_of(plans_of(files, name), name))
 
 
 def plans_of(files: ResultFiles, sweep: str) -> Path | None:
@@ -70,7 +75,9 @@ def still_open(workspace: Workspace, files: ResultFiles, sweep: str) -> Iterator
     if path is None:
         yield JOBS_UNKNOWN
         return
-    yield from waiting(path, sweep)
+    yield from running_now(workspace)
+    if not runs_now(workspace, sweep):
+        yield from waiting(path, sweep)
     gone = gone_now(workspace)
     if not gone.devices:
         return
@@ -89,6 +96,25 @@ def names_of(path: Path | None, sweep: str) -> dict[str, str]:
         devices = journal.devices(sweep)
     counts = Counter(facts.name for facts in devices)
     return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
+
+
+def meant(device: str | None, names: Mapping[str, str]) -> str | None:
+    """What `--device` names, for results: the id of the device that the sweep file calls so (`names_of`), else the text
+    itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
+    return next((device_id for device_id, name in names.items() if name == device), device)
+
+
+def connectable(workspace: Workspace, device: str) -> str:
+    """What `--device` names, to connect to: the name in the workspace's sweep files of the device with this id or text
+    for people, else the text itself."""
+    if catalog.device(device) is not None or places.host_of(device) is not None or not workspace.journal.exists():
+        return device
+    with open_journal(workspace) as journal:
+        every = [from_json(DeviceFacts, facts) for _, facts in journal.current_devices()]
+    found = {
+        facts.device_id: facts.name for facts in reversed(every) if device in (facts.device_id, facts.device_class)
+    }
+    return next(iter(found.values())) if len(found) == 1 else device
 
 
 def _told_of_reading() -> Callable[[int], None]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from sweeps.spec import catalog
+from sweeps.stats import Estimate
 
 DROP = "accuracy_drop_points"
 
@@ -27,13 +28,23 @@ def amount(figures: Mapping[str, float | None], metric: str) -> str:
     value = figures.get(metric)
     if value is None:
         return "infinite" if metric == "sqnr_db" else "not known"
-    return f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
+    shown, unit = catalog.metric(metric).scaled(value)
+    return f"{_short(shown)} {unit}".rstrip()
 
 
 def in_words(figures: Mapping[str, float | None], metric: str) -> str:
     """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
     ends = None if figures.get(metric) is None else interval(figures, metric)
     return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
+
+
+def paired(ratio: Estimate | None, source: str) -> str:
+    """`1.91× (1.70 to 2.10)`: a ratio that was paired by round, or of batches, as `sweeps.ranking.ties.MadeOf.source`
+    says; `–` if there is none. Of the winner to itself there is no interval."""
+    if ratio is None or source not in ("rounds", "batches"):
+        return "–"
+    ends = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f} to {ratio.high:.2f})"
+    return f"{ratio.value:.2f}×{ends}{' in batches' if source == 'batches' else ''}"
 
 
 def _short(value: float) -> str:

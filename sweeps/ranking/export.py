@@ -19,7 +19,7 @@ from sweeps.ranking.comparable import Result, SessionConditions, origins
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.results import read_rows
 from sweeps.spec import catalog
-from sweeps.spec.label import label_of
+from sweeps.spec.label import label_of, names_of_job
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 
@@ -274,7 +274,7 @@ def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Devic
             (device, candidate)
             for device in devices
             for candidate in (*device.ranking, *device.checked)
-            if job in (candidate.name, candidate.name.removeprefix(f"{device.model} · "))
+            if job in names_of_job(candidate.name, candidate.name_here, device.model)
         ]
         if not found:
             known = [one.name for device in devices for one in (*device.ranking, *device.checked)]

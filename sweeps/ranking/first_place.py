@@ -10,9 +10,9 @@ best estimate never replaces it: after three noisy rounds a variant that is 10 %
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from sweeps.ranking.ties import LATENCY, Contender, outdone, shown_equal, worse
 from sweeps.stats import NEGLIGIBLE
@@ -77,7 +77,14 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
     return FirstPlace(winner=winner, best=best, equal=tuple(rest), unresolved=tuple(unresolved))
 
 
-def simplicity(row: Contender) -> tuple[float, float]:
+class HasFigures(Protocol):
+    """What has figures, be it a row or a candidate."""
+
+    @property
+    def figures(self) -> Mapping[str, float | None]: ...
+
+
+def simplicity(row: HasFigures) -> tuple[float, float]:
     """Sort key of equally good rows: higher accuracy, then smaller file."""
     accuracy = row.figures["top1_percent"]
     if accuracy is None:

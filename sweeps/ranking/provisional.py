@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeps.advice import RUN
 from sweeps.protocol.blocks import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
@@ -15,7 +16,6 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.text import duration
 from sweeps.trust import disqualified
 
-RUN = "edgesweep run SWEEP.yaml"
 _RETRY = f"{RUN} --retry-failed"
 _MOST_ROUNDS = 48
 """More rounds than a race may have are not advised: then a block is to be longer."""

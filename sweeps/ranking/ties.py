@@ -36,6 +36,9 @@ UNREPEATED_TIMES = frozenset({LATENCY, "latency_p90_ms", "latency_p99_ms", "firs
 FEW = 12
 """Up to so many rows are compared pair by pair, without numpy."""
 
+FEW_ROUNDS = 5
+"""From fewer common rounds nobody knows how much they vary: of 4, the spread may be 3.7 times what was seen (95 %)."""
+
 MOST_ROUNDS = 1000
 """The largest number of further rounds that is reported: nobody waits for more."""
 
@@ -64,6 +67,8 @@ class Settling:
     """More rounds of both. 0: shown to be equal already. `None`: not settled in `MOST_ROUNDS`."""
     outcome: Literal["told apart", "equal"]
     """The expected result; `equal`: within 2 %."""
+    at_least: bool = False
+    """Whether it may well take more, since there are fewer than `FEW_ROUNDS`; then it asks for those."""
 
     @property
     def text(self) -> str:
@@ -73,7 +78,8 @@ class Settling:
         if self.rounds is None:
             return f"not settled in {MOST_ROUNDS:,} more rounds"
         found = "tell them apart" if self.outcome == "told apart" else "show them equal, within 2 %"
-        return f"about {self.rounds} more round{'s' * (self.rounds > 1)} would {found}"
+        about, would = ("at least", "to") if self.at_least else ("about", "would")
+        return f"{about} {self.rounds} more round{'s' * (self.rounds > 1)} {would} {found}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +208,8 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     """How many more common rounds would settle a tie of the two. `None` with fewer than two common rounds.
 
     Settled means: Student's 95 % interval of the mean log ratio excludes 0 if the mean ratio is 2 % or more, or its
-    upper end is within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate, and
-    a rough one from few rounds.
+    upper end is within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate. From
+    fewer than `FEW_ROUNDS` it is too rough to be one, be the interval 2 % or a thousandfold wide: it is a least number.
     """
     rounds = sorted(medians_ms.keys() & others_ms.keys())
     if len(rounds) < 2:
@@ -221,7 +227,12 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
 
     # The interval narrows with each round, so what is enough once stays so.
     found = bisect_left(range(1, MOST_ROUNDS + 1), True, key=enough) + 1
-    return Settling(rounds=found if found <= MOST_ROUNDS else None, outcome="told apart" if apart else "equal")
+    few = len(rounds) < FEW_ROUNDS
+    return Settling(
+        rounds=max(found, FEW_ROUNDS - len(rounds)) if found <= MOST_ROUNDS else None,
+        outcome="told apart" if apart else "equal",
+        at_least=few,
+    )
 
 
 def _outdone_in_rounds(rows: Sequence[Contender], rounds: Sequence[int]) -> list[bool]:

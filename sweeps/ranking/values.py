@@ -1,18 +1,22 @@
 """The values of a ranking: `sweeps.ranking.rank` makes them; terminal, JSON and pages show them."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeps.advice import RUN
 from sweeps.imported import Imported
 from sweeps.ranking.amounts import amount
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
 from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
-from sweeps.stats import Estimate
+from sweeps.stats import NEGLIGIBLE, Estimate
 from sweeps.text import duration
 
 Tie = Literal["equal", "unresolved"]
@@ -168,13 +172,11 @@ class DeviceRanking:
         """Why the winner is it, in words; empty without one."""
         if self.winner is None:
             return ""
-        if len(self.ranking) == 1:
-            return "it is the only variant that was measured here"
         kept = [
             f"{check.metric}: {amount(self.winner.figures, check.metric)}, {check.bound}"
             for check in self.winner.constraints
         ]
-        return "; ".join([f"no other that may win is shown to be better in {self.metric}", *kept])
+        return "; ".join([_why_first(self, self.winner), *kept])
 
     @property
     def libraries_differ(self) -> bool:
@@ -190,7 +192,7 @@ class DeviceRanking:
     def settle_command(self) -> str:
         """The command that measures only the tied candidates again; empty if more rounds would settle nothing."""
         rounds = self.rounds_to_settle
-        return "" if rounds is None else f"edgesweep run SWEEP.yaml --settle {rounds}"
+        return "" if rounds is None else f"{RUN} --settle {rounds}"
 
     @property
     def reasons(self) -> dict[str, list[Candidate]]:
@@ -244,3 +246,50 @@ class Ranking:
     """Figures of hand-run tools for devices and models without an entry in `devices`."""
     backends: BackendFigure | None = None
     """NNAPI against the CPU; `None` unless the sweep has both."""
+
+
+def _why_first(device: DeviceRanking, winner: Candidate) -> str:
+    others = [one for one in device.ranking if one is not winner]
+    if not others:
+        there = Counter(one.outcome for one in device.not_ranked)
+        counted = {"failed": there["failed"], "skipped": there["skipped"], "only checked": len(device.checked)}
+        without = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
+        return f"no other variant has been measured here{f' ({without})' if without else ''}"
+    lost = sum(one.state == "eliminated" for one in others)
+    if not lost and not any(one.state == "pass" for one in others):
+        return "none of the others that were measured may win"
+    worse = [one for one in others if one.state == "pass" and one not in device.tied]
+    said = []
+    if device.equal:
+        what = "1 is equal to it" if len(device.equal) == 1 else f"{len(device.equal)} are equal to it"
+        said.append(f"{what}, within 2 %: {_preferred(winner, device.equal[0], device.metric)}")
+    if device.unresolved:
+        count = len(device.unresolved)
+        said.append(f"{count} {'is' if count == 1 else 'are'} not told apart from the best: more rounds may decide")
+    if worse:
+        by = _by(worse) if device.metric == LATENCY else ""
+        said.append(f"{len(worse)} {'is' if len(worse) == 1 else 'are'} shown to be worse{by}")
+    said += [f"{lost} lost the race"] if lost else []
+    return f"no other that may win is shown to be better in {device.metric} ({'; '.join(said)})"
+
+
+def _preferred(winner: Candidate, next_one: Candidate, metric: str) -> str:
+    """Of two that are equal: see `sweeps.ranking.first_place`."""
+    (accuracy, size), (other_accuracy, other_size) = (simplicity(one) for one in (winner, next_one))
+    if winner.settled is not None and winner.settled.leads:
+        return "it led the race"
+    if accuracy < other_accuracy:
+        return "it is more accurate"
+    if size * (1 + NEGLIGIBLE) < other_size:
+        return "its file is smaller"
+    return f"its {metric} is the best estimate"
+
+
+def _by(worse: Sequence[Candidate]) -> str:
+    """How far the nearest one is away in latency, if that has an interval."""
+    ratios = [one.ratio_to_winner for one in worse]
+    known = [one for one in ratios if one is not None and one.low is not None and one.high is not None]
+    if not known or len(known) < len(worse):
+        return ""
+    nearest = min(known, key=lambda one: one.value)
+    return f", the nearest with {nearest.value:.2f}× its latency, {nearest.low:.2f} to {nearest.high:.2f} at 95 %"

@@ -8,12 +8,14 @@ from typing import Literal
 
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
+from sweeps.report import terms
 from sweeps.report.skip_reasons import SKIP_REASONS, skip_reasons
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
+from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.trust import TRUST
 
-Sort = Literal["trust label", "verdict", "failure", "skip", "metric", "axis"]
+Sort = Literal["trust label", "verdict", "failure", "skip", "metric", "axis", "protocol", "term"]
 SORTS: Mapping[Sort, str] = MappingProxyType(
     {
         "verdict": "Verdicts: may a build win?",
@@ -22,6 +24,8 @@ SORTS: Mapping[Sort, str] = MappingProxyType(
         "skip": "Skipped: why is it not tried?",
         "metric": "Metrics: what an objective and constraints may name",
         "axis": "Axes: what a grid may vary",
+        "protocol": "Protocol: how it is measured",
+        "term": "Terms: what tables, pages and sweep files say besides",
     }
 )
 """In this order, with headings."""
@@ -37,8 +41,14 @@ class Explanation:
     """What to do, with the field of the sweep file to change."""
 
     @property
+    def also(self) -> list[str]:
+        """What pages and tables call it besides."""
+        return terms.called(self.word)
+
+    @property
     def text(self) -> str:
         lines = [f"{self.word} ({self.sort})", f"  {self.meaning}."]
+        lines += [f"  also called: {', '.join(self.also)}"] if self.also else []
         lines += [f"  why: {self.why}"] if self.why else []
         lines += [f"  what to do: {self.todo}"] if self.todo else []
         return "\n".join(lines)
@@ -131,14 +141,14 @@ def explanations() -> Mapping[str, tuple[Explanation, ...]]:
 
 
 def explanation(word: str) -> tuple[Explanation, ...]:
-    """Of a word, or of a reason as a plan prints it. Raises `EdgeSweepError` for a word that is not known, with the
-    nearest one."""
+    """Of a word of the table, of what a page calls it, of a value of an axis, or of a reason as a plan prints it.
+    Raises `EdgeSweepError` for a word that is not known, with the nearest one."""
     known = explanations()
-    found = known.get(word) or known.get(word.strip().lower().replace("-", "_").replace(" ", "_"))
-    found = found or tuple(one for reason in skip_reasons(word) for one in known[reason.word]) or None
-    if found is None:
+    found = known.get(word) or tuple(one for meant in dict.fromkeys(terms.also(word)) for one in known.get(meant, ()))
+    found = found or tuple(one for reason in skip_reasons(word) for one in known[reason.word])
+    if not found:
         raise EdgeSweepError(
-            f"there is no explanation of {word[:80]!r}{did_you_mean(word, known)}",
+            f"there is no explanation of {word[:80]!r}{did_you_mean(word, [*known, *terms.names()])}",
             "edgesweep explain lists all words",
         )
     return found
@@ -192,3 +202,18 @@ def _all() -> Iterator[Explanation]:
                 meaning=str(field.description).rstrip("."),
                 todo=f"grids: - {axis}: [{', '.join(values)}]" if values else f"grids: - {axis}: [...]",
             )
+    for path, part in (("protocol", ProtocolSpec), ("protocol.gate", GateSpec)):
+        for name, field in part.model_fields.items():
+            lead = (
+                "A limit of the gate, which a device waits for. "
+                * name.startswith(("max_", "min_"))
+                * (part is GateSpec)
+            )
+            yield Explanation(
+                word=name,
+                sort="protocol",
+                meaning=lead + str(field.description).rstrip("."),
+                todo=f"{path}: {{{name}: ...}}",
+            )
+    for word, (meaning, why, todo) in terms.TERMS.items():
+        yield Explanation(word=word, sort="term", meaning=meaning, why=why, todo=todo)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
+from sweeps.advice import ANYWHERE, Here
 from sweeps.ranking.amounts import in_words
 from sweeps.ranking.overview import PlaceVerdict
-from sweeps.ranking.provisional import RUN
 from sweeps.report.tables import NO_NAMES, Lines, cells, new_table, open_console
 from sweeps.text import plain
 
@@ -19,11 +19,11 @@ def print_overview(
     verdicts: Sequence[PlaceVerdict],
     notes: Iterable[str] = (),
     *,
-    run: str = RUN,
+    here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """`notes`, `run` and `names`: as of `print_ranking`."""
-    out = Lines(open_console(), run, names)
+    """`notes`, `here` and `names`: as of `print_ranking`."""
+    out = Lines(open_console(), here, names)
     out.line(f"\n{sweep}: what to ship on which device", "bold")
     table = new_table("", "device", "model", "ship", ">figure", "state")
     for one in verdicts:

@@ -5,7 +5,6 @@ from typing import Self
 
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
@@ -26,7 +25,7 @@ class RunProgress:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[amount]}"),
             TimeElapsedColumn(),
             TextColumn("elapsed,"),
             TimeRemainingColumn(),
@@ -49,24 +48,36 @@ class RunProgress:
 
     def preparing(self, what: str, share: float | None) -> None:
         """`share`: from 0 to 1; `None` if unknown."""
-        self.step(f"Preparing {what}", 0 if share is None else round(100 * share), None if share is None else 100, "")
+        done, total = (0, None) if share is None else (round(100 * share), 100)
+        self.step(f"Preparing {what}", done, total, "", unit="%")
 
-    def step(self, title: str, done: int, total: int | None, running: str, *, beside: tuple[str, ...] = ()) -> None:
+    def step(
+        self,
+        title: str,
+        done: int,
+        total: int | None,
+        running: str,
+        *,
+        unit: str = "steps",
+        beside: tuple[str, ...] = (),
+    ) -> None:
         """One bar per title. A new bar ends the earlier bars, except those whose title starts with one of `beside`.
-        `total`: `None` if unknown."""
+        `total`: `None` if unknown. `unit`: what is counted; of `%` the total is 100."""
+        amount = f"{done} %" if unit == "%" else f"{done} of {total} {unit}"
         if title not in self._tasks:
             for earlier in self._tasks:
                 if not earlier.startswith(beside):
                     self.end(earlier)
-            self._tasks[title] = self._progress.add_task(plain(title), total=total, running="")
+            self._tasks[title] = self._progress.add_task(plain(title), total=total, running="", amount="")
             if not self._console.is_terminal:
                 self.note(f"{title} ...")
         elif not self._console.is_terminal and total and 10 * done // total > self._tenths[title]:
             # Without a terminal there is no bar: one line per 10 % shows the progress.
-            self.note(f"{title}: {done} of {total}")
+            self.note(f"{title}: {amount}")
         # A total that grows, as in a race, must not repeat lines.
         self._tenths[title] = max(self._tenths.get(title, 0), 10 * done // total if total else 0)
-        self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
+        shown = amount if total else ""
+        self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running), amount=shown)
 
     def end(self, title: str) -> None:
         """Take a bar away, if there is one: its work has ended."""

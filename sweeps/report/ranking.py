@@ -4,18 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
 
+from sweeps.advice import ANYWHERE, Here
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking.amounts import in_words
+from sweeps.ranking.amounts import in_words, paired
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.provisional import RUN
-from sweeps.ranking.ties import MadeOf
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.backends import print_backends
 from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
-from sweeps.stats import Estimate
 from sweeps.text import shortened
 from sweeps.trust import TRUST
 
@@ -28,8 +26,8 @@ _RANKING_COLUMNS = {
     ">paired ratio": 115,
     ">top-1": 0,
     ">drop (points)": 145,
-    ">MB": 125,
-    ">library MB": 135,
+    ">size": 125,
+    ">library": 135,
     "front": 0,
     "verdict": 0,
     "trust": 165,
@@ -41,7 +39,7 @@ _CHECKED_COLUMNS = {
     ">95 % interval": 105,
     ">agreement": 0,
     ">SQNR dB": 0,
-    ">MB": 95,
+    ">size": 95,
     "constraints": 0,
     "checked by": 140,
     "trust": 165,
@@ -62,12 +60,12 @@ def print_ranking(
     notes: Iterable[str] = (),
     *,
     verbose: bool = False,
-    run: str = RUN,
+    here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
     """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason, and print long
-    reasons whole. `run`: the command that measures the sweep, where it is known. `names`: as of `Lines`."""
-    out = Lines(open_console(), run, names)
+    reasons whole. `here`: completes commands in advice. `names`: as of `Lines`."""
+    out = Lines(open_console(), here, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
     for note in notes:
@@ -93,7 +91,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
     if device.ranking:
-        useful = {"front": device.front is not None, ">library MB": device.libraries_differ}
+        useful = {"front": device.front is not None, ">library": device.libraries_differ}
         columns = {name: width for name, width in _RANKING_COLUMNS.items() if useful.get(name, True)}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
         print_fitting(out.console, "", columns, rows)
@@ -117,7 +115,9 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     if device.not_ranked:
         table = new_table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            reason = row.reason if verbose else shortened(row.reason, f"edgesweep rank {ranking.sweep} -v")
+            reason = (
+                row.reason if verbose else shortened(row.reason, out.here.typed(f"edgesweep rank {ranking.sweep} -v"))
+            )
             table.add_row(*cells(_short(row.name_here, device), row.outcome, reason))
         out.console.print(table)
     if device.imported:
@@ -241,26 +241,21 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     figures = candidate.figures
     accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
     place = (candidate.place or str(number)) if candidate.state == "pass" else ""
-    ratio, made = candidate.ratio_to_winner, candidate.made_of
+    made = candidate.made_of
     return {
         ">#": place,
         "variant": _short(candidate.name_here, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        ">paired ratio": "–" if ratio is None or made is None or made.source == "times" else _paired(ratio, made),
+        ">paired ratio": paired(candidate.ratio_to_winner, made.source if made else ""),
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
-        ">MB": _figure(candidate, "artifact_mb"),
-        ">library MB": _figure(candidate, "runtime_mb"),
+        ">size": METRICS["artifact_mb"].format(candidate.figures["artifact_mb"]),
+        ">library": catalog.metric("runtime_mb").format(figures.get("runtime_mb")),
         "front": {True: "front", False: "", None: "–"}[candidate.on_front],
         "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
         "trust": ", ".join(candidate.trust),
     }
-
-
-def _paired(ratio: Estimate, made: MadeOf) -> str:
-    interval = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f}–{ratio.high:.2f})"
-    return f"{ratio.value:.2f}×{interval}{' in batches' if made.source == 'batches' else ''}"
 
 
 def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
@@ -273,7 +268,7 @@ def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, objec
         ">95 % interval": _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),
         ">agreement": METRICS["agreement_percent"].format(candidate.figures["agreement_percent"]),
         ">SQNR dB": "equal" if equal else _figure(candidate, "sqnr_db"),
-        ">MB": _figure(candidate, "artifact_mb"),
+        ">size": METRICS["artifact_mb"].format(candidate.figures["artifact_mb"]),
         "constraints": Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
         "checked by": reference_name(candidate.executor) or "–",
         "trust": ", ".join(candidate.trust),

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from rich.text import Text
 
+from sweeps.advice import ANYWHERE, Here
 from sweeps.journal.status import STATES, SweepStatus
 from sweeps.quarantine import Quarantine
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
@@ -13,15 +14,18 @@ from sweeps.text import plain, shortened
 _NONE: Mapping[str, Quarantine] = MappingProxyType({})
 
 
-def print_status(status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE, *, verbose: bool = False) -> None:
-    """`quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long reasons whole."""
+def print_status(
+    status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE, *, verbose: bool = False, here: Here = ANYWHERE
+) -> None:
+    """`quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long
+    reasons whole. `here`: completes commands in advice."""
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
         rounds = ONLY_CHECKED if job.emulated else status.rounds_text(job)
         reason = job.reason or job.settled
         if not verbose:
-            reason = shortened(reason, f"edgesweep status {status.sweep} -v")
+            reason = shortened(reason, here.typed(f"edgesweep status {status.sweep} -v"))
         table.add_row(*cells(job.name, job.state, rounds, reason))
     console.print(table)
     counts = []

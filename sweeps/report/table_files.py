@@ -31,6 +31,8 @@ _LISTS: dict[str, Kind] = {
 }
 _CALLED = {"sessions": "session_starts_s", "value": "metric_value"}
 """Columns that have another name than their field."""
+_OWN = {"latency_ci_low_ms": "latency_own_ci_low_ms", "latency_ci_high_ms": "latency_own_ci_high_ms"}
+"""Figures of a result that a ranking has under this name with another value: infra/protocol.md says which is where."""
 _HOSTILE = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 """A cell that begins so is a formula to a spreadsheet."""
 
@@ -44,13 +46,16 @@ class Table:
 
 
 def results_table(results: Iterable[ResultRow]) -> Table:
-    """One row per result in the given order: its fields, every metric, and `extra_NAME` for each extra metric."""
+    """One row per result in the given order: its fields, every metric, and `extra_NAME` for each extra metric.
+
+    The interval of its latency is by its own rounds alone, and its columns say so.
+    """
     there = list(results)
     extra = sorted({name for row in there for name in row.metrics if name not in METRICS})
     names = [entry.name for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")]
     columns: dict[str, Kind] = {
         **{_CALLED.get(name, name): _LISTS.get(name) or _KINDS.get(_RESULT[name], "text") for name in names},
-        **dict.fromkeys(METRICS, "float"),
+        **{_OWN.get(name, name): "float" for name in METRICS},
         **{f"extra_{name}": "float" for name in extra},
     }
     figures = (*METRICS, *extra)

@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.ranking.provisional import RUN
+from sweeps.advice import Here
 from sweeps.text import plain
 
 ONLY_CHECKED = "only checked"
@@ -32,8 +32,8 @@ class Lines:
     """Lines of text on a console."""
 
     console: Console
-    run: str
-    """Stands in place of `RUN`: what measures this sweep."""
+    here: Here
+    """Completes commands in advice."""
     names: Mapping[str, str]
     """What the sweep file calls each device, by its id: as `edgesweep plan` and the progress of a run call it."""
 
@@ -43,7 +43,7 @@ class Lines:
 
     def line(self, text: str, style: str = "") -> None:
         """Text from outside cannot move the cursor."""
-        self.console.print(Text(plain(text.replace(RUN, self.run)), style=style))
+        self.console.print(Text(plain(self.here.typed(text)), style=style))
 
 
 def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:

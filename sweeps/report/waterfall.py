@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from sweeps.metrics import METRICS
 from sweeps.ranking.waterfall import Gain, Step, Waterfall
 from sweeps.stats import Estimate
 from sweeps.text import plain
 from sweeps.trust import TRUST
 
 _BAR = 44
-_HEADS = ("step", "p50 ms", "gain over the previous step", "MB", "size", "", "change (points)")
+_HEADS = ("step", "p50 ms", "gain over the previous step", "file", "size", "", "change (points)")
 _PAIRED = "gain in speed: paired by round (95 %); a p50 is over all rounds, so the gain need not be the quotient of two"
 _LEFT = {0, 2, 5}
 _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eager %"}
@@ -57,7 +58,7 @@ def _row(step: Step) -> list[str]:
         step.name,
         _estimate(step.latency, 3),
         _latency_gain(gain),
-        "–" if step.artifact_mb is None else f"{step.artifact_mb:.2f}",
+        METRICS["artifact_mb"].format(step.artifact_mb),
         "" if gain is None or gain.size_ratio is None else f"{gain.size_ratio:.2f}×",
         "–" if step.accuracy_percent is None else f"{step.accuracy_percent:.2f}",
         "" if gain is None else _estimate(gain.accuracy_change, 2, sign="+"),

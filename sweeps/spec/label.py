@@ -36,3 +36,8 @@ def label_of(variant: Variant) -> str:
     words += [toolchains.word(variant.toolchain)] * (variant.toolchain != INSTALLED)
     words += [f"run-by-{toolchains.word(variant.runner_toolchain)}"] * (variant.runner_toolchain != variant.toolchain)
     return " ".join(words)
+
+
+def names_of_job(name: str, name_here: str, model: str) -> set[str]:
+    """What a plan (`name`) and its device's table (`name_here`) call a job, with its model and without."""
+    return {one.removeprefix(lead) for one in (name, name_here) for lead in ("", f"{model} · ")}

@@ -22,7 +22,10 @@ class GateSpec(Part):
     max_load: float | None = _limit(0.15, "Share of the CPU time that other programs may take (0 to 1).", gt=0, le=1)
     wait_seconds: float | None = _limit(1200.0, "Wait so long before one block; quick: 60.", ge=0, le=86_400)
     load_wait_seconds: float | None = _limit(
-        60.0, "Of it, wait so long for other programs, in a whole run; quick: 10.", ge=0, le=86_400
+        60.0,
+        "Of it, wait so long for other programs before one block, and so long in vain in a whole run; quick: 10.",
+        ge=0,
+        le=86_400,
     )
 
     @field_validator("load_wait_seconds")

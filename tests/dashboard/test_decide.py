@@ -20,8 +20,7 @@ from dashboard.views import decide
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
-from sweeps.launching.record import Launch, last
-from sweeps.launching.start import kept_file
+from sweeps.launching.record import Launch, kept_file, last
 from sweeps.quarantine import QuarantineBook
 from sweeps.results import ComparisonConditions
 from sweeps.workspace import Workspace
@@ -205,9 +204,10 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
     shown = choose(page(workspace), "Sweep", "open")
     assert not shown.exception
     (command,) = [part.value for part in shown.code]
-    assert command.startswith("edgesweep run SWEEP.yaml --settle ")
+    assert command.startswith("edgesweep run SWEEP.yaml --workspace ")
+    assert " --settle " in command
     rounds = command.split()[-1]
-    assert f"about {rounds} more rounds would tell them apart" in texts(shown)
+    assert f"at least {rounds} more rounds to tell them apart" in texts(shown)
 
 
 def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_is_refused(
@@ -261,7 +261,8 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     assert "started in a terminal, so its file is not known here" in texts(page(root, sweep="hot"))
     kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))
     shown = page(root, sweep="hot")
-    assert "edgesweep run SWEEP.yaml --retry-failed" in shown.code[0].value
+    assert "launches/hot.yaml --workspace " in shown.code[0].value
+    assert " --retry-failed" in shown.code[0].value
     next(one for one in shown.button if one.key == "again").click().run()
     assert not shown.exception
     launch = last(own, Launch)
@@ -378,11 +379,11 @@ def test_sets_of_conditions_are_called_by_what_tells_them_apart() -> None:
     )
 
     def sets(*found: tuple[ComparisonConditions, str]) -> list[str]:
-        return decide._sets([SimpleNamespace(conditions=one, fingerprint=state) for one, state in found])
+        return decide._sets([SimpleNamespace(conditions=one, fingerprint=state, ranking=()) for one, state in found])
 
     assert sets((usual, "a1b2"), (replace(usual, preset="quick", gate="none"), "a1b2")) == [
-        "protocol full, waited for a ready device",
-        "protocol quick, did not wait for a ready device",
+        "protocol full, every block waited for a ready device",
+        "protocol quick, blocks did not wait for a ready device",
     ]
     assert sets((usual, "a1b2"), (usual, "c3d4")) == ["the device's state 1", "the device's state 2"]
     assert sets((usual, "a"), (replace(usual, fixed_performance="on"), "a")) == [

@@ -2,8 +2,8 @@
 
 import http.client
 import socket
+import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -47,24 +47,39 @@ def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypa
     assert caught.value.next_step == "pip install 'edgesweep[dashboard]'"
 
 
-def argv_of(process: psutil.Process) -> list[str]:
-    """Nothing of one that has ended meanwhile."""
-    with suppress(psutil.Error):
-        return process.cmdline()
-    return []
-
-
 @pytest.mark.fault(56, "a real server started", "it listens on loopback only")
-def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:
-    with launch.serving(tmp_path, port=free_port()) as port:
-        [server] = [child for child in psutil.Process().children() if str(port) in argv_of(child)]
-        pids = {server.pid, *(child.pid for child in server.children(recursive=True))}
-        found = {
-            connection.laddr.ip
-            for connection in psutil.net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN and connection.pid in pids
-        }
-        assert found == {"127.0.0.1"}
+def test_it_says_where_once_it_answers_and_listens_on_this_machine_only(tmp_path: Path) -> None:
+    port = free_port()
+    argv = ["-c", "from sweeps.cli.main import main; main()", "dashboard", "--port", str(port)]
+    with subprocess.Popen(
+        [sys.executable, *argv, "--workspace", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            told = ""
+            while line := process.stdout.readline():
+                told += line
+                if "it works once" in line:
+                    break
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", "/_stcore/health")
+            assert connection.getresponse().status == http.client.OK, told
+            connection.close()
+            pids = {process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))}
+            found = {
+                connection.laddr.ip
+                for connection in psutil.net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN and connection.pid in pids
+            }
+            assert found == {"127.0.0.1"}
+        finally:
+            process.kill()
+        told += process.stdout.read()
+    assert told.count(f"http://127.0.0.1:{port}") == 2, told
+    assert "URL" not in told
 
 
 def test_it_has_ended_after_the_block(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from dashboard.report.markdown import markdown
+from dashboard.report.markdown import _literal, markdown
 from dashboard.report.sections import sections
 from sweeps.cli.main import main
 from sweeps.operations.stored_results import results_of
@@ -110,9 +110,20 @@ def test_markdown_shows_hostile_text_literally(workspace: Path, tmp_path: Path):
     assert not re.search(r"(?<!\\)\]\(", text)
     assert "www.example" not in text
     assert not re.search(r"(?<!\\)\*\*b\*\*", text)
+    assert not re.search(r":\w+:|(?<!&)[@#]\w|://", text)
     lines = text.splitlines()
     summary = [line for line in lines if line.startswith("|")]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in summary[:3]}) == 1
+
+
+def test_markdown_of_usual_names_can_be_read_as_it_is(workspace: Path, tmp_path: Path):
+    report(workspace, "phones", "--markdown", str(tmp_path / "out.md"))
+    text = (tmp_path / "out.md").read_text("utf-8")
+    assert re.findall(r"\\.|&#\d+;", text) == []
+    assert _literal("accuracy_drop_points: 1 * 2 [ms] (a.pt), ~") == r"accuracy_drop_points: 1 * 2 [ms] (a.pt), \~"
+    assert _literal("[a](b) _c_ x*y* <b> www.d.e http://f :tada: #1 @me") == (
+        r"[a\](b) \_c\_ x\*y\* &#60;b> www&#46;d.e http&#58;//f &#58;tada: &#35;1 &#64;me"
+    )
 
 
 def test_tables_have_every_result_of_the_device_that_is_asked_for(workspace: Path, tmp_path: Path):

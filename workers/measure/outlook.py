@@ -28,10 +28,11 @@ def outlook(sensors: Sensors, protocol: Protocol) -> Iterator[str]:
     ready_but_busy = judge(_without_load(sensors), gate)
     load = [one for one in found.lacking if one not in ready_but_busy.lacking]
     if load:
+        longest = duration(min(gate.load_wait_seconds, gate.wait_seconds))
         yield (
-            f"this computer is busy: {'; '.join(load)}. Blocks will wait for it up to "
-            f"{duration(min(gate.load_wait_seconds, gate.wait_seconds))} in all, and are then marked busy_host, which "
-            "may win; their intervals will be wider"
+            f"this computer is busy: {'; '.join(load)}. Each block waits up to {longest} for that to end. Once "
+            f"{longest} were in vain no block waits any more: those that start while it is busy are marked busy_host, "
+            "which may win; their intervals will be wider"
         )
     if ready_but_busy.lacking:
         then = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"

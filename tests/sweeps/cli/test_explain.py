@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 from click.testing import CliRunner
 
+from dashboard.words import _CALLED
 from sweeps import errors
 from sweeps.cli.main import main
 from sweeps.errors import did_you_mean
@@ -17,10 +18,14 @@ from sweeps.failure_kinds import FAILURES
 from sweeps.metrics import METRICS
 from sweeps.ranking.overview import State
 from sweeps.ranking.verdict import VERDICTS
+from sweeps.report import terms
 from sweeps.report.explanations import _METRICS, SORTS, explanation, explanations
 from sweeps.report.explanations import explained as of_sort
+from sweeps.report.ranking import _CHECKED_COLUMNS, _RANKING_COLUMNS
 from sweeps.report.skip_reasons import skip_reasons
+from sweeps.report.terms import _ALSO
 from sweeps.spec.grid import GridSpec
+from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[3]
@@ -60,6 +65,7 @@ def test_every_kind_of_failure_is_explained_and_none_that_is_gone() -> None:
         ("trust label", set(TRUST)),
         ("metric", set(METRICS)),
         ("axis", GridSpec.model_fields.keys() - {"name"}),
+        ("protocol", {*ProtocolSpec.model_fields, *GateSpec.model_fields}),
     ],
 )
 def test_every_word_of_a_catalog_is_explained(sort: str, words: set[str]) -> None:
@@ -128,6 +134,19 @@ def test_tooltips_have_the_words_of_one_sort_and_of_a_reason_as_a_plan_prints_it
     assert [one.word for one in of_sort("skip", "duplicate of core on cpu")] == ["duplicate"]
     assert of_sort("axis", "duplicate") == of_sort("skip", "nobody knows why") == ()
     assert all(of_sort("axis", axis) for axis in GridSpec.model_fields if axis != "name")
+
+
+def test_what_tables_pages_and_files_call_a_thing_is_explained() -> None:
+    shown = [name.lstrip(">") for name in (*_RANKING_COLUMNS, *_CHECKED_COLUMNS) if name != ">#"]
+    words = [*shown, *_CALLED.values(), "top1", "p50", "budget", "rounds", "fused", "extra_runtime_mb"]
+    unknown = [word for word in words if not explanation(word)]  # raises for a word that is not known
+    assert unknown == []
+    assert [one.word for one in explanation("top-1")] == ["top1_percent"]
+    assert [one.word for one in explanation("QNNPACK")] == ["qengine"]
+    assert {one.word for one in explanation("auto")} == {"qengine", "granularity"}
+    known = explanations()
+    assert {meant for meant in _ALSO.values() if meant not in known} == set()
+    assert {name for name in _ALSO if terms.key(name) in known} == set(), "the table has it"
 
 
 def test_alone_it_lists_all_words_under_their_sorts() -> None:

@@ -1,29 +1,57 @@
-"""The command that people copy."""
+"""The commands that people copy."""
 
 from pathlib import Path
 
 import pytest
 
-from sweeps.cli.options import run_command
+from sweeps.launching.here import DEMO, here, running_now
+from sweeps.launching.live import LiveFile
+from sweeps.workspace import Workspace
 
 
 @pytest.mark.parametrize(
     ("folder", "file", "command"),
     [
         ("edgesweep-data", None, "edgesweep run SWEEP.yaml"),
-        ("edgesweep-data", "my nets.yaml", "edgesweep run 'my nets.yaml'"),
-        ("results", "s.yaml", "edgesweep run s.yaml --workspace results"),
+        ("edgesweep-data", Path("my nets.yaml"), "edgesweep run 'my nets.yaml'"),
+        ("results", Path("s.yaml"), "edgesweep run s.yaml --workspace results"),
         ("/elsewhere", None, "edgesweep run SWEEP.yaml --workspace /elsewhere"),
+        ("results", DEMO, "edgesweep demo --workspace results"),
     ],
 )
 def test_the_command_to_run_on_names_the_file_and_a_workspace_that_is_not_the_usual(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, file: str | None, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, file: Path | None, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EDGESWEEP_WORKSPACE", raising=False)
-    assert run_command(tmp_path / folder, Path(file) if file else None) == command
+    found = here(Workspace(tmp_path / folder), "s", file)
+    assert found.run == command
+    where = found.workspace
+    assert where == command[command.find(" --w") :] * ("--workspace" in command)
+    assert found.typed("edgesweep run SWEEP.yaml --settle 3: see edgesweep rank s -v") == (
+        f"{command} --settle 3: see edgesweep rank{where} s -v"
+    )
 
 
 def test_the_workspace_of_the_environment_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGESWEEP_WORKSPACE", str(tmp_path / "here"))
-    assert run_command(tmp_path / "here") == "edgesweep run SWEEP.yaml"
+    assert here(Workspace(tmp_path / "here")).run == "edgesweep run SWEEP.yaml"
+
+
+def test_the_file_of_the_last_run_is_named_and_a_run_that_goes_on_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGESWEEP_WORKSPACE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    workspace = Workspace(tmp_path)
+    file = tmp_path / "nets.yaml"
+    file.touch()
+    with workspace.lock(), LiveFile(workspace.live, "nets", file=file):
+        assert [*running_now(workspace)] == [
+            "A run of nets goes on in this workspace now. Whatever is to be run waits until it has ended"
+        ]
+    assert [*running_now(workspace)] == []
+    assert here(workspace, "nets").run == "edgesweep run nets.yaml"
+    assert here(workspace, "others").run == "edgesweep run SWEEP.yaml"
+    file.unlink()
+    assert here(workspace, "nets").run == "edgesweep run SWEEP.yaml"

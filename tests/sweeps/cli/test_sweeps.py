@@ -18,7 +18,7 @@ from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import verify
-from sweeps.launching.start import kept_file
+from sweeps.launching.record import kept_file
 from sweeps.operations import kept_sweeps
 from sweeps.store.beside import LABELS, NOTE
 from sweeps.store.client import active_runs
@@ -194,7 +194,7 @@ def test_a_copy_of_a_workspace_is_another_one_and_a_moved_one_is_the_same(tmp_pa
 def test_what_cannot_be_removed_is_told_and_not_counted(two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     done = sweeps(two.workspace, "delete", "first", "--yes")
-    assert "(0.0 MB)" in done.stdout
+    assert "(0.00 MB)" in done.stdout
     assert f"1 could not be removed, the first is {two.workspace.artifacts}" in done.stderr
 
 

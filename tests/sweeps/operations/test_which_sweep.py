@@ -1,10 +1,16 @@
-"""Which sweep is meant where none is named."""
+"""Which sweep is meant where none is named, and which device by the names that EdgeSweep prints."""
+
+from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
-from sweeps.errors import StoreError
+from dashboard.words import build_names
+from sweeps.cli.main import main
+from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
-from sweeps.operations.stored_results import results_of
+from sweeps.operations.build_name import job_named
+from sweeps.operations.stored_results import connectable, results_of
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 from tests.store_double import doubled
@@ -30,3 +36,40 @@ def test_the_latest_sweep_without_results_is_named_with_the_others(workspace, re
     with pytest.raises(StoreError, match="second, the latest sweep here, has no results yet") as caught:
         results_of(workspace, None)
     assert caught.value.next_step == "name another one: first"
+
+
+def test_every_name_that_is_printed_for_a_device_is_accepted(workspace, records, tmp_path):
+    facts = replace(records.facts, name="adb:192.168.1.5:5555", device_id="R58M12AB3CD")
+    job = replace(records.job(0), device_id=facts.device_id)
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(job, facts=(facts,)))
+        for round_ in range(3):
+            journal.add_block(records.block(job, round_))
+        journal.add_accuracy(records.accuracy(job))
+    where = ["--workspace", str(workspace.root)]
+    shown = CliRunner().invoke(main, ["rank", *where]).stdout
+    assert facts.name in shown
+    table = tmp_path / "out.csv"
+    for name in (facts.name, facts.device_id, facts.device_class):
+        for command in (["rank"], ["report", "--csv", str(table)]):
+            done = CliRunner().invoke(main, [*command, *where, "--device", name])
+            assert done.exit_code == 0, done.output
+        assert facts.device_id in table.read_text("utf-8-sig")
+        assert connectable(workspace, name) == facts.name  # `check` and `profile`
+        exported = CliRunner().invoke(main, ["export", *where, "--device", name])
+        assert "there are no results for a device" not in exported.output
+    assert connectable(workspace, "adb:elsewhere") == "adb:elsewhere"
+
+
+def test_a_job_is_found_by_what_pages_and_reports_call_it(records):
+    here = [records.row(records.job(number)) for number in (0, 1)]
+    for row in here:
+        name = build_names(here)[row.job_key]
+        assert job_named(here, name) == job_named(here, name.upper()) == row.name
+    there = [replace(row, device_id="other", name=f"{row.name} · other", job_key=f"{row.job_key}2") for row in here]
+    name = build_names(here)[here[0].job_key]
+    assert job_named(here, "cpu fp32") == "cpu fp32"
+    with pytest.raises(EdgeSweepError, match="2 jobs are called") as caught:
+        job_named([*here, *there], name)
+    assert "--device" in caught.value.next_step
+    assert job_named([*here, *there], name, model="another") == name

@@ -1047,3 +1047,21 @@ def test_the_alarm_knows_the_noise_of_the_device_and_leaves_out_blocks_of_anothe
     assert not entry([leader(), check("b", 12.5, run=1)]).alarm
     assert not entry([leader(), measured("b", blocks=()) | in_batches(1.01, 0.99, 1.03, checks=1)]).alarm
     assert not entry([leader(), check("b", 12.5, low=0.8, high=1.3)]).alarm, "the batches say little"
+
+
+def test_a_winner_says_what_it_is_preferred_to_and_why():
+    assert entry([measured("a")]).winner_reason == "no other variant has been measured here"
+    alone = entry([measured("a"), failed("b"), measured("c", (), emulated=True, executor="reference:nnapi@1")])
+    assert alone.winner_reason == "no other variant has been measured here (1 failed, 1 only checked)"
+    apart = entry([measured("a"), measured("b", (8.0, 8.01, 8.02))], FREE).winner_reason
+    assert apart.startswith(
+        "no other that may win is shown to be better in latency_p50_ms (1 is shown to be worse, the "
+    )
+    assert "the nearest with 1.25× its latency, " in apart
+    equal = entry([measured("a", top1=96.0), measured("b", top1=97.0), measured("c", top1=96.0)], FREE)
+    assert equal.winner.name == "b"
+    assert "(2 are equal to it, within 2 %: it is more accurate)" in equal.winner_reason
+    smaller = entry([measured("a", size=2.0), measured("b", size=1.0)], FREE).winner_reason
+    assert "(1 is equal to it, within 2 %: its file is smaller)" in smaller
+    open_tie = entry([measured("a"), measured("b", (9.0, 10.1, 11.4))], FREE).winner_reason
+    assert "(1 is not told apart from the best: more rounds may decide)" in open_tie

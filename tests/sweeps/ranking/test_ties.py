@@ -123,10 +123,18 @@ def test_what_no_thousand_rounds_would_settle_is_said_to_be_so():
 
 
 def test_the_text_names_the_rounds_and_what_they_would_show():
-    apart = settling(*with_ratios(scaled(0.05, 0.08, 3)))
+    apart = settling(*with_ratios(scaled(0.05, 0.08, 5)))
     assert apart.text == f"about {apart.rounds} more rounds would tell them apart"
-    equal = settling(*with_ratios(scaled(0.0, 0.05, 3)))
+    equal = settling(*with_ratios(scaled(0.0, 0.05, 5)))
     assert equal.text == f"about {equal.rounds} more rounds would show them equal, within 2 %"
+
+
+def test_from_a_few_rounds_that_differ_a_thousandfold_no_number_is_promised():
+    found = settling({0: 30.0, 1: 90.0}, {0: 1.0, 1: 1.0})
+    assert found.text == "at least 3 more rounds to tell them apart"
+    wide = settling(*with_ratios(scaled(0.05, 0.08, 3)))
+    assert wide.rounds > 3
+    assert wide.text == f"at least {wide.rounds} more rounds to tell them apart"
 
 
 @pytest.mark.parametrize("rounds", [{}, {1: 10.0}, {7: 10.0, 8: 10.0}])

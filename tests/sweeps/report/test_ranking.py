@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.advice import Here
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.status import read_status
@@ -84,11 +85,11 @@ def test_libraries_have_a_column_where_they_differ(printed, records) -> None:
         return printed([replace(row, metrics={**row.metrics, **one}) for row, one in zip(rows, known, strict=True)])
 
     several = lines(9.36, 24.0, None)
-    assert any("library MB" in line for line in several)
+    assert any("library" in line for line in several)
     text = "\n".join(several)
-    assert "   9.4   " in text
-    assert "  24.0   " in text
-    assert not any("library MB" in line for line in lines(9.36, 9.36))
+    assert "   9.4 MB   " in text
+    assert "  24.0 MB   " in text
+    assert not any("library" in line for line in lines(9.36, 9.36))
 
 
 def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(printed, records) -> None:
@@ -321,7 +322,10 @@ def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.C
     assert "adb:" not in "\n".join(lines)
     print_overview("s", verdicts_of("s", ranked.devices, rows))
     assert "adb:" not in capsys.readouterr().out
-    given = {"run": "edgesweep run my.yaml --workspace w", "names": {"R1": "adb:R1", "R2": "adb:R2"}}
+    given = {
+        "here": Here("edgesweep run my.yaml --workspace w", " --workspace w"),
+        "names": {"R1": "adb:R1", "R2": "adb:R2"},
+    }
     print_ranking(ranked, **given)
     print_overview("s", verdicts_of("s", ranked.devices, rows), ["SWEEP.yaml waits"], **given)
     told = said(capsys)
@@ -349,7 +353,7 @@ def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, reco
     ]
     found = rank(to_frame(rows), FREE, "s").devices[0]
     lines = printed(rows)
-    assert f"open: about {found.rounds_to_settle} more rounds would tell them apart" in lines
+    assert f"open: at least {found.rounds_to_settle} more rounds to tell them apart" in lines
     assert lines[lines.index("Equal to it (shown at 95 % to be within 2 % of the best):") + 1] == "same"
     assert f"To measure just these: edgesweep run SWEEP.yaml --settle {found.rounds_to_settle}" in lines
 
@@ -468,6 +472,7 @@ def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is
 
     with RunProgress() as progress:
         show(events.Preparing("net"), progress)
+        progress.preparing("net", 0.25)
         show(events.Building(0, 3, ()), progress)
         show(events.Building(1, 3, ("net · int8",)), progress)
         show(events.Measuring("fake:cool", 0, 4, "net · fp32"), progress)
@@ -479,4 +484,6 @@ def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is
         assert bars(progress) == {"Measuring on fake:cool": (1, 4)}
         show(events.Published(0, 4), progress)
         assert bars(progress) == {"Publishing to MLflow": (0, 4)}
-    assert "Building: 2 of 3" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "Building: 2 of 3 builds" in told
+    assert "Preparing net: 25 %" in told

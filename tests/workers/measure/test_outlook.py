@@ -10,8 +10,9 @@ from workers.measure.outlook import outlook
 
 QUIET = Sensors(temp_c=50.0, has_battery=True, battery_percent=80.0, load=0.01, shared=True)
 BUSY = (
-    "this computer is busy: other programs take 45% of the CPU time, more than 15%. Blocks will wait for it up to 10 s "
-    "in all, and are then marked busy_host, which may win; their intervals will be wider"
+    "this computer is busy: other programs take 45% of the CPU time, more than 15%. Each block waits up to "
+    "10 s for that to end. Once 10 s were in vain no block waits any more: those that start while it is busy are "
+    "marked busy_host, which may win; their intervals will be wider"
 )
 HOT = (
     "this computer is not ready: CPU at 80.0 °C, above 70 °C; battery at 20 %, below 30 %. Blocks will wait up to "
