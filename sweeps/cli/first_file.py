@@ -31,7 +31,7 @@ class Folder:
     images: int
     classes: tuple[str, ...]
     size: tuple[int, ...]
-    """Width and height of its images; empty where they differ."""
+    """Width and height of all its images; empty where they differ."""
     problems: tuple[str, ...]
 
 
@@ -96,7 +96,7 @@ def _data(folders: Sequence[Folder], input_shape: InputShape) -> list[str]:
     whole = all(one.size == (input_shape[3], input_shape[2]) for one in folders)
     crop = ", crop: false" if whole else ""
     scaled = (
-        "They have the size of the input, so nothing is scaled or cut off (crop: false)."
+        "All have the size of the input, so nothing is scaled or cut off (crop: false)."
         if whole
         else "They are scaled to 256/224 of the input and cropped, as torchvision does; crop: false only scales them."
     )

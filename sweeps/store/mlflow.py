@@ -28,7 +28,7 @@ from sweeps.store.datasets import datasets_of, file_name, inputs_of
 from sweeps.store.look_up import Parent, Written, WrittenRun, claimed, look_up
 from sweeps.store.models import model_of
 from sweeps.store.move import check_not_moved
-from sweeps.store.profiles import profiles_of
+from sweeps.store.profiles import bring_profiles
 from sweeps.store.run_content import MAX_PARAM_LENGTH, STALE, TAG, RunContent
 from sweeps.store.run_writer import Beside, build_log_of, later_than, stamp, upload, write_run
 from sweeps.store.sweep_tags import IS_SWEEP, RUNS, UPDATED
@@ -168,6 +168,8 @@ def _write_changes(
         new = _replace_run(client, written, content, rest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new
         count += new
+        # Not in the transaction of the run: a capture may be large, and others write.
+        bring_profiles(client, journal, job, written.runs[job.key][0].run_id)
         each(job)
     for skip in journal.skipped_since(sweep, written.position):
         content = run_content.of_skipped(sweep, skip)
@@ -196,7 +198,6 @@ def _rest(
         datasets=inputs_of(written.datasets, evaluation_id=planned.evaluation_id, calibration_id=calibration_id),
         model_id=model_of(client, written.experiment_id, written.parent.run_id, written.models, manifest),
         build_log=build_log_of(journal, job.build_key),
-        profiles=profiles_of(journal, job),
     )
 
 

@@ -2,22 +2,33 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweeps.journal.journal import Journal
 from sweeps.kept_profiles import Kept, kept_of
 from sweeps.records import Job
 from sweeps.store.client import active_runs, connect, translated
 from sweeps.store.run_content import JOB_KEY
-from sweeps.store.run_writer import upload
+from sweeps.store.run_writer import upload, uploaded
 from sweeps.store.uri import has_store
 from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 PLACE = "profiles"
 
 
-def profiles_of(journal: Journal, job: Job) -> dict[str, Path]:
-    """What the journal's workspace has of a job, for a run that is written now. By name in the run."""
-    return _files(kept_of(Workspace(journal.path.parent), job.build_key, job.device_id, job.run))
+def bring_profiles(client: "MlflowClient", journal: Journal, job: Job, run_id: str) -> None:
+    """Upload what the journal's workspace has of a job and its run has not. Files of the same name and size are taken
+    for the same: whoever profiles a job again has `attach_profiles` replace them. Raises `StoreError`."""
+    files = _files(kept_of(Workspace(journal.path.parent), job.build_key, job.device_id, job.run))
+    if not files:
+        return
+    place = client.get_run(run_id).info.artifact_uri
+    there = uploaded(client, place, PLACE)
+    if missing := {name: path for name, path in files.items() if there.get(name) != path.stat().st_size}:
+        upload(client, place, missing)
 
 
 def attach_profiles(workspace: Workspace, sweep: str, job_key: str, kept: Iterable[Kept]) -> bool:

@@ -38,8 +38,6 @@ class Beside:
     model_id: str | None = None
     """Of the artifact, which MLflow calls a logged model."""
     build_log: Path | None = None
-    profiles: Mapping[str, Path] = field(default_factory=dict)
-    """By name in the run."""
 
 
 def write_run(
@@ -113,10 +111,25 @@ def upload(client: "MlflowClient", artifact_uri: str, files: Mapping[str, str | 
         try:
             get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).log_artifacts(str(folder))
         except Exception as error:  # noqa: BLE001  # every object store has its own errors
-            raise StoreError(
-                f"MLflow does not accept artifacts: {redact(str(error), '')}",
-                "check the server's artifact store and its credentials; the journal keeps everything",
-            ) from None
+            raise _no_artifacts("accept", error) from None
+
+
+def uploaded(client: "MlflowClient", artifact_uri: str, folder: str) -> dict[str, int | None]:
+    """The files in a folder of a run, by name in the run, with their sizes in bytes. Raises `StoreError`."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    try:
+        found = get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).list_artifacts(folder)
+    except Exception as error:  # noqa: BLE001  # as in `upload`
+        raise _no_artifacts("list", error) from None
+    return {one.path: one.file_size for one in found if not one.is_dir}
+
+
+def _no_artifacts(verb: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"MLflow does not {verb} artifacts: {redact(str(error), '')}",
+        "check the server's artifact store and its credentials; the journal keeps everything",
+    )
 
 
 def _dates_ms(content: RunContent, stamp_s: float) -> tuple[int, int]:
@@ -127,7 +140,7 @@ def _dates_ms(content: RunContent, stamp_s: float) -> tuple[int, int]:
 
 
 def _files(content: RunContent, beside: Beside) -> dict[str, str | Path]:
-    files: dict[str, str | Path] = {**beside.profiles}
+    files: dict[str, str | Path] = {}
     if beside.blocks:
         samples = {"job_key": content.row.job_key, "blocks": [document(block) for block in beside.blocks]}
         files["samples.json"] = json.dumps(samples, allow_nan=False)

@@ -93,6 +93,7 @@ class HostAgent:
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         if self._leaving.is_set():
             raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+        self._check_not_kept_out(device_id)
         if all(facts.device_id != device_id for facts in self._devices()):
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
         self._disk.check()
@@ -191,6 +192,7 @@ class HostAgent:
         try:
             if self._leaving.is_set():
                 raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+            self._check_not_kept_out(device_id)
             self._disk.check()
             self._leases.begin(device_id, epoch, request.job.name, request.left_s)
             try:
@@ -202,6 +204,11 @@ class HostAgent:
             return replace(answer, host=self._identity.name) if isinstance(answer, Block) else answer
         except DeviceError as error:
             return failed(request.stage, error)
+
+    def _check_not_kept_out(self, device_id: str) -> None:
+        """Raises `DeviceError("quarantined", ...)`: a device that a person keeps out is attached, and not offline."""
+        if (why := self._inventory.kept_out(device_id)) is not None:
+            raise why
 
     def _devices(self) -> tuple[DeviceFacts, ...]:
         return self._inventory.devices()

@@ -148,8 +148,8 @@ class Host(Protocol):
     def hello(self) -> Hello: ...
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
-        """Raises `DeviceError`: `offline` if the host lacks the device, `leased` if a person ended this driver's use,
-        `host_leaving`, `host_disk` if its disk is full."""
+        """Raises `DeviceError`: `offline` if the host lacks the device, `quarantined` if a person keeps it out,
+        `leased` if a person ended this driver's use, `host_leaving`, `host_disk` if its disk is full."""
         ...
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> "Beat":

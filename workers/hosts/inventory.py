@@ -57,6 +57,11 @@ class Inventory:
         """Each device once, without those that are kept out."""
         return tuple(facts for facts in self._attached() if self._kept_out(facts) is None)
 
+    def kept_out(self, device_id: str) -> DeviceError | None:
+        """Why nobody is to have this device, if it is attached and kept out."""
+        there = (facts for facts in self._attached() if facts.device_id == device_id)
+        return next(map(self._kept_out, there), None)
+
     def refused(self) -> tuple[DeviceError, ...]:
         """Devices that cannot be used or are kept out; and first, why the host cannot list those of a transport."""
         out = [why for facts in self._attached() if (why := self._kept_out(facts)) is not None]

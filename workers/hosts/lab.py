@@ -111,7 +111,8 @@ class Lab:
         """The host that has the device now; with `or_last`, the one that had it last, if that answers.
 
         `last_host`: where the device was before this driver looked. Raises `DeviceError`: `host_away`, also if the host
-        that had it has left the lab; `offline` if that host answers and has it no more.
+        that had it has left the lab; `offline` if that host answers and has it no more, and `quarantined` if a person
+        keeps it out there.
         """
         for again in (True, False):
             with self._lock:
@@ -131,11 +132,19 @@ class Lab:
             raise away(name, "it is not in the lab now")
         if hosts and hosts[0].wrong:
             raise away(hosts[0].hello.name, f"it is not used: it has {hosts[0].wrong}")
-        if or_last and hosts:
+        if hosts and (or_last or self._is_there(hosts[0], device_id)):
             return hosts[0].host
         raise DeviceError(
             "offline", f"no host of the lab has {device_id} now", "plug it in again; edgesweep hosts lists all devices"
         )
+
+    def _is_there(self, known: Known, device_id: str) -> bool:
+        """Whether a host has the device that has told of it no more. Raises `DeviceError("quarantined", ...)` if a
+        person keeps it out there."""
+        if all(one.kind != "quarantined" for one in known.hello.refused):
+            return False
+        known.host.acquire(device_id, self.who)
+        return True
 
     def present(self, host: Host) -> Host:
         """The last start of this host. Raises `DeviceError("host_away", ...)` if it is not in the lab, or silent."""

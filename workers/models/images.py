@@ -33,18 +33,20 @@ def decoded(content: bytes, name: str) -> Image.Image:
     return image
 
 
-def check_ends(path: Path) -> None:
-    """Raises `DataError` as `decoded` does, for what the beginning and the end of a file show; `OSError`.
+def check_ends(path: Path) -> tuple[int, int]:
+    """The image's width and height. Raises `DataError` as `decoded` does, for what the beginning and the end of a file
+    show; `OSError`.
 
     One that does not end as its format does is decoded: it may be cut off, or have something behind its end.
     """
     with _named(str(path)), Image.open(path) as image:
-        end = _ENDS.get(image.format or "", b"")
+        end, size = _ENDS.get(image.format or "", b""), image.size
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         tail = file.read()
     if end not in tail:
         decoded(path.read_bytes(), str(path))
+    return size
 
 
 @contextmanager

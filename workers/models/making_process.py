@@ -31,7 +31,10 @@ def try_model(request: Request) -> None:
 
 
 def try_images(request: Request) -> None:
-    """Open each of a list of files, and decode the first ones, for so many seconds. Of the others: their two ends."""
+    """Open each of a list of files, and decode the first ones, for so many seconds. Of the others: their two ends.
+
+    `one_size`: of all that can be read; empty also where it gave up before the last one.
+    """
     asked = request.asked()
     until_s = time.monotonic() + asked["seconds"]
     problems: list[dict[str, str]] = []
@@ -43,7 +46,7 @@ def try_images(request: Request) -> None:
                 sizes.append(decoded(Path(name).read_bytes(), name).size)
                 whole += 1
             else:
-                check_ends(Path(name))
+                sizes.append(check_ends(Path(name)))
             opened += 1
         except OSError as error:
             problems.append(
@@ -55,7 +58,8 @@ def try_images(request: Request) -> None:
             break
         if opened % _TOLD_EACH == 0:
             request.tell("images", None)
-    sides, one_size = sorted(map(min, sizes)), sizes[0] if len(set(sizes)) == 1 else ()
+    all_seen = len(sizes) + len(problems) == len(asked["files"])
+    sides, one_size = sorted(map(min, sizes)), sizes[0] if all_seen and len(set(sizes)) == 1 else ()
     side = sides[len(sides) // 2] if sides else 0
     request.reply({"opened": opened, "whole": whole, "side": side, "one_size": one_size, "problems": problems})
 

@@ -99,6 +99,20 @@ def test_images_of_the_input_s_size_are_taken_as_they_are(home: Path) -> None:
     np.testing.assert_allclose(whole[0] * 255, pixels, rtol=1e-6)
 
 
+def test_one_image_of_another_size_is_seen_also_where_there_is_no_time_to_decode_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.cli.init._LOOK_S", 0.0)
+    pictures(home / "photos", 3)
+    last = sorted((home / "photos").glob("*/*"))[-1]
+    words = ("--model", "nets:make", "--images", "photos", "--input-shape", "1,1,30,40")
+    assert init("same.yaml", *words).exit_code == 0
+    assert not load(home / "same.yaml").data.evaluation.crop
+    Image.new("L", (41, 30)).save(last)
+    assert init("other.yaml", *words).exit_code == 0
+    assert load(home / "other.yaml").data.evaluation.crop
+
+
 def test_folders_of_two_splits_are_one_for_calibration_and_one_for_evaluation(home: Path) -> None:
     pictures(home / "photos" / "train", 1)
     pictures(home / "photos" / "val", 2)

@@ -39,10 +39,11 @@ from sweeps.spec.catalog import TIMED
 from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import client as store_client
-from sweeps.store import run_writer
+from sweeps.store import profiles, run_writer
 from sweeps.store.mlflow import Store, run_content
 from sweeps.store.profiles import attach_profiles
 from sweeps.store.reading import list_sweeps, load, load_imported
+from sweeps.store.run_writer import upload
 from sweeps.store.sweep_tags import IS_SWEEP
 from sweeps.store.uri import sqlite_path
 from sweeps.workspace import Workspace
@@ -536,6 +537,41 @@ def test_more_rounds_replace_the_row_and_keep_its_profiles(
     assert (row["rounds"], row["latency_p50_ms"]) == (3, pytest.approx(6.003))
     assert tag_counts(file_uri, name) == {job.key: 1}
     assert profiles_in_mlflow(file_uri, name) == {traced.name: "recorded"}
+
+
+def test_a_run_gets_what_it_lacks_of_its_profiles_and_nothing_twice(
+    file_uri, name, journal, new_store, records, workspace, monkeypatch
+):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name, rounds=2))
+    measure(journal, records, job)
+    traced = keep_trace(Workspace(workspace), profile_of(job), {"traceEvents": []})
+    uploads: list[set[str]] = []
+
+    def cut_off(client, place, files):
+        uploads.append({*files})
+        # The run is there already, for others too: nobody waits for a large file.
+        assert rows(file_uri, name).keys() == {job.name}
+        raise StoreError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(profiles, "upload", cut_off)
+        with pytest.raises(StoreError, match="cut off"):
+            new_store(file_uri).publish(journal, name)
+    new_store(file_uri).publish(journal, name)
+    assert profiles_in_mlflow(file_uri, name) == {traced.name: traced.read_text()}
+
+    def counted(client, place, files):
+        uploads.append({*files})
+        upload(client, place, files)
+
+    monkeypatch.setattr(profiles, "upload", counted)
+    new_store(file_uri).publish(journal, name)
+    traced.write_text("recorded anew")
+    new_store(file_uri).publish(journal, name)
+    document = f"profiles/{traced.name.removesuffix('.trace.json')}.json"
+    assert uploads == [{document, f"profiles/{traced.name}"}, {f"profiles/{traced.name}"}]
+    assert profiles_in_mlflow(file_uri, name) == {traced.name: "recorded anew"}
 
 
 def profile_of(job) -> KeptProfile:

@@ -108,6 +108,7 @@ class TestHost:
         self.now_s = 1000.0
         self.names = [f"adb:{one}" for one in devices or ("one",)]
         self.workers: list[ControlledWorker] = []
+        self.kept_out: dict[str, DeviceError] = {}
         self.held = False
         """Whether workers wait to be let go."""
         self.make_worker: Callable[[DeviceFacts], Worker] = self._worker
@@ -120,7 +121,12 @@ class TestHost:
         """Also again, as after a crash: what is on disk stays."""
         self.outbox = Outbox(self.folder / "outbox.sqlite", "1")
         self.leases = Leases(lambda: self.now_s, self.outbox.next_epoch)
-        inventory = Inventory(lambda: (self.names, {}), lambda name: self.make(name), lambda: self.now_s)
+        inventory = Inventory(
+            lambda: (self.names, {}),
+            lambda name: self.make(name),
+            lambda: self.now_s,
+            kept_out=lambda device: self.kept_out.get(device.device_id),
+        )
         self.agent = HostAgent(
             Identity(**self.identity),  # type: ignore[arg-type]
             self.folder,

@@ -165,6 +165,30 @@ def test_a_device_that_moves_is_measured_on_its_new_host(world: World) -> None:
     assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
 
 
+def test_a_device_that_a_person_keeps_out_on_its_host_is_not_called_offline(world: World) -> None:
+    host, _ = world.add("lab-1", "one", "two", "three")
+    lab = world.lab()
+    lane, other = (world.executor(lab).lane(named(one)) for one in ("one", "two"))
+    lane.ask(Ask(JOB, 1))
+    way_out = "edgesweep devices readmit adb:one, on its host"
+    host.kept_out = {"one": DeviceError("quarantined", "adb:one is quarantined: its battery swells", way_out)}
+    # The host has not told of it yet: the lease does not help.
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "quarantined"
+    host.names = ["adb:one", "adb:three"]
+    host.agent.tend()
+    wait_for(lambda: names(lab, "adb:*") == ["host:lab-1/adb:three"])
+    refused = lane.ask(Ask(JOB, 2))
+    assert isinstance(refused, Failed)
+    assert refused.kind == "quarantined"
+    assert refused.message == f"adb:one is quarantined: its battery swells ({way_out})"
+    assert kind_of(lane.ask(RecoverRequest(JOB, "reconnect"))) == "quarantined"
+    assert kind_of(other.ask(Ask(JOB, 2))) == "offline", "that one was unplugged"
+    host.kept_out = {}
+    host.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") != [])
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
+
+
 def test_a_host_that_was_started_again_takes_the_place_of_its_last_start(world: World) -> None:
     _, wire = world.add("lab-1", "one", boot=1)
     lab = world.lab()
