@@ -289,7 +289,7 @@ def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tupl
         "context": found.exec_context,
         "runtimes": ", ".join(sorted({row.runtime_version for row in here if row.runtime_version})),
         "runners": ", ".join(sorted({row.runner for row in here if row.runner})),
-        "accuracy by": ", ".join(sorted({row.executor for row in here if row.executor})),
+        "accuracy by": ", ".join(sorted({reference_name(row.executor) for row in here if row.executor})),
         "images": ", ".join(str(count) for count in sorted({row.images for row in here if row.images})),
     }
     return tuple((name, line(text)) for name, text in said.items() if text)

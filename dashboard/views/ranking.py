@@ -22,7 +22,7 @@ from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
-from sweeps.ranking.verdict import VERDICTS, reference_text
+from sweeps.ranking.verdict import VERDICTS, reference_name, reference_text
 from sweeps.report.explanations import meaning
 from sweeps.trust import TRUST
 
@@ -179,7 +179,7 @@ def _reasons(device: DeviceRanking, table: pd.DataFrame) -> None:
 
 def _explain_references(shown: tuple[Candidate, ...]) -> None:
     for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
-        st.text(line(f"{executor}: {reference_text(executor)}"))
+        st.text(line(f"{reference_name(executor)}: {reference_text(executor)}"))
 
 
 def _explain_trust(device: DeviceRanking) -> None:

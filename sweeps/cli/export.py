@@ -9,6 +9,7 @@ from sweeps.manifest import FILE_NAME
 from sweeps.operations.stored_results import results_of
 from sweeps.ranking.export import export_candidate
 from sweeps.ranking.rank import rank as rank_results
+from sweeps.ranking.verdict import reference_name
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -45,7 +46,7 @@ def export(
         size_mb = shipped.artifact.file_bytes / 1e6
         click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
         expected = shipped.expected
-        timed = "" if expected.timed else f"; not timed, checked by {plain(expected.executor)}"
+        timed = "" if expected.timed else f"; not timed, checked by {plain(reference_name(expected.executor))}"
         if expected.in_batches:
             timed = "; measured in batches only: it has a ratio to the winner, and no time"
         click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")
