@@ -29,6 +29,7 @@ from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.values import DeviceRanking, Ranking
+from sweeps.report.evaluation import images_there
 from sweeps.results import ResultRow
 from sweeps.spec.inputs import most_images
 from sweeps.spec.objective import ObjectiveSpec
@@ -40,6 +41,8 @@ from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 LIST_TTL_S = 5
+FOLDER_TTL_S = 300
+"""Images in a folder are counted again after so long: a large folder takes seconds."""
 MOST_UNITS = 6
 """So many units of a class are ranked together; more take too long for a page."""
 MOST_COMPARED = 24
@@ -171,6 +174,12 @@ def spec(now: Source, sweep: str) -> SweepSpec:
     """The sweep file of a sweep."""
     with Journal.open(now.path, read_only=True) as journal:
         return journal.spec(sweep)
+
+
+@st.cache_data(ttl=FOLDER_TTL_S, max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def more_images(now: Source, sweep: str) -> tuple[str, ...]:
+    """Whether there are more evaluation images than the sweep uses, as a command says it."""
+    return tuple(images_there(spec(now, sweep).data))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)

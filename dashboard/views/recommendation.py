@@ -27,8 +27,16 @@ _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
 }
 
 
-def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame, waiting: int) -> None:
-    """`table`: `dashboard.rows.ranked` of the device. `waiting`: how many jobs of it have no result yet."""
+def show(
+    root: Path,
+    ranked: Ranked,
+    device: DeviceRanking,
+    table: pd.DataFrame,
+    waiting: int,
+    more_images: Sequence[str] = (),
+) -> None:
+    """`table`: `dashboard.rows.ranked` of the device. `waiting`: how many jobs of it have no result yet. `more_images`:
+    whether there are more, in words, where they would settle a constraint."""
     winner = device.winner
     with st.container(border=True, key="recommendation"):
         if winner is None:
@@ -38,6 +46,8 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
             if waiting:
                 st.caption(f":material/hourglass_empty: {_count(waiting, 'job')} still to come.")
             _provisional(root, ranked, device, table)
+            for text in more_images:
+                st.caption(words(text))
             st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]

@@ -14,10 +14,10 @@ from dashboard.words import plain_words
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
-from sweeps.operations.evaluation import more_images
 from sweeps.operations.stored_results import results_of
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.verdict import objective_text
+from sweeps.report.evaluation import more_images
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import ResultRow, SweepResults, of_device, read_rows
 from sweeps.spec.inputs import most_images

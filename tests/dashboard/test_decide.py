@@ -144,6 +144,7 @@ def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Pa
     assert set(found["SQNR"]) == {"31.0 dB"}
     assert not [column for column in found if "ms" in column or "p50" in column]
     assert NNAPI in texts(shown)
+    assert "Evaluation images: all 597 in the digits are used, and there are no others" in texts(shown)
     assert len(shown.get("vega_lite_chart")) == 3
 
 

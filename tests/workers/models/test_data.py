@@ -18,6 +18,7 @@ from PIL import Image
 
 from sweeps.errors import DataError
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, SyntheticData, TorchvisionData
+from tests.workers.models.mnist import mnist
 from workers.models.data import as_loaded, digits_for_training, load, manifests
 
 SHAPE = (1, 3, 32, 32)
@@ -320,18 +321,6 @@ def test_an_unknown_torchvision_data_set_is_answered_with_the_ones_that_come_clo
     source = TorchvisionData(source="torchvision", dataset="CIFAR01", root=tmp_path)
     with pytest.raises(DataError, match="CIFAR10"):
         manifests(DataSpec(evaluation=source))
-
-
-def mnist(root: Path, train: list[int], test: list[int]) -> TorchvisionData:
-    """MNIST's own files with small content: image i is filled with the value i, its class is i % 10."""
-    raw = root / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    for split, values in (("train", train), ("t10k", test)):
-        pixels = np.repeat(np.array(values, np.uint8), 28 * 28).tobytes()
-        (raw / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, len(values), 28, 28) + pixels)
-        labels = bytes(value % 10 for value in values)
-        (raw / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(values)) + labels)
-    return TorchvisionData(source="torchvision", dataset="MNIST", root=root, mean=(0, 0, 0), std=(1, 1, 1))
 
 
 def test_a_torchvision_data_set_is_calibrated_on_train_and_evaluated_on_test(tmp_path: Path) -> None:
