@@ -14,13 +14,13 @@ from dashboard.words import plain_words
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
+from sweeps.journal.told import told_by
 from sweeps.operations.stored_results import results_of
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.evaluation import more_images
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import ResultRow, SweepResults, of_device, read_rows
-from sweeps.spec.inputs import most_images
 from sweeps.spec.sweep import sweep_yaml
 from sweeps.workspace import Workspace
 
@@ -95,7 +95,7 @@ def report(
 def _drawn(results: SweepResults, rows: Sequence[ResultRow]) -> tuple[list[Section], list[str]]:
     """A section for each device and model, and notes of the whole sweep."""
     spec = results.spec
-    ranked = rank_rows(rows, spec.objective, results.name, most_images=most_images(spec.data))
+    ranked = rank_rows(rows, spec.objective, results.name, told=told_by(spec))
     return sections(rows, ranked, spec.objective), [line(note) for note in more_images(spec, ranked)]
 
 
