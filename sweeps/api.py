@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import EdgeSweepError, NoResultsError
+from sweeps.journal.told import told_by
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import files_and_name, of_latest, results_of
@@ -195,7 +196,7 @@ def export(
     """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
     there = Workspace(_root(workspace))
     found = results_of(there, sweep)
-    ranked = rank_results(found.frame, found.spec.objective, found.name, device)
+    ranked = rank_results(found.frame, found.spec.objective, found.name, device, told=told_by(found.spec))
     return export_candidate(ranked, found.frame, there, model=model, job=variant, output=Path(output))
 
 

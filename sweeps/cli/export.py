@@ -6,12 +6,8 @@ import click
 
 from sweeps.cli.options import json_option, sweep_argument, workspace_option
 from sweeps.manifest import FILE_NAME
-from sweeps.operations.stored_results import results_of
-from sweeps.ranking.export import export_candidate
-from sweeps.ranking.rank import rank as rank_results
 from sweeps.ranking.verdict import reference_name
 from sweeps.text import plain
-from sweeps.workspace import Workspace
 
 
 @click.command()
@@ -36,10 +32,9 @@ def export(
     \b
     Example: edgesweep export --output app/src/main/assets
     """
-    workspace = Workspace(root)
-    results = results_of(workspace, sweep)
-    ranked = rank_results(results.frame, results.spec.objective, results.name, device)
-    shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
+    from sweeps import api  # all that runs and ranks, which `export --help` does not need
+
+    shipped = api.export(output, sweep, root, device=device, model=model, variant=variant)
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))
     else:

@@ -1,5 +1,8 @@
 """Which ranked job is to be exported. Pure."""
 
+import shlex
+from collections.abc import Sequence
+
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 
@@ -35,7 +38,16 @@ def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Device
         )
     if not winners:
         reasons = "; ".join(device.no_winner_reason for device in devices) or "nothing was ranked"
-        raise EdgeSweepError(
-            f"there is no winner to export: {reasons}", "choose a job yourself: edgesweep export --variant NAME"
-        )
+        raise EdgeSweepError(f"there is no winner to export: {reasons}", _without_winner(devices))
     return winners[0]
+
+
+def _without_winner(devices: Sequence[DeviceRanking]) -> str:
+    """The provisional choice, and what settles it."""
+    open_ = [(device, device.provisional) for device in devices if device.provisional is not None]
+    for device, found in open_:
+        if found.name:
+            name = shlex.quote(found.name.removeprefix(f"{device.model} · "))
+            provisional = f"take the provisional choice: edgesweep export --variant {name}"
+            return f"{provisional}; or settle it: {found.settle.timed_text}"
+    return open_[0][1].settle.timed_text if open_ else "choose a job yourself: edgesweep export --variant NAME"
