@@ -263,7 +263,7 @@ class _Drive:
         ):
             # All are told of before the first one is prepared, which may take long.
             wanted = [one for one in spec.models if one.name in pending]
-            bad = unusable(wanted, spec.data, self.roots, self.workspace, progress, stop)
+            bad = unusable(wanted, spec.data, self.roots, self.workspace, progress, self.live, stop)
 
             def prepare(model: ModelSpec) -> PreparedModel:
                 if model.name in bad:

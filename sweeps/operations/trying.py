@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sweeps.errors import DataError, ModelError
+from sweeps.launching.live import LiveFile
 from sweeps.report.progress import RunProgress
 from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.workspace import Workspace
@@ -19,6 +20,7 @@ def unusable(
     roots: Sequence[Path],
     workspace: Workspace,
     progress: RunProgress,
+    live: LiveFile,
     stop: Callable[[], bool],
 ) -> dict[str, ModelError | DataError]:
     """Why models cannot be used, by name; each is told of. `stop`: asked between two of them, and then the others are
@@ -28,14 +30,14 @@ def unusable(
     for model in models:
         if stop():
             break
-        progress.preparing(model.name, None)
+        _tell(model.name, progress, live)
         for _, answer, _ in try_models([model], roots, workspace, RUN_SILENT_S):
             if isinstance(answer, ModelError):
                 found[model.name] = answer
             else:
                 classes[model.name] = answer
     if classes and not stop():
-        progress.preparing("the evaluation images", None)
+        _tell("the evaluation images", progress, live)
         evaluated, tried = try_evaluation(data, RUN_IMAGES_S)
         if problems := [one for one in tried if one.problem]:
             found |= dict.fromkeys(classes, _as_error(problems))
@@ -44,6 +46,11 @@ def unusable(
     for name, error in found.items():
         progress.note(f"{name} cannot be used: {error.one_line}")
     return found
+
+
+def _tell(what: str, progress: RunProgress, live: LiveFile) -> None:
+    progress.step(f"Trying {what}", 0, None, "")
+    live.step(f"trying {what}")
 
 
 def _as_error(problems: Sequence[Tried]) -> DataError:
