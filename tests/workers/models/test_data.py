@@ -1,5 +1,6 @@
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import struct
@@ -299,6 +300,24 @@ def test_what_is_no_file_among_the_images_is_named_and_not_read(
         pytest.skip("only root makes device files")
     with pytest.raises(DataError, match=rf"odd\.png is {what}, not an image"):
         manifests(folders(animals, animals))
+
+
+def test_an_image_that_may_not_be_read_is_named(animals: Path) -> None:
+    locked = min((animals / "dog").iterdir())
+    locked.chmod(0)
+    # To root it is open: without these two capabilities it is not.
+    as_others = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if as_others and (not shutil.which("setpriv") or subprocess.run([*as_others, "true"]).returncode):
+        pytest.skip("root cannot lay down its rights here")
+    program = (
+        "import sys; from pathlib import Path; from sweeps.errors import DataError\n"
+        "from sweeps.spec.inputs import DataSpec, FolderData; from workers.models.data import manifests\n"
+        "try: manifests(DataSpec(evaluation=FolderData(source='folder', path=Path(sys.argv[1]))))\n"
+        "except DataError as error: print(error.one_line)"
+    )
+    asked = [*as_others, sys.executable, "-c", program, str(animals)]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    assert f"{locked} cannot be read: Permission denied (give it read permission, or remove it)" in done.stdout
 
 
 @pytest.mark.fault(43, "an image that is a link out of its folder", "refused by name")

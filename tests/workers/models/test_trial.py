@@ -13,7 +13,8 @@ from sweeps.workspace import Workspace
 from tests.workers.models.mnist import mnist
 from tests.workers.tiny_model import SOURCE
 from workers.models.code import construct
-from workers.models.trial import Tried, try_all
+from workers.models.data_sources import files_in
+from workers.models.trial import Tried, try_all, try_evaluation
 
 NETS = SOURCE.decode() + "\n\ndef broken():\n    raise RuntimeError('no such layer')\n"
 
@@ -103,6 +104,18 @@ def test_a_set_that_is_not_downloaded_is_no_problem_and_is_not_downloaded(home: 
     assert not images.problem
     assert images.message == "not in its folder yet, or not whole: the run downloads it"
     assert not (home / "downloads").exists()
+
+
+def test_before_a_run_only_images_that_accuracy_is_computed_on_are_tried(home: Path) -> None:
+    folder = FolderData(source="folder", path=home / "photos", images=12)
+    data = DataSpec(calibration=folder, evaluation=folder.model_copy(update={"images": None}))
+    files, _ = files_in(home / "photos")
+    files[0].write_bytes(b"no image")
+    evaluated, (images,) = try_evaluation(data, 60.0)
+    assert images.text == f"{home / 'photos'}: 4 images in 4 classes can be opened, 4 were decoded"
+    assert evaluated.classes == 4
+    files[-1].write_bytes(b"no image")
+    assert f"{files[-1]} is not a readable image" in problems(list(try_evaluation(data, 60.0)[1]))
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
