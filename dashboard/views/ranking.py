@@ -26,6 +26,7 @@ from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.ranking.verdict import VERDICTS, reference_name, reference_text
 from sweeps.report.evaluation import images_settle
 from sweeps.report.explanations import meaning
+from sweeps.text import some
 from sweeps.trust import TRUST
 
 TRADEOFF_PX = 400
@@ -177,7 +178,7 @@ def _reasons(device: DeviceRanking, table: pd.DataFrame, more_images: Sequence[s
     if device.reasons:
         with st.expander("Why not the others", expanded=True):
             for reason, candidates in device.reasons.items():
-                st.text(line(f"{', '.join(rows.names_in(table, candidates))}: {plain_words(reason)}"))
+                st.text(line(f"{some(rows.names_in(table, candidates))}: {plain_words(reason)}"))
     for text in more_images:
         st.caption(words(text))
 
@@ -194,6 +195,6 @@ def _explain_trust(device: DeviceRanking) -> None:
             for name, label in TRUST.items():
                 if name in labels:
                     kind = "it cannot win" if label.disqualifying else "it can win"
-                    st.markdown(f"**{TRUST_WORDS[name]}** ({kind}): {label.advice}")
+                    st.markdown(f"**{TRUST_WORDS[name]}** ({kind}): {label.text}")
             for name in sorted(labels - TRUST.keys()):
                 st.markdown(f"{inert(name)}: not a label of this version")

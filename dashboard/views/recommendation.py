@@ -17,6 +17,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
 from sweeps.spec import catalog
+from sweeps.text import some
 from sweeps.trust import TRUST
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
@@ -97,9 +98,11 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
 
 
 def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:
-    return ", ".join(
-        words(name) + (f" ({words(tie.settling.text)})" if tie.settling and tie.tie == "unresolved" else "")
-        for name, tie in zip(rows.names_in(table, ties), ties, strict=True)
+    return some(
+        [
+            words(name) + (f" ({words(tie.settling.text)})" if tie.settling and tie.tie == "unresolved" else "")
+            for name, tie in zip(rows.names_in(table, ties), ties, strict=True)
+        ]
     )
 
 
@@ -136,7 +139,7 @@ def _badges(winner: Candidate, waiting: int) -> None:
 def _trust(winner: Candidate) -> None:
     """In words, with what to do. A winner has only labels of the closed list."""
     if winner.trust:
-        found = "\n".join(f"* {TRUST_WORDS[name]}: {TRUST[name].advice}" for name in winner.trust)
+        found = "\n".join(f"* {TRUST_WORDS[name]}: {TRUST[name].text}" for name in winner.trust)
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
             st.markdown(found)
 
