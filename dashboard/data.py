@@ -23,14 +23,15 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
+from sweeps.journal.told import told_by
 from sweeps.ranking.backends import BackendFigure, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.values import DeviceRanking, Ranking
+from sweeps.report.evaluation import images_there
 from sweeps.results import ResultRow
-from sweeps.spec.inputs import most_images
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import ResultFiles, result_files
@@ -40,6 +41,8 @@ from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 LIST_TTL_S = 5
+FOLDER_TTL_S = 300
+"""Images in a folder are counted again after so long: a large folder takes seconds."""
 MOST_UNITS = 6
 """So many units of a class are ranked together; more take too long for a page."""
 MOST_COMPARED = 24
@@ -173,6 +176,12 @@ def spec(now: Source, sweep: str) -> SweepSpec:
         return journal.spec(sweep)
 
 
+@st.cache_data(ttl=FOLDER_TTL_S, max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def more_images(now: Source, sweep: str) -> tuple[str, ...]:
+    """Whether there are more evaluation images than the sweep uses, as a command says it."""
+    return tuple(images_there(spec(now, sweep).data))
+
+
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
     """The figures of hand-run tools of a sweep."""
@@ -189,8 +198,8 @@ def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ra
         with Journal.open(now.path, read_only=True) as journal:
             others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
     beside = [one for one in by_hand if one.place not in others]
-    most = most_images(spec(now, place.sweep).data)
-    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, most_images=most)
+    told = told_by(spec(now, place.sweep))
+    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, told=told)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)

@@ -15,6 +15,7 @@ from sweeps.journal.evidence import Sentinel
 from sweeps.launching.here import here
 from sweeps.manifest import Manifest
 from sweeps.protocol.clock import figure_ns
+from sweeps.ranking.verdict import reference_name
 from sweeps.records import Block, Conditions
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
@@ -195,7 +196,7 @@ def identity(row: ResultRow | None, manifest: Manifest | None, facts: DeviceFact
             ("Build key", row.build_key),
             ("Runner", row.runner),
             ("Runtime on the device", row.runtime_version),
-            ("Accuracy computed by", row.executor),
+            ("Accuracy computed by", reference_name(row.executor)),
         ]
     pairs += [("Device id", facts.device_id), ("Device fingerprint", facts.fingerprint), ("OS build", facts.os_build)]
     if manifest is not None:

@@ -13,7 +13,7 @@ from sweeps.ranking.amounts import paired
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassEntry, ClassRanking
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
-from sweeps.ranking.verdict import Verdict
+from sweeps.ranking.verdict import Verdict, reference_name
 
 _FLOATS = (
     *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "ratio"),
@@ -89,7 +89,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         p50, low, high = (figures[name] for name in ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms"))
         accuracy, drop = figures[metric], figures["accuracy_drop_points"]
         drop_low, drop_high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
-        emulated_by = candidate.executor if candidate.emulated else ""
+        emulated_by = reference_name(candidate.executor) if candidate.emulated else ""
         rows.append(
             {
                 "job_key": candidate.job_key,
@@ -170,7 +170,7 @@ def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> p
             {
                 "job_key": candidate.job_key,
                 "variant": shown,
-                "executor": line(candidate.executor),
+                "executor": line(reference_name(candidate.executor)),
                 "status": _STATUS_OF_CHECK[candidate.verdict],
                 "why": plain_words(candidate.why),
                 "trust": candidate.trust,

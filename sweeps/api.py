@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import EdgeSweepError, NoResultsError
+from sweeps.journal.told import told_by
 from sweeps.operations.build_name import job_named
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
@@ -196,7 +197,7 @@ def export(
     there = Workspace(_root(workspace))
     found = results_of(there, sweep)
     device = meant(device, found.names)
-    ranked = rank_results(found.frame, found.spec.objective, found.name, device)
+    ranked = rank_results(found.frame, found.spec.objective, found.name, device, told=told_by(found.spec))
     if variant is not None:
         rows = read_rows(found.frame, found.name)
         variant = job_named(rows if device is None else of_device(rows, device), variant, model)

@@ -1,7 +1,19 @@
 """Text for people: durations, and text from outside (devices, models, files) made safe to print on a terminal."""
 
+from collections.abc import Sequence
+
 LONGEST = 300
 """Characters of a reason in a line or table: three lines of a wide terminal."""
+
+
+MOST_NAMES = 4
+"""More than these are counted in a line: the table beside it has them."""
+
+
+def some(names: Sequence[str]) -> str:
+    """The names, of many only the first ones: `a, b, c, d and 9 more`."""
+    rest = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def plain(text: str) -> str:

@@ -18,8 +18,8 @@ from sweeps.variant import INSTALLED, Variant
 from workers.devices import registry as devices
 from workers.measure.attach import attach
 from workers.models import data
-from workers.models.evaluation_images import too_few_images
 from workers.models.identity import identify
+from workers.models.too_few_images import too_few_images
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
 from workers.runtimes.interface import ReleaseRuntime

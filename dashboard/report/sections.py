@@ -14,16 +14,15 @@ from dashboard.charts.tradeoff import AccuracyAxis, tradeoff
 from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
 from dashboard.style import DARK, LIGHT, Palette
-from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, plain_words
+from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, device_names, plain_words
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
-from sweeps.report.ranking import MOST_NAMES
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
-from sweeps.text import shortened
+from sweeps.text import shortened, some
 from sweeps.trust import TRUST, readiness
 
 MOST_DOTS = 20
@@ -56,6 +55,7 @@ class Section:
     """One model on one device, under one set of conditions."""
 
     device: str
+    """With the id where several devices have one name."""
     device_id: str
     model: str
     lead: str
@@ -81,21 +81,22 @@ def sections(found: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveS
     for row in found:
         places.setdefault(Place.of(row), []).append(row)
     there = []
+    units = device_names({one.device_id: one.device for one in ranking.devices})
     for place, here in places.items():
         entries = [one for one in ranking.devices if (one.device_id, one.model) == place[1:]]
         ranked = Ranked(place, tuple(here), build_names(here), objective, replace(ranking, devices=tuple(entries)))
-        there += [_section(ranked, device) for device in entries]
+        there += [_section(ranked, device, units[device.device_id]) for device in entries]
     return sorted(there, key=lambda one: (one.device, one.device_id, one.model))
 
 
-def _section(ranked: Ranked, device: DeviceRanking) -> Section:
+def _section(ranked: Ranked, device: DeviceRanking, unit: str) -> Section:
     table = rows.ranked(device, ranked.names)
     winner = device.winner
     chosen = None if winner is None else table[table["job_key"] == winner.job_key].iloc[0]
-    lead, headline, state = _headline(device, table)
+    lead, headline, state = _headline(device, table, unit)
     sentences = [] if winner is None or chosen is None else beats(ranked, winner, chosen, table, line)
     return Section(
-        device=line(device.device),
+        device=unit,
         device_id=line(device.device_id),
         model=line(device.model),
         lead=lead,
@@ -110,21 +111,21 @@ def _section(ranked: Ranked, device: DeviceRanking) -> Section:
     )
 
 
-def _headline(device: DeviceRanking, table: pd.DataFrame) -> tuple[str, str, str]:
-    """The line above the headline, the headline, and the state."""
+def _headline(device: DeviceRanking, table: pd.DataFrame, unit: str) -> tuple[str, str, str]:
+    """The line above the headline, the headline, and the state. `unit`: what the device is called."""
     winner, found = device.winner, device.provisional
     if winner is not None:
         lead = "Ship this on" if winner.timed else "The best, but only checked and not timed, on"
         (name,) = rows.names_in(table, [winner])
-        return f"{lead} {line(device.device)}", name, "tied" if device.unresolved else "winner"
+        return f"{lead} {unit}", name, "tied" if device.unresolved else "winner"
     if found is not None and found.name:
         (name,) = table[table["job_key"] == found.job_key]["variant"]
         return (
-            f"Provisional choice on {line(device.device)}: no build may be called the winner yet",
+            f"Provisional choice on {unit}: no build may be called the winner yet",
             name,
             "provisional",
         )
-    return f"No build may ship on {line(device.device)} yet", "No winner", "none"
+    return f"No build may ship on {unit} yet", "No winner", "none"
 
 
 def _why(device: DeviceRanking) -> list[Sentence]:
@@ -134,12 +135,14 @@ def _why(device: DeviceRanking) -> list[Sentence]:
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:
     found = []
     if device.equal:
-        names = ", ".join(rows.names_in(table, device.equal))
+        names = some(rows.names_in(table, device.equal))
         found.append(Sentence("Equal to it", f": {names}. Shown at 95 % to be within 2 % of the best."))
     if device.unresolved:
-        names = ", ".join(
-            name + (f" ({line(tie.settling.text)})" if tie.settling else "")
-            for name, tie in zip(rows.names_in(table, device.unresolved), device.unresolved, strict=True)
+        names = some(
+            [
+                name + (f" ({line(tie.settling.text)})" if tie.settling else "")
+                for name, tie in zip(rows.names_in(table, device.unresolved), device.unresolved, strict=True)
+            ]
         )
         found.append(Sentence("Not told apart from it", f": {names}."))
     if device.settle_command:
@@ -160,7 +163,7 @@ def _provisional(device: DeviceRanking) -> list[Sentence]:
 
 def _doubts(winner: Candidate | None) -> list[Sentence]:
     names = winner.trust if winner else ()
-    return [Sentence(f"Doubt: {TRUST_WORDS[name]}", f": {TRUST[name].advice}") for name in names if name in TRUST]
+    return [Sentence(f"Doubt: {TRUST_WORDS[name]}", f": {TRUST[name].text}") for name in names if name in TRUST]
 
 
 def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> tuple[tuple[str, str, str], ...]:
@@ -233,7 +236,7 @@ def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Text
         (
             *([f"{PAIRED}: {PAIRED_HELP[0].lower()}{PAIRED_HELP[1:]}."] if paired else []),
             *(
-                f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
+                f"{some(rows.names_in(table, candidates))}: {plain_words(reason)}"
                 for reason, candidates in device.reasons.items()
             ),
             *filter(None, (device.cost_text,)),
@@ -243,11 +246,6 @@ def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Text
 
 def _short(row: ResultRow) -> str:
     return shortened(plain_words(row.reason), f"edgesweep rank {row.sweep} -v")
-
-
-def _named(names: Sequence[str]) -> str:
-    """Where many share a reason they are counted: the table has them."""
-    return f"{len(names)} builds" if len(names) > MOST_NAMES else ", ".join(names)
 
 
 _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "executor")
@@ -287,7 +285,7 @@ def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tupl
         "context": found.exec_context,
         "runtimes": ", ".join(sorted({row.runtime_version for row in here if row.runtime_version})),
         "runners": ", ".join(sorted({row.runner for row in here if row.runner})),
-        "accuracy by": ", ".join(sorted({row.executor for row in here if row.executor})),
+        "accuracy by": ", ".join(sorted({reference_name(row.executor) for row in here if row.executor})),
         "images": ", ".join(str(count) for count in sorted({row.images for row in here if row.images})),
     }
     return tuple((name, line(text)) for name, text in said.items() if text)

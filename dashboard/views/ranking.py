@@ -1,5 +1,6 @@
 """The first view of Decide: what to ship on one device, why, and what else was tried."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from dashboard.charts.dots import latency
 from dashboard.charts.drawing import Spec
 from dashboard.charts.tradeoff import AccuracyAxis, most_drop
 from dashboard.charts.tradeoff import tradeoff as tradeoff_chart
-from dashboard.inert import NOTHING, inert, line
+from dashboard.inert import NOTHING, inert, line, words
 from dashboard.ranked import Ranked
 from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
@@ -22,8 +23,10 @@ from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
-from sweeps.ranking.verdict import VERDICTS, reference_text
+from sweeps.ranking.verdict import VERDICTS, reference_name, reference_text
+from sweeps.report.evaluation import images_settle
 from sweeps.report.explanations import meaning
+from sweeps.text import some
 from sweeps.trust import TRUST
 
 TRADEOFF_PX = 400
@@ -36,12 +39,13 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     place = found.place
     device, table, checked = data.ranking_tables(now, place, objective, part)
     waiting = next((one.waiting for one in data.places(now, root, place.sweep).models[place.place_id][place.model]), 0)
-    recommendation.show(root, found, device, table, waiting)
+    more_images = data.more_images(now, place.sweep) if images_settle(device) else ()
+    recommendation.show(root, found, device, table, waiting, more_images)
     if not table.empty:
         metric = rows.accuracy_metric(device)
         _charts(table, _drawn(now, place, objective, part, palette()), place, device)
         _table(table, metric, device)
-        _reasons(device, table)
+        _reasons(device, table, more_images if device.winner else ())
     unranked.show_imported(device.imported, NOTE, "imported-table")
     if not checked.empty:
         unranked.show_checked(checked, most_drop(found.objective))
@@ -167,19 +171,21 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
     )
 
 
-def _reasons(device: DeviceRanking, table: pd.DataFrame) -> None:
+def _reasons(device: DeviceRanking, table: pd.DataFrame, more_images: Sequence[str]) -> None:
     """Show the cost of measuring, why the others cannot win, and why a race was not decided."""
     if device.cost_text:
         st.caption(device.cost_text)
     if device.reasons:
         with st.expander("Why not the others", expanded=True):
             for reason, candidates in device.reasons.items():
-                st.text(line(f"{', '.join(rows.names_in(table, candidates))}: {plain_words(reason)}"))
+                st.text(line(f"{some(rows.names_in(table, candidates))}: {plain_words(reason)}"))
+    for text in more_images:
+        st.caption(words(text))
 
 
 def _explain_references(shown: tuple[Candidate, ...]) -> None:
     for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
-        st.text(line(f"{executor}: {reference_text(executor)}"))
+        st.text(line(f"{reference_name(executor)}: {reference_text(executor)}"))
 
 
 def _explain_trust(device: DeviceRanking) -> None:
@@ -189,6 +195,6 @@ def _explain_trust(device: DeviceRanking) -> None:
             for name, label in TRUST.items():
                 if name in labels:
                     kind = "it cannot win" if label.disqualifying else "it can win"
-                    st.markdown(f"**{TRUST_WORDS[name]}** ({kind}): {label.advice}")
+                    st.markdown(f"**{TRUST_WORDS[name]}** ({kind}): {label.text}")
             for name in sorted(labels - TRUST.keys()):
                 st.markdown(f"{inert(name)}: not a label of this version")

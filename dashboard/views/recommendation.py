@@ -17,6 +17,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
 from sweeps.spec import catalog
+from sweeps.text import some
 from sweeps.trust import TRUST
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
@@ -27,8 +28,16 @@ _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
 }
 
 
-def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame, waiting: int) -> None:
-    """`table`: `dashboard.rows.ranked` of the device. `waiting`: how many jobs of it have no result yet."""
+def show(
+    root: Path,
+    ranked: Ranked,
+    device: DeviceRanking,
+    table: pd.DataFrame,
+    waiting: int,
+    more_images: Sequence[str] = (),
+) -> None:
+    """`table`: `dashboard.rows.ranked` of the device. `waiting`: how many jobs of it have no result yet. `more_images`:
+    whether there are more, in words, where they would settle a constraint."""
     winner = device.winner
     with st.container(border=True, key="recommendation"):
         if winner is None:
@@ -38,6 +47,8 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
             if waiting:
                 st.caption(f":material/hourglass_empty: {_count(waiting, 'job')} still to come.")
             _provisional(root, ranked, device, table)
+            for text in more_images:
+                st.caption(words(text))
             st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
@@ -87,9 +98,11 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
 
 
 def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:
-    return ", ".join(
-        words(name) + (f" ({words(tie.settling.text)})" if tie.settling and tie.tie == "unresolved" else "")
-        for name, tie in zip(rows.names_in(table, ties), ties, strict=True)
+    return some(
+        [
+            words(name) + (f" ({words(tie.settling.text)})" if tie.settling and tie.tie == "unresolved" else "")
+            for name, tie in zip(rows.names_in(table, ties), ties, strict=True)
+        ]
     )
 
 
@@ -126,7 +139,7 @@ def _badges(winner: Candidate, waiting: int) -> None:
 def _trust(winner: Candidate) -> None:
     """In words, with what to do. A winner has only labels of the closed list."""
     if winner.trust:
-        found = "\n".join(f"* {TRUST_WORDS[name]}: {TRUST[name].advice}" for name in winner.trust)
+        found = "\n".join(f"* {TRUST_WORDS[name]}: {TRUST[name].text}" for name in winner.trust)
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
             st.markdown(found)
 

@@ -185,5 +185,5 @@ def _trust(row: ResultRow | None, found: JobEvidence) -> None:
                 st.markdown(f"{inert(name)}: not a label of this version; it cannot win")
             else:
                 kind = "disqualifying: it cannot win" if label.disqualifying else "advisory"
-                st.markdown(f"**{name}** ({kind}): {label.advice}")
+                st.markdown(f"**{name}** ({kind}): {label.text}")
         st.text(f"Why its rounds ended: {line(ended)}" if ended else fixed)

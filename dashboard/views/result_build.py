@@ -16,6 +16,7 @@ from sweeps.journal.evidence import JobEvidence
 from sweeps.launching.start import log_of
 from sweeps.manifest import Coverage, Manifest
 from sweeps.metrics import METRICS
+from sweeps.ranking.verdict import reference_name
 from sweeps.report.explanations import explained
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
@@ -124,7 +125,7 @@ def _operators(manifest: Manifest | None) -> None:
     st.text(
         line(
             f"Verified after the build on {check.images} images against {check.against}: {sqnr}"
-            + (f", by {check.executor}" if check.executor else "")
+            + (f", by {reference_name(check.executor)}" if check.executor else "")
         )
     )
 

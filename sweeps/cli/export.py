@@ -7,13 +7,8 @@ import click
 from sweeps.cli.options import DEVICE_NAMES, json_option, sweep_argument, workspace_option
 from sweeps.manifest import FILE_NAME
 from sweeps.metrics import METRICS
-from sweeps.operations.build_name import job_named
-from sweeps.operations.stored_results import meant, results_of
-from sweeps.ranking.export import export_candidate
-from sweeps.ranking.rank import rank as rank_results
-from sweeps.results import of_device, read_rows
+from sweeps.ranking.verdict import reference_name
 from sweeps.text import plain
-from sweeps.workspace import Workspace
 
 
 @click.command()
@@ -40,21 +35,16 @@ def export(
     \b
     Example: edgesweep export --output app/src/main/assets
     """
-    workspace = Workspace(root)
-    results = results_of(workspace, sweep)
-    device = meant(device, results.names)
-    ranked = rank_results(results.frame, results.spec.objective, results.name, device)
-    if variant is not None:
-        rows = read_rows(results.frame, results.name)
-        variant = job_named(rows if device is None else of_device(rows, device), variant, model)
-    shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
+    from sweeps import api  # all that runs and ranks, which `export --help` does not need
+
+    shipped = api.export(output, sweep, root, device=device, model=model, variant=variant)
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))
     else:
         size = METRICS["artifact_mb"].format(shipped.artifact.file_bytes / 1e6)
         click.echo(f"{output / shipped.artifact.file}  {size}  {plain(shipped.expected.job)}")
         expected = shipped.expected
-        timed = "" if expected.timed else f"; not timed, checked by {plain(expected.executor)}"
+        timed = "" if expected.timed else f"; not timed, checked by {plain(reference_name(expected.executor))}"
         if expected.in_batches:
             timed = "; measured in batches only: it has a ratio to the winner, and no time"
         click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")

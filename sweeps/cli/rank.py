@@ -10,11 +10,11 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import whole_results
 from sweeps.launching.here import here
-from sweeps.operations.evaluation import more_images, more_images_of
 from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, still_open
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
+from sweeps.report.evaluation import images_document, more_images, more_images_of
 from sweeps.report.overview import print_overview
 from sweeps.report.ranking import print_ranking
 from sweeps.store.copied import ResultFiles
@@ -90,11 +90,11 @@ def _show(
     as_json: bool,
     verbose: bool,
 ) -> None:
+    with Journal.open(files.journal, read_only=True) as journal:
+        spec = journal.spec(ranked.sweep)
     if as_json:
-        copied = {"copied": files.document()} if files.is_copy else {}
-        print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)} | copied)
+        more = {"summary": overview_document(verdicts), "evaluation_images": images_document(spec, ranked)}
+        print_json(ranking_document(ranked) | more | ({"copied": files.document()} if files.is_copy else {}))
     else:
-        with Journal.open(files.journal, read_only=True) as journal:
-            spec = journal.spec(ranked.sweep)
         notes = (*more_images(spec, ranked), *still_open(workspace, files, ranked.sweep))
         print_ranking(ranked, notes, verbose=verbose, here=here(workspace, ranked.sweep), names=names)

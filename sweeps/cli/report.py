@@ -16,15 +16,15 @@ from sweeps.advice import Here
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
+from sweeps.journal.told import told_by
 from sweeps.launching.here import here, running_now
 from sweeps.metrics import METRICS
-from sweeps.operations.evaluation import more_images
 from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.verdict import objective_text
+from sweeps.report.evaluation import more_images
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import ResultRow, SweepResults, of_device, read_rows
-from sweeps.spec.inputs import most_images
 from sweeps.spec.sweep import sweep_yaml
 from sweeps.workspace import Workspace
 
@@ -102,7 +102,7 @@ def report(
 def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: Here) -> tuple[list[Section], list[str]]:
     """A section for each device and model, and notes of the whole sweep. `advice` completes the commands in them."""
     spec = results.spec
-    ranked = rank_rows(rows, spec.objective, results.name, most_images=most_images(spec.data))
+    ranked = rank_rows(rows, spec.objective, results.name, told=told_by(spec))
     there = [_typed(one, advice) for one in sections(rows, ranked, spec.objective)]
     return there, [line(advice.typed(note)) for note in more_images(spec, ranked)]
 

@@ -22,12 +22,12 @@ from sweeps.cli.options import (
 from sweeps.cli.session import CtrlC
 from sweeps.journal.left import waiting
 from sweeps.launching.here import here
-from sweeps.operations.evaluation import more_images
 from sweeps.operations.run import Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import names_of, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.operations.telling import tell
 from sweeps.ranking.document import ranking_document
+from sweeps.report.evaluation import images_document, more_images
 from sweeps.report.ranking import print_ranking
 from sweeps.results import SweepResults
 from sweeps.spec.sweep import SweepSpec
@@ -70,7 +70,7 @@ def run(
         run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts, sweep_file)
     ranked = rank_and_attach(workspace, spec.name)
     if as_json:
-        print_json(ranking_document(ranked))
+        print_json(ranking_document(ranked) | {"evaluation_images": images_document(spec, ranked)})
     else:
         notes = (*more_images(spec, ranked), *waiting(workspace.journal, spec.name))
         names = names_of(workspace.journal, spec.name)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.errors import RETRIED_KINDS, EdgeSweepError, ModelError, StoreError
+from sweeps.errors import RETRIED_KINDS, EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
@@ -19,6 +19,7 @@ from sweeps.operations.shown import show
 from sweeps.operations.stored_results import results_of
 from sweeps.operations.sweep_file import make_plan
 from sweeps.operations.telling import tell
+from sweeps.operations.trying import unusable
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
 from sweeps.planning.programs import programs_of
@@ -46,7 +47,6 @@ from workers.measure.outlook import outlook_here
 from workers.models import apart
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
-from workers.models.trial import RUN_SILENT_S, try_models
 
 Stop = Callable[[], bool]
 """Whether an orderly end is asked for."""
@@ -265,14 +265,11 @@ class _Drive:
         ):
             # All are told of before the first one is prepared, which may take long.
             wanted = [one for one in spec.models if one.name in pending]
-            tried = try_models(wanted, self.roots, self.workspace, RUN_SILENT_S)
-            unusable = {model.name: error for model, error, _ in tried if isinstance(error, ModelError)}
-            for name, error in unusable.items():
-                progress.note(f"{name} cannot be used: {error.one_line}")
+            bad = unusable(wanted, spec.data, self.roots, self.workspace, progress, self.live, stop)
 
             def prepare(model: ModelSpec) -> PreparedModel:
-                if model.name in unusable:
-                    raise unusable[model.name]
+                if model.name in bad:
+                    raise bad[model.name]
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
                 made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)

@@ -1,14 +1,15 @@
 """The size of a sweep before it is expanded, and a rough estimate of its remaining time. Pure."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.errors import SpecError
 from sweeps.planning.axes import RUN_AXES, choices
 from sweeps.planning.plan import Plan
-from sweeps.protocol.presets import Protocol
+from sweeps.protocol.presets import Protocol, resolve
 from sweeps.records import Job
+from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import HELD_OUT_DIGITS, DigitsData
@@ -102,8 +103,12 @@ def _until_the_end(
 
 def block_seconds(plan: Plan, protocol: Protocol, job: Job) -> float:
     """A rough estimate of one block in a process of its own."""
+    return _block_seconds(plan.sweep, protocol, job.model)
+
+
+def _block_seconds(spec: SweepSpec, protocol: Protocol, model: str) -> float:
     protocol = protocol.in_own_process
-    inference_s = _inference_seconds(plan, job)
+    inference_s = _inference_seconds(spec, model)
     warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
     block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
     return PROCESS_START_S + warmup_s + block_s
@@ -111,11 +116,25 @@ def block_seconds(plan: Plan, protocol: Protocol, job: Job) -> float:
 
 def evaluation_seconds(plan: Plan, job: Job) -> float:
     """A rough estimate of one accuracy pass."""
-    return PROCESS_START_S + _evaluation_images(plan.sweep) * _inference_seconds(plan, job)
+    return _evaluation_seconds(plan.sweep, job.model)
 
 
-def _inference_seconds(plan: Plan, job: Job) -> float:
-    [shape] = {model.input_shape for model in plan.sweep.models if model.name == job.model}
+def seconds_anew(spec: SweepSpec, rows: Sequence[ResultRow]) -> float:
+    """A rough estimate of jobs of one device that have no figures: their builds, blocks and accuracy passes."""
+    protocol = resolve(spec.protocol, spec.budget or "full")
+    known = {model.name for model in spec.models}
+    rows = [row for row in rows if row.model in known]  # a table of results may be of an earlier file
+    models = {row.build_key: row.model for row in rows}
+    blocks_s = protocol.rounds * sum(_block_seconds(spec, protocol, row.model) for row in rows)
+    return blocks_s + sum(BUILD_S + _evaluation_seconds(spec, model) for model in models.values())
+
+
+def _evaluation_seconds(spec: SweepSpec, model: str) -> float:
+    return PROCESS_START_S + _evaluation_images(spec) * _inference_seconds(spec, model)
+
+
+def _inference_seconds(spec: SweepSpec, name: str) -> float:
+    [shape] = {model.input_shape for model in spec.models if model.name == name}
     return INFERENCE_224_S * math.prod(shape) / (3 * 224 * 224)
 
 

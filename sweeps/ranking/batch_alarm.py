@@ -40,7 +40,7 @@ def alarm(winner: ResultRow, group: Sequence[ResultRow]) -> str:
             ended.noise,
         )
         if found is not None:
-            name = row.name.removeprefix(f"{row.model} · ")
+            name = row.name_here.removeprefix(f"{row.model} · ")
             return (
                 f"{name} took {found:.2f} times as long as the winner in a process of its own, and {ended.ratio:.2f} "
                 f"times in batches, which decided. By chance alone that happens in at most {100 * TAIL:g} % of races: "

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
+from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import run_of
+from sweeps.ranking.chosen import choose
 from sweeps.ranking.comparable import Result, SessionConditions, origins
-from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
+from sweeps.ranking.values import Ranking
+from sweeps.ranking.verdict import reference_name
 from sweeps.results import read_rows
 from sweeps.spec import catalog
-from sweeps.spec.label import label_of, names_of_job
+from sweeps.spec.label import label_of
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 
@@ -128,7 +130,7 @@ class Shipped(BaseModel):
             )
         if not expected.timed:
             raise EdgeSweepError(
-                f"{path} holds no time: {expected.job} was only checked by {expected.executor}",
+                f"{path} holds no time: {expected.job} was only checked by {reference_name(expected.executor)}",
                 "measure it on a device that has its backend",
             )
         if expected.protocol is None or not expected.block_medians_ms:
@@ -206,7 +208,7 @@ def export_candidate(
 
     Raises `EdgeSweepError` if several jobs are possible, or there is no winner.
     """
-    device, candidate = _choose(ranking, model, job)
+    device, candidate = choose(ranking, model, job)
     row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
     source = workspace.artifact(candidate.build_key)
     manifest = checked(source, candidate.name)
@@ -265,36 +267,3 @@ def checked(source: Path, name: str) -> Manifest:
     if digest != manifest.file_sha256:
         raise StoreError(f"{source / manifest.file} is missing or damaged", "run the sweep again: it rebuilds the file")
     return manifest
-
-
-def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
-    devices = [device for device in ranking.devices if model is None or device.model == model]
-    if job is not None:
-        found = [
-            (device, candidate)
-            for device in devices
-            for candidate in (*device.ranking, *device.checked)
-            if job in names_of_job(candidate.name, candidate.name_here, device.model)
-        ]
-        if not found:
-            known = [one.name for device in devices for one in (*device.ranking, *device.checked)]
-            short = [name.partition(" · ")[2] for name in known]
-            raise EdgeSweepError(
-                f"no ranked job is called {job!r}{did_you_mean(job, [*short, *known])}",
-                "find the names with: edgesweep rank --all",
-            )
-        if len(found) > 1:
-            raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
-        return found[0]
-    winners = [(device, device.winner) for device in devices if device.winner is not None]
-    if len(winners) > 1:
-        choices = "; ".join(f"{device.model} on {device.device} ({device.device_id})" for device, _ in winners)
-        raise EdgeSweepError(
-            f"there are {len(winners)} winners: {choices}", "choose with --device and --model, or --variant"
-        )
-    if not winners:
-        reasons = "; ".join(device.no_winner_reason for device in devices) or "nothing was ranked"
-        raise EdgeSweepError(
-            f"there is no winner to export: {reasons}", "choose a job yourself: edgesweep export --variant NAME"
-        )
-    return winners[0]

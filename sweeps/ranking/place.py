@@ -23,7 +23,7 @@ from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
-from sweeps.ranking.provisional import provisional, without_figures
+from sweeps.ranking.provisional import Told, provisional, without_figures
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of, settling
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge_all, left_untimed, needs_time
@@ -46,10 +46,12 @@ def rank_place(
     objective: ObjectiveSpec,
     imported: tuple[Imported, ...],
     spent: Sequence[ResultRow],
-    most_images: int | None = None,
+    failed: Sequence[ResultRow],
+    told: Told,
 ) -> DeviceRanking:
     """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty.
-    `spent`: those whose time is counted here. `most_images`: as of `provisional`."""
+    `others`: what has no figures; `failed`: the rows among these that failed. `spent`: those whose time is counted
+    here."""
     speeds = speeds_of(group)
     group = with_intervals(group, speeds)
     metric, smaller = direction(objective)
@@ -97,10 +99,9 @@ def rank_place(
     apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
     checked = tuple(candidate(row, ranked=False) for row in apart)
     no_winner_reason = "" if first else _no_winner_reason(candidates, checked, others)
-    next_step = None if first else provisional(rows, judgements, eliminated, objective, most_images)
+    next_step = None if first else provisional(rows, judgements, eliminated, objective, told)
     if first is None and next_step is None:
-        failed = sum(other.outcome == "failed" for other in others)
-        next_step = without_figures(failed, len(checked), no_winner_reason)
+        next_step = without_figures(failed, apart, no_winner_reason, told)
     return DeviceRanking(
         device=one.device,
         device_id=one.device_id,

@@ -64,15 +64,28 @@ class Provisional:
     settle: Settle
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a sweep file tells of a next step, and rows do not."""
+
+    most_images: int | None = None
+    """How many images there are to evaluate with, where that is known: no more are asked for."""
+    seconds: Callable[[Sequence[ResultRow]], float] | None = None
+    """Roughly how long it takes to build and measure jobs that have no figures yet."""
+
+
+NOTHING_TOLD = Told()
+
+
 def provisional(
     rows: Sequence[ResultRow],
     judgements: Mapping[str, Judgement],
     eliminated: Mapping[str, str],
     objective: ObjectiveSpec,
-    most_images: int | None = None,
+    told: Told = NOTHING_TOLD,
 ) -> Provisional | None:
     """`rows`: with the same conditions, none of which may win; best first. `eliminated`: by job key, why, or empty.
-    `most_images`: how many there are to evaluate with, where that is known. `None` without rows.
+    `None` without rows.
 
     First come builds that lost a race to one that may not win; then those of which a constraint is open; then those
     whose time was disqualified for the state that the device had. Among these, estimates that keep all bounds go first.
@@ -91,18 +104,21 @@ def provisional(
                 name=best.name,
                 job_key=best.job_key,
                 why=(judgement.why or eliminated[best.job_key]) + (lacked and f"; it was not ready: {lacked}"),
-                settle=_settle(best, judgement, rows, objective, most_images),
+                settle=_settle(best, judgement, rows, objective, told.most_images),
             )
     return _none_possible(rows, judgements)
 
 
-def without_figures(failed: int, checked: int, why: str) -> Provisional:
-    """Where no build of a place may be ranked. `failed`, `checked`: how many failed, and were only checked."""
+def without_figures(failed: Sequence[ResultRow], checked: Sequence[ResultRow], why: str, told: Told) -> Provisional:
+    """Where no build of a place may be ranked. `failed`, `checked`: those that failed, and that were only checked."""
     settle = Settle(command=RUN, note="vary more axes under grids: every combination was skipped")
+    again = failed or checked
+    seconds = told.seconds(again) if again and told.seconds is not None else None
     if checked:
-        settle = Settle(command=RUN, note="name a device under devices that can time them")
+        settle = Settle(command=RUN, note="name a device under devices that can time them", seconds=seconds)
     if failed:
-        settle = Settle(command=_RETRY, note="see to why they failed (each reason is listed under Not ranked)")
+        note = "see to why they failed (each reason is listed under Not ranked)"
+        settle = Settle(command=_RETRY, note=note, seconds=seconds)
     return Provisional(name="", job_key="", why=why, settle=settle)
 
 

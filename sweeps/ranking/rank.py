@@ -12,6 +12,7 @@ from sweeps.ranking.alike import alike
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.place import rank_place
+from sweeps.ranking.provisional import NOTHING_TOLD, Told
 from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.values import DeviceRanking, NotRanked, Ranking
@@ -29,10 +30,10 @@ def rank(
     sweep: str,
     device: str | None = None,
     imported: Sequence[Imported] = (),
-    most_images: int | None = None,
+    told: Told = NOTHING_TOLD,
 ) -> Ranking:
     """As `rank_rows`, of a data frame with one row per job; rows that are `stale` do not count."""
-    return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported, most_images)
+    return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported, told)
 
 
 def rank_rows(
@@ -41,14 +42,13 @@ def rank_rows(
     sweep: str,
     device: str | None = None,
     imported: Sequence[Imported] = (),
-    most_images: int | None = None,
+    told: Told = NOTHING_TOLD,
 ) -> Ranking:
     """Rank the jobs of `sweep`, or those of some of its places: an entry depends on the rows of its place alone.
 
     `rows` are not stale, in order of their names. `device` is a device's id or (part of) its text for people.
-    `imported` figures are attached to their device and model, and not ranked. `most_images`: how many there are to
-    evaluate with, where that is known (`sweeps.spec.inputs.most_images`): no more are asked for. Raises
-    `EdgeSweepError` if no device matches `device`.
+    `imported` figures are attached to their device and model, and not ranked. `told`: by the sweep file
+    (`sweeps.journal.told.told_by`). Raises `EdgeSweepError` if no device matches `device`.
     """
     rows = as_of_one_unit(rows)
     places = {row.place for row in rows}
@@ -60,6 +60,7 @@ def rank_rows(
     for place in sorted({row.place for row in rows}):
         here = [row for row in rows if row.place == place]
         measured = [row for row in here if row.outcome == "measured"]
+        failed = [row for row in here if row.outcome == "failed"]
         others = [_not_ranked(row) for row in here if row.outcome != "measured"]
         others.sort(key=lambda other: (other.outcome, other.name))
         groups = _comparable(measured) or [[]]
@@ -70,7 +71,7 @@ def rank_rows(
             spent = [row for row in group if row.job_key not in counted]
             counted |= {row.job_key for row in group}
             one = group[0] if group else here[0]
-            entries.append(rank_place(one, group, tuple(others), objective, beneath, spent, most_images))
+            entries.append(rank_place(one, group, tuple(others), objective, beneath, spent, failed, told))
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
         candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}

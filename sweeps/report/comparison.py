@@ -1,12 +1,10 @@
 """Prints a comparison in a terminal. Decides nothing."""
 
-from collections.abc import Sequence
-
 from rich.text import Text
 
 from sweeps.ranking.compare import FINDINGS, Compared, Comparison
 from sweeps.report.tables import cells, new_table, open_console
-from sweeps.text import plain
+from sweeps.text import plain, some
 
 _STYLES = {
     "slower": "red",
@@ -47,14 +45,14 @@ def print_comparison(comparison: Comparison) -> None:
         out.print(found)
         out.print(Text("A ms, B ms: geometric means of blocks; B / A is their quotient", style="dim"))
     for finding, reason in dict.fromkeys((one.finding, one.why) for one in comparison.results if one.why):
-        names = ", ".join(one.name for one in comparison.results if one.why == reason)
+        names = some([one.name for one in comparison.results if one.why == reason])
         out.print(Text(plain(f"{finding}: {names}: {reason}"), style="yellow"))
     for name, missing in ((comparison.a, comparison.only_a), (comparison.b, comparison.only_b)):
         if missing:
-            out.print(Text(plain(f"only in {name}: {_names(missing)}"), style="dim"))
+            out.print(Text(plain(f"only in {name}: {some(missing)}"), style="dim"))
     if comparison.in_batches:
         why = "measured in batches only, which give a ratio to the winner and no time: not compared"
-        out.print(Text(plain(f"{_names(comparison.in_batches)}: {why}"), style="dim"))
+        out.print(Text(plain(f"{some(comparison.in_batches)}: {why}"), style="dim"))
     findings = {one.finding for one in comparison.results}
     if "the same" in findings:
         out.print(Text(f"the same: shown to differ by less than {comparison.margin_percent:g} %", style="dim"))
@@ -76,10 +74,6 @@ def _sessions(one: Compared) -> str:
         f"sessions: {one.a_sessions} of A, {one.b_sessions} of B; intervals contain a spread between sessions of "
         f"{one.session_spread_percent:.1f} %"
     )
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _figure(value: float | None) -> str:

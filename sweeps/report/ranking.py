@@ -14,7 +14,7 @@ from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.backends import print_backends
 from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
-from sweeps.text import shortened
+from sweeps.text import MOST_NAMES, shortened
 from sweeps.trust import TRUST
 
 # Columns of the ranking, with the smallest width of the terminal that shows them. The variant's name must be readable.
@@ -50,8 +50,6 @@ _PAIRED = (
 )
 WHOLE_PERCENT = 99.95
 """A share that is printed as less than 100.0 %."""
-MOST_NAMES = 4
-"""With more variants of one reason they are counted: the table has them."""
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
@@ -87,7 +85,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     else:
         out.line(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}", "bold green")
         out.line(f"Why it won: {device.winner_reason}")
-        _print_ties(out, device)
+        _print_ties(out, device, verbose)
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
     if device.ranking:
@@ -146,20 +144,28 @@ def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, apar
     out.console.print(table)
 
 
-def _print_ties(out: Lines, device: DeviceRanking) -> None:
+def _print_ties(out: Lines, device: DeviceRanking, verbose: bool) -> None:
+    most = None if verbose else MOST_NAMES
     if device.equal:
         out.line("Equal to it (shown at 95 % to be within 2 % of the best):")
-        for candidate in device.equal:
+        for candidate in device.equal[:most]:
             out.line(f"  {_short(candidate.name_here, device)}")
+        _print_rest(out, len(device.equal), most)
         preferred = "Among equals, higher accuracy comes first, then the smaller file (by 2 % or more)."
         out.line(preferred, "dim")
     if device.unresolved:
         out.line("Unresolved beside it (not told apart from the best, and not shown to be equal):")
-        for candidate in device.unresolved:
+        for candidate in device.unresolved[:most]:
             settling = f": {candidate.settling.text}" if candidate.settling else ""
             out.line(f"  {_short(candidate.name_here, device)}{settling}")
+        _print_rest(out, len(device.unresolved), most)
     if device.settle_command:
         out.line(f"To measure just these: {device.settle_command}")
+
+
+def _print_rest(out: Lines, count: int, most: int | None) -> None:
+    if most is not None and count > most:
+        out.line(f"  and {count - most} more (edgesweep rank -v lists them)")
 
 
 def _print_class(out: Lines, ranking: Ranking, pooled: ClassRanking) -> None:
@@ -205,7 +211,7 @@ def _print_trust(out: Lines, shown: Sequence[Candidate]) -> None:
     if labels:
         out.line("Trust labels:", "dim")
     for name in labels:
-        advice = TRUST[name].advice if name in TRUST else "not a label of this version"
+        advice = TRUST[name].text if name in TRUST else "not a label of this version"
         count = sum(name in candidate.trust for candidate in shown)
         out.line(f"  {name} ({count} of {len(shown)}): {advice}", "dim")
 

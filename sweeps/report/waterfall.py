@@ -135,5 +135,5 @@ def _notes(steps: Sequence[Step]) -> Iterator[str]:
     for name in sorted({label for step in steps for label in step.trust}):
         with_it = [step.name for step in steps if name in step.trust]
         marked = "all steps" if len(with_it) == len(steps) else ", ".join(with_it)
-        advice = TRUST[name].advice if name in TRUST else "not a label of this version"
+        advice = TRUST[name].text if name in TRUST else "not a label of this version"
         yield f"Trust: {name} ({marked}): {advice}"

@@ -6,10 +6,10 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import Place
+from sweeps.journal.told import told_by
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
 from sweeps.results import SweepResults, devices_called, to_frame
-from sweeps.spec.inputs import most_images
 from sweeps.store.lag import is_own
 from sweeps.workspace import Workspace
 
@@ -38,17 +38,17 @@ def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
     if not places:
         raise no_results(journal, sweep)
     spec, imported = journal.spec(sweep), journal.imported(sweep)
-    most = most_images(spec.data)
+    told = told_by(spec)
     if device is None:
         rows = journal.result_rows(sweep)
-        return rank_rows(rows, spec.objective, sweep, imported=imported, most_images=most)
+        return rank_rows(rows, spec.objective, sweep, imported=imported, told=told)
     called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
     mine = {place for place, name in places.items() if (place.place_id, name) in called}
     rows = [row for place in sorted(mine) for row in journal.result_rows(sweep, place)]
     others = {(place.place_id, place.model) for place in places.keys() - mine}
     beside = [one for one in imported if one.place not in others]
     rows.sort(key=lambda row: (row.name, row.job_key))
-    return rank_rows(rows, spec.objective, sweep, device, beside, most)
+    return rank_rows(rows, spec.objective, sweep, device, beside, told)
 
 
 def read_sweep(path: Path, sweep: str) -> SweepResults:
@@ -68,4 +68,4 @@ def _read_sweep(journal: Journal, sweep: str) -> SweepResults:
 def rank_place(journal: Journal, place: Place) -> Ranking:
     """The ranking of one device and model. Raises `DamagedResultsError`."""
     spec, rows = journal.spec(place.sweep), journal.result_rows(place.sweep, place)
-    return rank_rows(rows, spec.objective, place.sweep, most_images=most_images(spec.data))
+    return rank_rows(rows, spec.objective, place.sweep, told=told_by(spec))

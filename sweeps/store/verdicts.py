@@ -17,9 +17,9 @@ from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
+from sweeps.journal.told import told_by
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
-from sweeps.spec.inputs import most_images
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import fleet
 from sweeps.store.copied import ResultFiles
@@ -157,13 +157,13 @@ class Verdicts:
         everything = seen is None or (seen[0], seen[3]) != (mark.epoch, objective)
         replanned = everything or seen is None or seen[2] != plan
         verdicts: list[PlaceVerdict] = []
-        most = most_images(spec.data)
+        told = told_by(spec)
         places = set(journal.result_places(sweep)) if everything else changed
         for done, place in enumerate(places):
             if self._each is not None and done % 10 == 0:
                 self._each(done, len(places))
             rows = journal.result_rows(sweep, place)
-            ranked = rank_rows(rows, spec.objective, sweep, most_images=most)
+            ranked = rank_rows(rows, spec.objective, sweep, told=told)
             verdicts += verdicts_of(sweep, ranked.devices, rows)
         if replanned and not everything:
             verdicts += [

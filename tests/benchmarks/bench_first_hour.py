@@ -1,5 +1,5 @@
 """From an empty folder to an answer: the README's own model, 8 variants and 400 images, while another program keeps one
-of two cores busy.
+of two cores busy. Of a machine with more, two are used.
 
 python tests/benchmarks/bench_first_hour.py [--tries 10]
 
@@ -30,6 +30,7 @@ EDGESWEEP = Path(sys.executable).with_name("edgesweep")
 WITHIN_S = 600.0
 SHARE = 0.9
 IMAGES = 400
+CORES = 2
 GRID = "  - {precision: [fp32, int8], layout: [nchw, nhwc], optimize: [true, false]}"
 
 
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=10)
     given = parser.parse_args()
     seconds, answered = [], 0
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     with tempfile.TemporaryDirectory() as made:
         data = Path(made) / "data"
         make_data(data, IMAGES)
@@ -84,7 +86,7 @@ def main() -> None:
             Figure("median", median(seconds), "s"),
             Figure("slowest", max(seconds), "s"),
         ],
-        cores=os.cpu_count(),
+        cores=len(os.sched_getaffinity(0)),
     )
 
 

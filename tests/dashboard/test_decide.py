@@ -119,7 +119,7 @@ def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, w
 
 
 NNAPI = (
-    "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
+    "NNAPI reference: NNAPI model run on this host by EdgeSweep's reference implementation; "
     "its time says nothing about a phone"
 )
 SECTION = "Checked on this host, not timed"
@@ -137,12 +137,13 @@ def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Pa
         *("NNAPI · int8 · NCHW · QNNPACK · 1 thread", "NNAPI · int8 · NHWC · QNNPACK · 1 thread"),
     ]
     assert list(found["Constraints"]) == ["constraints kept"] * 3 + ["unresolved", "constraint missed"]
-    assert list(found["Checked by"]) == ["reference:metal@1"] + ["reference:nnapi@1"] * 4
+    assert list(found["Checked by"]) == ["Metal reference"] + ["NNAPI reference"] * 4
     assert list(found["Drop (points)"])[-1] == 12.0
     assert list(found["Drop, 95 % interval"])[-1] == "11.54 to 12.46 points"
     assert set(found["SQNR"]) == {"31.0 dB"}
     assert not [column for column in found if "ms" in column or "p50" in column]
     assert NNAPI in texts(shown)
+    assert "Evaluation images: all 597 in the digits are used, and there are no others" in texts(shown)
     assert len(shown.get("vega_lite_chart")) == 3
 
 
@@ -153,9 +154,9 @@ def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: P
     assert any("only checked and not timed" in str(part.value) for part in shown.caption)
     figures = {metric.label: metric.value for metric in shown.metric}
     assert (figures["Latency (p50)"], figures["Top-1"]) == ("not timed", "97.60 %")
-    assert "emulated by `reference:nnapi@1`" in texts(shown)
+    assert "emulated by NNAPI reference" in texts(shown)
     ranking = table(shown, "Rank")
-    assert ranking["Accuracy from"][0] == "emulated: reference:nnapi@1"
+    assert ranking["Accuracy from"][0] == "emulated: NNAPI reference"
     assert SECTION not in [part.value for part in shown.subheader]
     assert NNAPI in texts(shown)
 
@@ -337,7 +338,7 @@ def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: s
     variant = table(shown, "Rank")["Variant"][0]
     assert line(evil) in variant
     assert line(evil) in table(shown, "Outcome")["Reason"][0]
-    assert line(f"reference:{evil}") == table(shown, "Checked by")["Checked by"][0]
+    assert line(f"{evil} reference") == table(shown, "Checked by")["Checked by"][0]
     beneath, apart = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
     assert (beneath["Variant"][0], apart["Device"][0]) == (line(evil), line(evil))
     assert line(f"{evil}.txt") in beneath["From"][0]

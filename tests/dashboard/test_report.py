@@ -92,6 +92,17 @@ def test_runtimes_and_their_libraries_have_columns_where_there_are_several(works
     assert shown(())[1] == [set(), set()]
 
 
+def test_two_phones_of_one_type_are_told_apart_by_their_ids(workspace: Path):
+    results = results_of(Workspace(workspace), "phones")
+    one = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
+    both = [*one, *(replace(row, device_id="board-2", job_key=f"{row.job_key} on it") for row in one)]
+    there = sections(both, rank_rows(both, results.spec.objective, results.name), results.spec.objective)
+    assert [section.device.removeprefix(one[0].device) for section in there] == [" · board-1", " · board-2"]
+    assert [section.lead.endswith(section.device_id) for section in there] == [True, True]
+    summary = [line for line in markdown("phones", there, objective="", version="").splitlines() if "board" in line]
+    assert len(set(summary)) == len(summary) >= 2
+
+
 def test_a_page_needs_no_network_and_nothing_in_it_runs(workspace: Path, tmp_path: Path, evil: str):
     report(workspace, "hostile", "--html", str(tmp_path / "out.html"))
     text = (tmp_path / "out.html").read_text("utf-8")

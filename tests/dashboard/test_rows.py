@@ -140,7 +140,7 @@ def test_what_was_only_checked_has_figures_a_status_and_what_checked_it() -> Non
     assert list(table["job_key"]) == ["key a", "key c", "key b", "key d"]
     assert list(table["status"]) == ["constraints kept", "unresolved", "constraint missed", "disqualified"]
     assert list(table["sqnr_text"])[:2] == ["61.5 dB", "bit-identical"]
-    assert set(table["executor"]) == {"reference:nnapi@1"}
+    assert set(table["executor"]) == {"NNAPI reference"}
     first = table.iloc[0]
     assert (first["accuracy"], first["agreement"], first["artifact_mb"]) == (97.0, 99.0, 1.5)
     assert (first["drop_text"], first["drop_interval_text"]) == ("0.20 points", "-0.10 to 0.50 points")
@@ -157,7 +157,7 @@ def test_an_accuracy_by_a_reference_is_labelled_so_where_it_is_ranked() -> None:
     best = table.iloc[0]
     assert (best["job_key"], best["place"], best["status"]) == ("key b", "1", "winner")
     assert best["accuracy_text"] == "99.50 % (emulated)"
-    assert best["emulated_by"] == "reference:nnapi@1"
+    assert best["emulated_by"] == "NNAPI reference"
     assert (best["latency_text"], best["latency_short"], best["interval_text"]) == ("not timed", "–", "not timed")
     assert pd.isna(best["latency_p50_ms"])
     assert table.iloc[1]["emulated_by"] == ""

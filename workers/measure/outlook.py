@@ -1,6 +1,6 @@
 """What will happen to blocks on this computer as it is now, said before anything runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sweeps.planning.plan import Plan
@@ -8,7 +8,7 @@ from sweeps.protocol.presets import Protocol
 from sweeps.spec import catalog
 from sweeps.text import duration
 from workers.devices.interface import Sensors
-from workers.devices.linux.sensors import read_sensors
+from workers.devices.linux.sensors import other_sweeps, read_sensors
 from workers.measure.readiness import judge
 
 
@@ -16,11 +16,12 @@ def outlook_here(plan: Plan) -> list[str]:
     """What will happen to blocks of a plan on this computer as it is now; empty if the plan times nothing here."""
     here = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
     timed = [job.device_id for job in plan.jobs if job.device_id in here and not job.emulated]
-    return list(outlook(read_sensors(), plan.protocol.on(timed[0]))) if timed else []
+    return list(outlook(read_sensors(), plan.protocol.on(timed[0]), other_sweeps())) if timed else []
 
 
-def outlook(sensors: Sensors, protocol: Protocol) -> Iterator[str]:
-    """Pure. A line for each kind of condition that is not met now: none if it is ready, or without a gate."""
+def outlook(sensors: Sensors, protocol: Protocol, sweeps: Sequence[str] = ()) -> Iterator[str]:
+    """Pure. A line for each kind of condition that is not met now: none if it is ready, or without a gate. `sweeps`:
+    others that run here, in words; between their blocks they build, which no sensor shows beforehand."""
     gate = protocol.gate
     if gate is None:
         return
@@ -33,6 +34,11 @@ def outlook(sensors: Sensors, protocol: Protocol) -> Iterator[str]:
             f"this computer is busy: {'; '.join(load)}. Each block waits up to {longest} for that to end. Once "
             f"{longest} were in vain no block waits any more: those that start while it is busy are marked busy_host, "
             "which may win; their intervals will be wider"
+        )
+    if sweeps:
+        yield (
+            f"this computer runs another sweep: {', '.join(sweeps)}. Whenever it builds or measures, it is such load: "
+            "for narrow intervals, let it end first"
         )
     if ready_but_busy.lacking:
         then = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import DataError
+from sweeps.spec.image_folders import CALIBRATION_IMAGES, of_one_folder
 from sweeps.spec.inputs import DataSource, DataSpec, DigitsData, FolderData, TorchvisionData
-from workers.models.data_sources import CALIBRATION_IMAGES, digits, of_one_folder, one_folder, selection
+from workers.models.data_sources import digits, one_folder, selection
 from workers.models.dataset import DataManifest, Dataset, Selection
 from workers.models.images import InputShape
 

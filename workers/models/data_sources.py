@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import importlib.util
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import DataError
+from sweeps.spec.image_folders import calibrating, listed, of_one_folder
 from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
 from workers.models.images import (
@@ -27,17 +27,6 @@ from workers.models.images import (
 )
 
 DIGITS_TRAINING = 1200
-
-
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
-
-
-SHARE_OF_ONE_FOLDER = 5
-"""If both sets come from one folder and calibration gives no number, it takes one image out of 5."""
-
-
-CALIBRATION_IMAGES = 100
-"""The maximum, if calibration gives no number."""
 
 
 def _digits_table() -> NDArray[np.float64]:
@@ -122,39 +111,19 @@ class _File:
 
 def _files(root: Path) -> tuple[list[_File], tuple[str, ...]]:
     """All images under `root` in balanced order, and the classes: the sorted names of their folders."""
-    if not root.is_dir():
-        raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
-    home = root.resolve()
-    try:
-        classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-        files = [_File(path, label) for label, name in enumerate(classes) for path in _images_of(root / name, home)]
-    except OSError as error:
-        raise DataError(f"{error.filename} cannot be read: {error.strerror}", "give it read permission") from error
-    if not classes:
-        raise DataError(f"the folder {root} has no sub-folders", "put the images into one sub-folder per class")
+    classes = listed(root)
+    files = [_File(path, label) for label, paths in enumerate(classes.values()) for path in paths]
     names = [file.path.relative_to(root).as_posix() for file in files]
     return [files[i] for i in balanced_order([file.label for file in files], names)], tuple(classes)
 
 
-def _images_of(folder: Path, home: Path) -> list[Path]:
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
-    for path in (folder, *found):
-        if not path.resolve().is_relative_to(home):
-            raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")
-        if path is not folder and not stat.S_ISREG(path.stat().st_mode):
-            # Whoever reads a pipe waits for a writer, and a device may have no end.
-            raise DataError(f"{path} is {_kind(path)}, not an image", "remove it from the folder")
-    if not found:
-        raise DataError(f"the class {folder.name} has no images in {folder}", "add images, or remove the empty folder")
-    return found
-
-
-def _kind(path: Path) -> str:
-    mode = path.stat().st_mode
-    return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device file"
-
-
 def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selection, Selection]:
+    first, rest, classes = _parted(calibration, evaluation)
+    return _folder(calibration, first, classes), _folder(evaluation, rest, classes)
+
+
+def _parted(calibration: FolderData, evaluation: FolderData) -> tuple[list[_File], list[_File], tuple[str, ...]]:
+    """Of one folder: what calibration takes, what evaluation takes, and the classes."""
     files, classes = _files(calibration.path)
     share = calibrating(calibration, len(files))
     rest = files[share:][: evaluation.images]
@@ -163,22 +132,17 @@ def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selecti
             f"{calibration.path} has {len(files)} images, calibration takes {share}: none is left to evaluate",
             "give a smaller number of images for calibration",
         )
-    return _folder(calibration, files[:share], classes), _folder(evaluation, rest, classes)
+    return files[:share], rest, classes
 
 
-def of_one_folder(calibration: FolderData, evaluation: FolderData) -> bool:
-    """Whether both sets come from one folder, and share its images."""
-    return calibration.path.resolve() == evaluation.path.resolve()
-
-
-def calibrating(calibration: FolderData, images: int) -> int:
-    """How many `images` of one folder calibration takes, if evaluation has the others."""
-    return calibration.images or min(CALIBRATION_IMAGES, max(1, images // SHARE_OF_ONE_FOLDER))
-
-
-def images_in(root: Path) -> int:
-    """The number of images in a folder. Raises `DataError` as a selection of them does."""
-    return len(_files(root)[0])
+def evaluation_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[Path], int]:
+    """The images that accuracy is computed on, in order, and the number of classes up to the last one among them.
+    Raises `DataError`."""
+    if isinstance(calibration, FolderData) and of_one_folder(calibration, evaluation):
+        files = _parted(calibration, evaluation)[1]
+    else:
+        files = _files(evaluation.path)[0][: evaluation.images]
+    return [file.path for file in files], 1 + max(file.label for file in files)
 
 
 def files_in(root: Path) -> tuple[list[Path], tuple[str, ...]]:

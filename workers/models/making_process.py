@@ -64,6 +64,23 @@ def try_images(request: Request) -> None:
     request.reply({"opened": opened, "whole": whole, "side": side, "one_size": one_size, "problems": problems})
 
 
+def try_set(request: Request) -> None:
+    """Open a data set of torchvision that is on this disk, and its first image. Downloads nothing."""
+    from workers.models import torchvision_data
+
+    asked = request.asked()
+    name, root = asked["dataset"], Path(asked["root"])
+    try:
+        dataset = torchvision_data.opened(name, root, held_out=asked["held_out"], download=False)
+    except DataError:
+        if not torchvision_data.downloads(name):
+            raise
+        request.reply({"images": 0, "classes": None})
+        return
+    torchvision_data.item(dataset, 0, name)[0].load()
+    request.reply({"images": len(dataset), "classes": torchvision_data.classes_of(dataset)})
+
+
 def program(run: Callable[[Request], None]) -> Callable[[list[str]], int]:
     """It gets its folder as its only argument; an error is its answer."""
 
@@ -81,4 +98,4 @@ def program(run: Callable[[Request], None]) -> Callable[[list[str]], int]:
     return run_in
 
 
-PROGRAMS = {"make": program(make), "try_model": program(try_model), "try_images": program(try_images)}
+PROGRAMS = {run.__name__: program(run) for run in (make, try_model, try_images, try_set)}

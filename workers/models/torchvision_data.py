@@ -31,18 +31,24 @@ def constructor(name: str) -> Any:
     return found
 
 
-def opened(name: str, root: Path, *, held_out: bool) -> Any:
-    """The data set's train or test split, downloaded if it is missing. Raises `DataError`."""
+def downloads(name: str) -> bool:
+    """Whether torchvision has an address of it."""
+    return bool({"download", "kwargs"} & set(inspect.signature(constructor(name)).parameters))
+
+
+def opened(name: str, root: Path, *, held_out: bool, download: bool = True) -> Any:
+    """The data set's train or test split. `download`: if it is missing; else that is a `DataError`, as others are."""
     found = constructor(name)
     parameters = inspect.signature(found).parameters
     arguments: dict[str, object] = {"root": str(root)}
-    if "download" in parameters or "kwargs" in parameters:
-        arguments["download"] = True
+    if downloads(name):
+        arguments["download"] = download
     splits: Sequence[object] = [not held_out] if "train" in parameters else _SPLITS[held_out]
     wrong_split: Exception | None = None
     for split in splits:
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            if download:
+                root.mkdir(parents=True, exist_ok=True)
             return found(**arguments, **{"train" if "train" in parameters else "split": split})
         except (ValueError, TypeError) as error:
             wrong_split = error
@@ -65,6 +71,13 @@ def listed_labels(dataset: Any) -> list[int] | None:
         if labels and len(labels) == len(dataset):
             return labels
     return None
+
+
+def classes_of(dataset: Any) -> int | None:
+    """How many there are, up to the last one that an image has; `None` if neither labels nor classes are listed."""
+    if labels := listed_labels(dataset):
+        return 1 + max(labels)
+    return len(named) if (named := getattr(dataset, "classes", None)) else None
 
 
 def item(dataset: Any, index: int, name: str) -> tuple[Image.Image, int]:

@@ -1,22 +1,23 @@
 """Tries the models and images of a sweep before anything is built: each in a process of its own, in seconds.
 
 A model is loaded with its checkpoint and answers a few images. Of a folder every file is opened, and as many as there
-is time for are decoded; the others are looked at from both ends. Nothing is trained, settled or downloaded.
+is time for are decoded; the others are looked at from both ends. Of a data set of torchvision that is on the disk, one
+image is opened. Nothing is trained, settled or downloaded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import DataError, ModelError
-from sweeps.spec.inputs import WEIGHTS, DataSpec, FolderData, ModelSpec
+from sweeps.spec.inputs import WEIGHTS, DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
 from sweeps.temporary import temporary_folder
 from sweeps.workspace import Workspace
 from workers.forks.client import Forks
 from workers.models import apart
 from workers.models.code import check_not_hidden, own_code
-from workers.models.data_sources import files_in
+from workers.models.data_sources import evaluation_files, files_in
 
 SILENT_S = 60.0
 """For a person who waits: a model that tells nothing for so long is taken for an endless loop."""
@@ -29,7 +30,7 @@ class Tried:
     """What was tried, and how that went."""
 
     what: str
-    """A model's name or a folder."""
+    """A model's name, a folder or a data set."""
     problem: bool
     message: str
     next_step: str = ""
@@ -61,21 +62,74 @@ def try_models(
         yield model, int(found["classes"]), Tried(what=model.name, problem=False, message=message)
 
 
-def try_images(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tried]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What accuracy is computed on."""
+
+    what: str
+    """For people: `the evaluation folder`. Empty if there are no labels."""
+    classes: int | None
+    """`None` if that is not known: it cannot be used, is not downloaded yet, or has no labels."""
+
+
+def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tried]]:
     """Each folder with the number of its classes; several lines if several files cannot be used."""
     folders = {one.path for one in (data.calibration, data.evaluation) if isinstance(one, FolderData)}
     for root in sorted(folders):
         try:
             files, classes = files_in(root)
-            found = opened(root, files, seconds)
-        except (DataError, ModelError) as error:
+        except DataError as error:
             yield root, 0, Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
             continue
-        for one in found["problems"]:
-            yield root, len(classes), Tried(what=str(root), problem=True, **one)
-        if not found["problems"]:
-            message = f"{len(files)} images in {len(classes)} classes can be opened, {found['whole']} were decoded"
-            yield root, len(classes), Tried(what=str(root), problem=False, message=message)
+        for tried in _try_files(root, files, len(classes), seconds):
+            yield root, len(classes), tried
+
+
+def try_evaluation(data: DataSpec, seconds: float) -> tuple[Evaluated, tuple[Tried, ...]]:
+    """Only what accuracy is computed on: images that calibration needs are missed by some builds alone."""
+    match data.evaluation:
+        case FolderData(path=root):
+            try:
+                files, classes = evaluation_files(data.calibration, data.evaluation)
+            except DataError as error:
+                tried = Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
+                return Evaluated(what="", classes=None), (tried,)
+            found = Evaluated(what="the evaluation folder", classes=classes)
+            return found, tuple(_try_files(root, files, classes, seconds))
+        case DigitsData():
+            return Evaluated(what="the digits data", classes=10), ()
+        case TorchvisionData():
+            classes_or_none, tried = _try_set(data.evaluation, held_out=True)
+            return Evaluated(what=data.evaluation.dataset, classes=classes_or_none), (tried,)
+    return Evaluated(what="", classes=None), ()
+
+
+def _try_files(root: Path, files: Sequence[Path], classes: int, seconds: float) -> Iterator[Tried]:
+    try:
+        found = opened(root, files, seconds)
+    except ModelError as error:
+        yield Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
+        return
+    for one in found["problems"]:
+        yield Tried(what=str(root), problem=True, **one)
+    if not found["problems"]:
+        message = f"{len(files)} images in {classes} classes can be opened, {found['whole']} were decoded"
+        yield Tried(what=str(root), problem=False, message=message)
+
+
+def _try_set(source: TorchvisionData, *, held_out: bool) -> tuple[int | None, Tried]:
+    what = f"{source.dataset}, {'evaluation' if held_out else 'calibration'}"
+    try:
+        with temporary_folder() as folder:
+            asked = {"dataset": source.dataset, "root": str(source.root), "held_out": held_out}
+            apart.Request(folder).ask(asked)
+            found = apart.asked("try_set", folder, source.dataset)
+    except (DataError, ModelError) as error:
+        return None, Tried(what=what, problem=True, message=error.message, next_step=error.next_step)
+    message = "not in its folder yet, or not whole: the run downloads it"
+    if found["images"]:
+        message = f"{found['images']:,} images, the first can be opened"
+    return found["classes"], Tried(what=what, problem=False, message=message)
 
 
 def opened(root: Path, files: Sequence[Path], seconds: float, forks: Forks | None = None) -> dict[str, Any]:
@@ -95,23 +149,36 @@ def try_all(
         if isinstance(found, int):
             classes[model.name] = found
     folders: dict[Path, int] = {}
-    for root, count, tried in try_images(data, seconds):
+    for root, count, tried in try_folders(data, seconds):
         yield tried
         folders[root] = count
-    evaluation = data.evaluation
-    there = folders.get(evaluation.path, 0) if isinstance(evaluation, FolderData) else 0
-    for name, count in classes.items() if there else ():
+    if isinstance(data.calibration, TorchvisionData):
+        yield _try_set(data.calibration, held_out=False)[1]
+    if isinstance(data.evaluation, FolderData):
+        evaluated = Evaluated(what="the evaluation folder", classes=folders[data.evaluation.path] or None)
+    else:
+        evaluated, more = try_evaluation(data, seconds)
+        yield from more
+    yield from together(classes, evaluated)
+
+
+def together(classes: Mapping[str, int], evaluated: Evaluated) -> Iterator[Tried]:
+    """Whether models belong to the data: `classes` by the model's name."""
+    there = evaluated.classes
+    if there is None:
+        return
+    for name, count in classes.items():
         if there > count:
             yield Tried(
                 what=name,
                 problem=True,
-                message=f"it answers {count} classes, the evaluation folder has {there}",
+                message=f"it answers {count} classes, {evaluated.what} has {there}",
                 next_step="give data with the model's own classes, in their order (folders sorted by name)",
             )
         elif there < count:
             yield Tried(
                 what=name,
                 problem=False,
-                message=f"it answers {count} classes, the evaluation folder has {there}: its folders, sorted by name, "
-                f"must be the first {there} of the model's classes",
+                message=f"it answers {count} classes, {evaluated.what} has {there}: these (of a folder: "
+                f"sorted by name) must be the first {there} of the model's classes",
             )

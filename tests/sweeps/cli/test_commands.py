@@ -118,11 +118,13 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(
 
     run = process("run", "sweep.yaml", "--json")
     assert run.returncode == 0, run.stderr
-    [device] = json.loads(run.stdout)["devices"]
+    document = json.loads(run.stdout)
+    [device] = document["devices"]
     assert len(device["ranking"]) == 2
     assert len(device["not_ranked"]) == 1
     assert all(row["latency_p50_ms"] > 0 for row in device["ranking"])
-    assert json.loads(edgesweep("rank", "--json").stdout)["devices"] == [device]
+    ranked = json.loads(edgesweep("rank", "--json").stdout)
+    assert (ranked["devices"], ranked["evaluation_images"]) == ([device], document["evaluation_images"])
     assert json.loads(edgesweep("rank", "own", "--device", "local", "--json").stdout)["devices"] == [device]
 
     blocks = _blocks(folder)
@@ -275,29 +277,49 @@ def fork(classes):
 """
 
 
+BARE = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TERM": "dumb"}
+"""No home, no letters beyond ASCII, no terminal that draws."""
+
+
 @pytest.mark.system
 @pytest.mark.usefixtures("database")
-def test_models_whose_code_ends_its_process_or_forks_without_end_fail_alone(folder: Path, edgesweep: Command) -> None:
+def test_models_that_end_their_process_fork_without_end_or_lack_classes_fail_alone_also_without_home_and_locale(
+    folder: Path, edgesweep: Command
+) -> None:
     (folder / "bad.py").write_text(MISBEHAVING)
+    models = {"leave": "bad:leave", "abort": "bad:abort", "fork": "bad:fork", "single": "my_net:make_net"}
     bad = "".join(
-        f"  - {{source: 'bad:{name}', arguments: {{classes: 2}}, weights: random, input_shape: [1, 3, 32, 32]}}\n"
-        for name in ("leave", "abort", "fork")
+        f"  - {{name: {name}, source: '{source}', arguments: {{classes: {1 if name == 'single' else 2}}}, "
+        "weights: random, input_shape: [1, 3, 32, 32]}\n"
+        for name, source in models.items()
     )
     (folder / "sweep.yaml").write_text(SWEEP.replace("models:\n", f"models:\n{bad}").replace("fp32, int8", "fp32"))
     checked = edgesweep("plan", "sweep.yaml", "--check")
     assert checked.returncode == 1
     assert "leave: bad:leave ended its process with exit code 3" in checked.stdout
-    run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    run = subprocess.run(
+        [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
+        cwd=folder,
+        env=BARE,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr
-    found = {device["model"]: device for device in json.loads(run.stdout)["devices"]}
+    assert "Traceback" not in run.stderr
+    told = "single cannot be used: it answers 1 classes, the evaluation folder has 2"
+    assert run.stderr.index(told) < run.stderr.index("Building ..."), "before the first build"
+    assert "Ship: " in run.stdout
+    found = {device["model"]: device for device in json.loads(edgesweep("rank", "--json").stdout)["devices"]}
     assert len(found["make_net"]["ranking"]) == 1
-    reasons = [found[name]["not_ranked"][0]["reason"] for name in ("leave", "abort", "fork")]
-    words = ("ended its process with exit code 3", "crashed its process (SIGABRT)", "started more than 64 processes")
-    assert all(word in reason and "bad_model" in reason for word, reason in zip(words, reasons, strict=True)), reasons
-
-
-BARE = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TERM": "dumb"}
-"""No home, no letters beyond ASCII, no terminal that draws."""
+    reasons = [found[name]["not_ranked"][0]["reason"] for name in models]
+    words = (
+        *("ended its process with exit code 3", "crashed its process (SIGABRT)", "started more than 64 processes"),
+        "the evaluation folder has 2",
+    )
+    assert all(word in reason for word, reason in zip(words, reasons, strict=True)), reasons
+    assert ["bad_model" in reason for reason in reasons] == [True, True, True, False]
+    assert "bad_data" in reasons[-1]
 
 
 @pytest.mark.parametrize("more", [{}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}], ids=["LC_ALL=C", "ASCII"])

@@ -61,7 +61,7 @@ def cells(lines: list[str], start: str) -> list[str]:
 def test_a_trust_label_of_another_version_is_shown_and_called_so(printed, records) -> None:
     lines = printed([records.row(records.job(0), trust=("ungated", "haunted"))])
     assert "haunted (1 of 1): not a label of this version" in lines
-    assert any(line.startswith(f"ungated (1 of 1): {TRUST['ungated'].advice[:40]}") for line in lines)
+    assert any(line.startswith(f"ungated (1 of 1): {TRUST['ungated'].text[:40]}") for line in lines)
     assert any("disqualified" in line for line in lines)
 
 
@@ -358,6 +358,14 @@ def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, reco
     assert f"To measure just these: edgesweep run SWEEP.yaml --settle {found.rounds_to_settle}" in lines
 
 
+def test_of_many_ties_the_first_are_named_and_the_others_counted(printed, records) -> None:
+    rows = [records.row(records.job(2 * n), 10.0, name=f"net · {n}", **rounds(10.0, 10.4, 9.9)) for n in range(7)]
+    lines = printed(rows)
+    first = lines.index("Equal to it (shown at 95 % to be within 2 % of the best):") + 1
+    assert lines[first + 4] == "and 2 more (edgesweep rank -v lists them)"
+    assert len({*lines[first : first + 4]} & {str(n) for n in range(7)}) == 4
+
+
 def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
     late = replace(LEFT, reason="out_of_time", by="", message="the 3 minutes of the device were used up")
     lines = printed([records.row(records.job(n), name=f"net · {n}", settled=late) for n in (0, 2)])
@@ -381,6 +389,8 @@ def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contr
     checked = replace(beside, settled=replace(ended, **ratio, checks=1), check_medians_ms=((8, 13.0),))
     lines = printed([won, checked])
     assert any(line.startswith("Batches are contradicted: left took 1.30 times as long") for line in lines)
+    on_unit = replace(checked, name=f"net · {checked.variant} · on Maker Phone (b)")
+    assert any(f"contradicted: {checked.variant} took 1.30" in line for line in printed([won, on_unit]))
     assert cells(lines, "1?")[1:3] == ["left", "in batches"], "that block is no time"
 
 

@@ -41,6 +41,11 @@ def test_another_sweep_is_load() -> None:
     assert line.startswith("this computer is busy: another benchmark runs on the device: a runner of EdgeSweep")
 
 
+def test_another_sweep_is_told_of_also_while_it_only_builds() -> None:
+    (line,) = outlook(QUIET, PRESETS["quick"], ("edgesweep run (process 7)",))
+    assert line.startswith("this computer runs another sweep: edgesweep run (process 7). ")
+
+
 def test_where_jobs_would_fail_it_says_so_and_without_a_gate_nothing_waits() -> None:
     (line,) = outlook(replace(QUIET, temp_c=80.0), replace(PRESETS["quick"], on_not_ready="fail"))
     assert "they fail (not_ready)" in line

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import struct
@@ -18,6 +19,7 @@ from PIL import Image
 
 from sweeps.errors import DataError
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, SyntheticData, TorchvisionData
+from tests.workers.models.mnist import mnist
 from workers.models.data import as_loaded, digits_for_training, load, manifests
 
 SHAPE = (1, 3, 32, 32)
@@ -300,6 +302,24 @@ def test_what_is_no_file_among_the_images_is_named_and_not_read(
         manifests(folders(animals, animals))
 
 
+def test_an_image_that_may_not_be_read_is_named(animals: Path) -> None:
+    locked = min((animals / "dog").iterdir())
+    locked.chmod(0)
+    # To root it is open: without these two capabilities it is not.
+    as_others = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    if as_others and (not shutil.which("setpriv") or subprocess.run([*as_others, "true"]).returncode):
+        pytest.skip("root cannot lay down its rights here")
+    program = (
+        "import sys; from pathlib import Path; from sweeps.errors import DataError\n"
+        "from sweeps.spec.inputs import DataSpec, FolderData; from workers.models.data import manifests\n"
+        "try: manifests(DataSpec(evaluation=FolderData(source='folder', path=Path(sys.argv[1]))))\n"
+        "except DataError as error: print(error.one_line)"
+    )
+    asked = [*as_others, sys.executable, "-c", program, str(animals)]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    assert f"{locked} cannot be read: Permission denied (give it read permission, or remove it)" in done.stdout
+
+
 @pytest.mark.fault(43, "an image that is a link out of its folder", "refused by name")
 def test_a_link_out_of_the_folder_is_refused(animals: Path, tmp_path: Path) -> None:
     outside = picture(tmp_path / "elsewhere" / "secret.png", seed=5)
@@ -320,18 +340,6 @@ def test_an_unknown_torchvision_data_set_is_answered_with_the_ones_that_come_clo
     source = TorchvisionData(source="torchvision", dataset="CIFAR01", root=tmp_path)
     with pytest.raises(DataError, match="CIFAR10"):
         manifests(DataSpec(evaluation=source))
-
-
-def mnist(root: Path, train: list[int], test: list[int]) -> TorchvisionData:
-    """MNIST's own files with small content: image i is filled with the value i, its class is i % 10."""
-    raw = root / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    for split, values in (("train", train), ("t10k", test)):
-        pixels = np.repeat(np.array(values, np.uint8), 28 * 28).tobytes()
-        (raw / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, len(values), 28, 28) + pixels)
-        labels = bytes(value % 10 for value in values)
-        (raw / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(values)) + labels)
-    return TorchvisionData(source="torchvision", dataset="MNIST", root=root, mean=(0, 0, 0), std=(1, 1, 1))
 
 
 def test_a_torchvision_data_set_is_calibrated_on_train_and_evaluated_on_test(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from sweeps.spec.inputs import DataSpec, FolderData, ModelSpec
+from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData, TorchvisionData
 from sweeps.workspace import Workspace
+from tests.workers.models.mnist import mnist
 from tests.workers.tiny_model import SOURCE
 from workers.models.code import construct
-from workers.models.trial import Tried, try_all
+from workers.models.data_sources import files_in
+from workers.models.trial import Tried, try_all, try_evaluation
 
 NETS = SOURCE.decode() + "\n\ndef broken():\n    raise RuntimeError('no such layer')\n"
 
@@ -36,6 +38,12 @@ def tried(home: Path, function: str = "make", seconds: float = 60.0) -> list[Tri
     model = ModelSpec(source=f"nets:{function}", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
     data = DataSpec(calibration=folder, evaluation=folder)
     return list(try_all([model], data, (home,), Workspace(home / "workspace"), seconds))
+
+
+def tried_on(home: Path, evaluation: DigitsData | TorchvisionData) -> list[Tried]:
+    model = ModelSpec(source="nets:make", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
+    data = DataSpec(calibration=SyntheticData(source="synthetic"), evaluation=evaluation)
+    return list(try_all([model], data, (home,), Workspace(home / "workspace"), 0.0))
 
 
 def problems(found: list[Tried]) -> str:
@@ -78,6 +86,36 @@ def test_more_folders_than_classes_are_a_problem_and_fewer_are_told(home: Path) 
     found = tried(home)
     assert problems(found) == ""
     assert "must be the first 2 of the model's classes" in found[-1].text
+
+
+def test_classes_of_the_digits_and_of_a_downloaded_set_are_compared_too(home: Path) -> None:
+    digits = problems(tried_on(home, DigitsData(source="digits")))
+    assert "make: it answers 4 classes, the digits data has 10" in digits
+    model, images, classes = tried_on(home, mnist(home / "downloads", train=[1], test=[3, 5]))
+    assert images.text == "MNIST, evaluation: 2 images, the first can be opened"
+    assert "it answers 4 classes, MNIST has 6" in classes.text
+    assert not model.problem
+    assert classes.problem
+
+
+def test_a_set_that_is_not_downloaded_is_no_problem_and_is_not_downloaded(home: Path) -> None:
+    model, images = tried_on(home, TorchvisionData(source="torchvision", dataset="MNIST", root=home / "downloads"))
+    assert not model.problem
+    assert not images.problem
+    assert images.message == "not in its folder yet, or not whole: the run downloads it"
+    assert not (home / "downloads").exists()
+
+
+def test_before_a_run_only_images_that_accuracy_is_computed_on_are_tried(home: Path) -> None:
+    folder = FolderData(source="folder", path=home / "photos", images=12)
+    data = DataSpec(calibration=folder, evaluation=folder.model_copy(update={"images": None}))
+    files, _ = files_in(home / "photos")
+    files[0].write_bytes(b"no image")
+    evaluated, (images,) = try_evaluation(data, 60.0)
+    assert images.text == f"{home / 'photos'}: 4 images in 4 classes can be opened, 4 were decoded"
+    assert evaluated.classes == 4
+    files[-1].write_bytes(b"no image")
+    assert f"{files[-1]} is not a readable image" in problems(list(try_evaluation(data, 60.0)[1]))
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import PurePosixPath
 
 _OUR_MODULE = re.compile(r"workers\.runtimes\.\w+\.runner")
@@ -14,6 +14,7 @@ _OTHER_BENCHMARKS = re.compile(
     rf"|llama-bench){_HASH}"
 )
 """The benchmarks of PyTorch Mobile, LiteRT, ExecuTorch, ONNX Runtime, ncnn, MNN and llama.cpp."""
+_SWEEPS = frozenset({"run", "demo", "recipe", "noise"})
 
 
 def is_runner(argv: Sequence[str]) -> bool:
@@ -33,6 +34,18 @@ def benchmark_name(argv: Sequence[str]) -> str | None:
         return "a runner of EdgeSweep"
     program = PurePosixPath(argv[0]).name if argv else ""
     return program if _OTHER_BENCHMARKS.fullmatch(program) else None
+
+
+def sweep_command(argv: Sequence[str]) -> str | None:
+    """`edgesweep run` of a command line that builds and measures, which between its blocks no runner shows; `None` of
+    another one."""
+    words = list(argv)
+    if words and PurePosixPath(words[0]).name.startswith("python"):
+        words = list(dropwhile(lambda word: word.startswith("-"), words[1:]))
+    if len(words) < 2 or words[1] not in _SWEEPS:
+        return None
+    ours = PurePosixPath(words[0]).name == "edgesweep" or "sweeps.cli.main" in words[0]
+    return f"edgesweep {words[1]}" if ours else None
 
 
 def parse_processes(processes: str) -> list[tuple[int, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from workers.devices.interface import Sensors
-from workers.devices.linux.competing import benchmark_name
+from workers.devices.linux.competing import benchmark_name, sweep_command
 
 # A virtual machine's ticks are 10 ms: a shorter window shows no load.
 _LOAD_WINDOW_S = 0.2
@@ -126,6 +126,14 @@ def _own(programs: dict[int, _Program]) -> set[int]:
 
 def _competing(programs: dict[int, _Program], own: Collection[int]) -> tuple[str, ...]:
     named = ((pid, benchmark_name(one.argv)) for pid, one in sorted(programs.items()) if pid not in own)
+    return tuple(f"{name} (process {pid})" for pid, name in named if name)
+
+
+def other_sweeps() -> tuple[str, ...]:
+    """The commands of EdgeSweep that build and measure here now, beside this one: `edgesweep run (process 7)`."""
+    programs = _programs()
+    own = _own(programs)
+    named = ((pid, sweep_command(one.argv)) for pid, one in sorted(programs.items()) if pid not in own)
     return tuple(f"{name} (process {pid})" for pid, name in named if name)
 
 

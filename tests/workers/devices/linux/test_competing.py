@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from sweeps.launching import start
 from sweeps.spec import catalog
-from workers.devices.linux.competing import benchmark_name, is_runner
+from workers.devices.linux.competing import benchmark_name, is_runner, sweep_command
 from workers.runtimes import registry
 from workers.runtimes.interface import BatchRuntime, RunRequest
 from workers.runtimes.torchscript import python_program
@@ -83,3 +84,19 @@ def test_benchmarks_are_told_by_their_names(argv: list[str]) -> None:
 )
 def test_other_programs_are_not(argv: list[str]) -> None:
     assert benchmark_name(argv) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (["/usr/bin/python3", "/home/me/.venv/bin/edgesweep", "run", "sweep.yaml"], "edgesweep run"),
+        (["edgesweep", "demo"], "edgesweep demo"),
+        (start.command("run", "sweep.yaml"), "edgesweep run"),
+        (["python3", "/home/me/.venv/bin/edgesweep", "dashboard"], None),
+        (["vim", "edgesweep", "run"], None),
+        (["python3", "train.py", "run"], None),
+        ([], None),
+    ],
+)
+def test_a_sweep_is_known_by_its_command_line(argv: list[str], command: str | None) -> None:
+    assert sweep_command(argv) == command

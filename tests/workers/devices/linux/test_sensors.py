@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.devices.linux.sensors import CpuSeconds, host_temperature, load_of_others, read_sensors
+from workers.devices.linux.sensors import CpuSeconds, host_temperature, load_of_others, other_sweeps, read_sensors
 
 
 def write(sys_folder: Path, files: dict[str, str]) -> Path:
@@ -139,6 +139,16 @@ def test_a_foreign_benchmark_is_named_and_one_of_ours_is_not(tmp_path: Path) -> 
             psutil.Process(foreign).kill()
     assert f"benchmark_model (process {foreign})" in found
     assert not any(f"(process {own.pid})" in line for line in found)
+
+
+def test_a_foreign_sweep_is_named() -> None:
+    program = "import time; time.sleep(60)  # as sweeps.cli.main"
+    foreign = orphan(sys.executable, "-c", program, "run", executable=sys.executable)
+    try:
+        found = other_sweeps()
+    finally:
+        psutil.Process(foreign).kill()
+    assert f"edgesweep run (process {foreign})" in found
 
 
 def test_a_look_is_short() -> None:

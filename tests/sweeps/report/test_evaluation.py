@@ -7,9 +7,9 @@ import pytest
 
 from dashboard.report.html import page
 from dashboard.report.markdown import markdown
-from sweeps.operations.evaluation import more_images, more_images_of
 from sweeps.ranking.overview import verdicts_of
 from sweeps.ranking.rank import rank_rows
+from sweeps.report.evaluation import images_document, more_images, more_images_of
 from sweeps.results import ResultRow
 from sweeps.spec.inputs import DataSpec, FolderData, SyntheticData
 from sweeps.spec.sweep import SweepSpec
@@ -46,5 +46,7 @@ def test_an_open_constraint_says_it_in_tables_overview_and_reports_and_a_settled
     assert "200 of 300 in" in markdown("s", [], objective="", version="1", notes=notes)
     updated = datetime(2026, 11, 1, tzinfo=UTC)
     assert notes[0] in page("s", [], objective="", updated=updated, version="1", sweep_file="", notes=notes)
+    assert images_document(spec, ranked) == {"used": 200, "there": 300, "where": str(tmp_path)}
     broken = rank_rows([row_of(records, 90, 0)], spec.objective, "s")
     assert [*more_images(spec, broken), *more_images_of(spec, verdicts_of("s", broken.devices, []))] == []
+    assert images_document(spec, broken) is None

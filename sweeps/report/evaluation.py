@@ -1,35 +1,45 @@
 """Whether there are more evaluation images, where they would settle a constraint."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import Any
 
 from sweeps.errors import DataError
 from sweeps.ranking.accuracy_bound import NEEDED
 from sweeps.ranking.overview import PlaceVerdict
-from sweeps.ranking.values import Ranking
+from sweeps.ranking.values import DeviceRanking, Ranking
+from sweeps.spec.image_folders import EvaluationImages, evaluation_images
 from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.spec.sweep import SweepSpec
-
-if TYPE_CHECKING:
-    from workers.models.evaluation_images import EvaluationImages
 
 
 def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
     """Where images would settle a constraint: whether there are more of them."""
-    shown = [one for entry in ranking.devices for one in (*entry.ranking, *entry.checked)]
-    if any(check.images_needed for one in shown for check in one.constraints):
-        yield from images_there(spec)
+    if any(map(images_settle, ranking.devices)):
+        yield from images_there(spec.data)
 
 
 def more_images_of(spec: SweepSpec, verdicts: Iterable[PlaceVerdict]) -> Iterator[str]:
     """As `more_images`, by an overview."""
     if any(NEEDED in one.reason for one in verdicts):
-        yield from images_there(spec)
+        yield from images_there(spec.data)
 
 
-def images_there(spec: SweepSpec) -> Iterator[str]:
+def images_document(spec: SweepSpec, ranking: Ranking) -> dict[str, Any] | None:
+    """As `more_images`, for programs: the images `used` (at most), how many are `there` (`None` if that is not known),
+    and `where`."""
+    found = _images(spec.data) if any(map(images_settle, ranking.devices)) else None
+    return None if found is None else asdict(found)
+
+
+def images_settle(entry: DeviceRanking) -> bool:
+    """Whether a constraint is open that more images would settle."""
+    return any(check.images_needed for one in (*entry.ranking, *entry.checked) for check in one.constraints)
+
+
+def images_there(data: DataSpec) -> Iterator[str]:
     """How many of the evaluation images are used, where that is known."""
-    found = _images(spec.data)
+    found = _images(data)
     if found is None:
         return
     if found.there is None:
@@ -40,13 +50,11 @@ def images_there(spec: SweepSpec) -> Iterator[str]:
             f"data: evaluation: images: {found.there} uses the others too"
         )
     else:
-        more = "; add more to it" if isinstance(spec.data.evaluation, FolderData) else ", and there are no others"
+        more = "; add more to it" if isinstance(data.evaluation, FolderData) else ", and there are no others"
         yield f"Evaluation images: all {found.used} in {found.where} are used{more}"
 
 
-def _images(data: DataSpec) -> "EvaluationImages | None":
-    from workers.models.evaluation_images import evaluation_images  # numpy, which a ranking need not wait for
-
+def _images(data: DataSpec) -> EvaluationImages | None:
     try:
         return evaluation_images(data)
     except DataError:  # the folder is no longer there, or on another computer

@@ -2,9 +2,10 @@
 
 import pytest
 
+from sweeps.spec.image_folders import evaluation_images
 from sweeps.spec.inputs import DataSpec, SyntheticData, TorchvisionData
 from sweeps.spec.objective import ObjectiveSpec
-from workers.models.evaluation_images import evaluation_images, too_few_images
+from workers.models.too_few_images import too_few_images
 
 
 def data(images: int | None) -> DataSpec:

@@ -1,0 +1,54 @@
+"""Which ranked job is to be exported. Pure."""
+
+import shlex
+from collections.abc import Sequence
+
+from sweeps.errors import EdgeSweepError, did_you_mean
+from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
+from sweeps.spec.label import names_of_job
+
+
+def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
+    """The winner, of `model` where there are several; or the job that is called `job`, with or without its model.
+
+    Raises `EdgeSweepError` if several are possible, or none.
+    """
+    devices = [device for device in ranking.devices if model is None or device.model == model]
+    if job is not None:
+        found = [
+            (device, candidate)
+            for device in devices
+            for candidate in (*device.ranking, *device.checked)
+            if job in names_of_job(candidate.name, candidate.name_here, device.model)
+        ]
+        if not found:
+            known = [one.name for device in devices for one in (*device.ranking, *device.checked)]
+            short = [name.partition(" · ")[2] for name in known]
+            raise EdgeSweepError(
+                f"no ranked job is called {job!r}{did_you_mean(job, [*short, *known])}",
+                "find the names with: edgesweep rank --all",
+            )
+        if len(found) > 1:
+            raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
+        return found[0]
+    winners = [(device, device.winner) for device in devices if device.winner is not None]
+    if len(winners) > 1:
+        choices = "; ".join(f"{device.model} on {device.device} ({device.device_id})" for device, _ in winners)
+        raise EdgeSweepError(
+            f"there are {len(winners)} winners: {choices}", "choose with --device and --model, or --variant"
+        )
+    if not winners:
+        reasons = "; ".join(device.no_winner_reason for device in devices) or "nothing was ranked"
+        raise EdgeSweepError(f"there is no winner to export: {reasons}", _without_winner(devices))
+    return winners[0]
+
+
+def _without_winner(devices: Sequence[DeviceRanking]) -> str:
+    """The provisional choice, and what settles it."""
+    open_ = [(device, device.provisional) for device in devices if device.provisional is not None]
+    for device, found in open_:
+        if found.name:
+            name = shlex.quote(found.name.removeprefix(f"{device.model} · "))
+            provisional = f"take the provisional choice: edgesweep export --variant {name}"
+            return f"{provisional}; or settle it: {found.settle.timed_text}"
+    return open_[0][1].settle.timed_text if open_ else "choose a job yourself: edgesweep export --variant NAME"

@@ -1,0 +1,20 @@
+"""The start of a run."""
+
+from pathlib import Path
+
+from sweeps.launching.live import LiveFile
+from sweeps.operations.trying import unusable
+from sweeps.report.progress import RunProgress
+from sweeps.spec.inputs import DataSpec, ModelSpec
+from sweeps.workspace import Workspace
+
+
+def test_each_model_is_told_of_before_it_is_tried_and_none_after_an_end_is_asked_for(tmp_path: Path, capsys) -> None:
+    models = [ModelSpec(name=name, source=f"nowhere:{name}", weights="random") for name in ("first", "second")]
+    workspace, answers = Workspace(tmp_path), iter([False, True])
+    with RunProgress() as progress, LiveFile(workspace.live, "s") as live:
+        found = unusable(models, DataSpec(), (tmp_path,), workspace, progress, live, lambda: next(answers))
+    assert list(found) == ["first"]
+    told = capsys.readouterr().err
+    assert told.index("Trying first ...") < told.index("first cannot be used: ")
+    assert "second" not in told
