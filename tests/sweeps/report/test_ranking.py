@@ -97,7 +97,7 @@ def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(prin
     assert lines.index(CHECKED) > next(n for n, line in enumerate(lines) if line.startswith("1   cpu fp32 nchw script"))
     assert not any(line.startswith("2   ") for line in lines)
     assert cells(lines[lines.index(CHECKED) :], "nnapi fp32 nchw") == [
-        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50", "pass", "NNAPI reference")
+        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50 MB", "pass", "NNAPI reference")
     ]
     assert NNAPI in lines
 
