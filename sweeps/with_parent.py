@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 LOOK_S = 0.5
 
@@ -52,7 +53,13 @@ def _watch(parent: int, before: Callable[[], object]) -> None:
 def main(argv: list[str]) -> int:
     parent, *words = argv
     end_with_parent(int(parent))
-    return subprocess.run(words, check=False).returncode  # noqa: S603  # an argument list of whoever starts this
+    code = subprocess.run(words, check=False).returncode  # noqa: S603  # an argument list of whoever starts this
+    if code < 0:
+        # A signal is handed on as one: as an exit code it would be 256 less its number.
+        with suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
 
 
 if __name__ == "__main__":

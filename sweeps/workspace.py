@@ -4,9 +4,8 @@ import fcntl
 import os
 import re
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -63,29 +62,10 @@ class Workspace:
         """Which jobs were published, for `status`: only the publisher writes it, and it may be deleted."""
         return self.root / "published.sqlite"
 
-    def published_as(self, *, make: bool) -> str:
-        """What tells this workspace from others that publish to the same MLflow; empty if it has no name yet.
-
-        A copy of the folder is another workspace, a folder that was moved is the same one: the file knows its inode.
-        `make`: give it a name. Raises `WorkspaceError` if that cannot be written.
-        """
-        file = self.root / "published-as"
-        with suppress(OSError, ValueError):
-            name, inode = file.read_text("utf-8").split()
-            if int(inode) == file.stat().st_ino:
-                return name
-        if not make:
-            return ""
-        name, part = uuid.uuid4().hex[:12], file.with_name(f".{file.name}.part")
-        try:
-            part.write_bytes(b"")
-            part.write_text(f"{name} {part.stat().st_ino}\n", "utf-8")
-            part.replace(file)
-        except OSError as error:
-            raise WorkspaceError(
-                f"{file} cannot be written: {error.strerror}", "make the workspace's folder writable"
-            ) from error
-        return name
+    @property
+    def published_as(self) -> Path:
+        """What tells this workspace from others that publish to the same MLflow (`sweeps.store.workspace_names`)."""
+        return self.root / "published-as"
 
     @property
     def verdicts(self) -> Path:

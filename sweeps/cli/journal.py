@@ -1,5 +1,6 @@
 """`edgesweep journal`: checks, exports, saves, restores and salvages what was measured, and publishes what waits."""
 
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from sweeps.journal.salvage import salvage
 from sweeps.journal.verify import verify as verify_journal
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.report.progress import RunProgress
+from sweeps.store import workspace_names
 from sweeps.store.outbox import Outbox
 from sweeps.store.verify import verify_published
 from sweeps.text import plain
@@ -118,6 +120,32 @@ def restore_command(file: Path, root: Path) -> None:
     click.echo(f"{root}: {found.files} files, {found.bytes / 1e6:.1f} MB")
     if found.root != str(root):
         click.echo(plain(f"It was saved from {found.root}: MLflow's database still names that folder's artifacts."))
+    if workspace_names.read(Workspace(root)).originals:
+        click.echo(f"If the original is gone: edgesweep journal take-over --workspace {shlex.quote(str(root))}")
+
+
+@journal.command("take-over")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@workspace_option
+def take_over_command(yes: bool, root: Path) -> None:
+    """Say that the workspace which this one is a copy of is gone: what it published is this one's.
+
+    \b
+    On an MLflow that several workspaces publish to, a copied or restored workspace has a name of its
+    own, and leaves the original's runs alone. After this, `edgesweep sweeps delete` removes them too.
+    Example: edgesweep journal take-over --workspace restored
+    """
+    workspace = Workspace(root)
+    open_journal(workspace).close()
+    with workspace.lock():
+        if not workspace_names.read(workspace).originals:
+            raise WorkspaceError(
+                f"{root} is no copy of a workspace that published to a shared MLflow", "there is nothing to take over"
+            )
+        if not yes:
+            click.confirm("Is the original gone? If it is not, both will delete the same runs", abort=True, err=True)
+        workspace_names.take_over(workspace)
+    click.echo(f"{root} answers to its original's name, too", err=True)
 
 
 @journal.command("rebuild")

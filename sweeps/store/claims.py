@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from sweeps.errors import StoreError, WorkspaceError
+from sweeps.store import workspace_names
 from sweeps.store.lag import is_own
 from sweeps.store.run_content import TAG
 from sweeps.workspace import Workspace
@@ -31,14 +31,12 @@ def save_claims(client: "MlflowClient", run_id: str, claims: Iterable[str]) -> N
     client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags_of(claims).items()])
 
 
-def own_name(workspace: Workspace, *, make: bool = False) -> str | None:
-    """As `Workspace.published_as`; `None` if MLflow is the workspace's own database, where it claims nothing.
+def own_name(workspace: Workspace) -> str | None:
+    """The name under which this workspace claims what it publishes, made if it has none; `None` if MLflow is the
+    workspace's own database, where it claims nothing. Raises `StoreError` if the name cannot be written."""
+    return None if is_own(workspace) else workspace_names.named(workspace).own
 
-    Raises `StoreError` if the name cannot be written.
-    """
-    if is_own(workspace):
-        return None
-    try:
-        return workspace.published_as(make=make)
-    except WorkspaceError as error:
-        raise StoreError(error.message, error.next_step) from error
+
+def answered_names(workspace: Workspace) -> frozenset[str] | None:
+    """Under which something is this workspace's; `None` as of `own_name`."""
+    return None if is_own(workspace) else workspace_names.read(workspace).answered

@@ -135,7 +135,7 @@ def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Jour
         models=look_up_models(client, experiment_id),
         stamped_s=max((published_s(run) for run in runs), default=0.0),
         experiment_tags=experiment_tags,
-        me=own_name(Workspace(journal.path.parent), make=True),
+        me=own_name(Workspace(journal.path.parent)),
     )
     for run in runs:
         if run.data.tags.get(RECORD) == "imported" and run.info.status == "RUNNING":

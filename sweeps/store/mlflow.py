@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Run
 
-
 _DATA = f"{TAG}data_manifests"
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.store.claims import claims_of, own_name, save_claims
+from sweeps.store.claims import answered_names, claims_of, save_claims
 from sweeps.store.client import connect, run_pages, translated
 from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD
 from sweeps.store.sweep_tags import SWEEP
@@ -47,7 +47,8 @@ class _Found:
     """The number of runs of the sweep itself."""
     others: int
     """Runs that others have."""
-    me: str | None
+    names: frozenset[str]
+    """To which this workspace answers."""
 
     @property
     def published(self) -> Published:
@@ -88,7 +89,7 @@ def take_out(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] 
                     client.delete_run(run.info.run_id)
                     _remove_files(workspace, str(run.info.artifact_uri).removesuffix("/artifacts"))
                 for run in found.shared:
-                    save_claims(client, run.info.run_id, claims_of(run.data.tags) - {found.me})
+                    save_claims(client, run.info.run_id, claims_of(run.data.tags) - found.names)
                 count += len(found.mine)
                 continue
             with together(client):
@@ -143,7 +144,7 @@ def former_runs(journal: Journal, sweep: str) -> Iterator[tuple[str, Set[str], S
 def _found(
     workspace: Workspace, client: "MlflowClient", sweep: str, keys: Set[str], spared: Set[str] | None = None
 ) -> "Iterator[_Found]":
-    me = own_name(workspace)
+    names = answered_names(workspace)
     for experiment in _experiments(client, sweep):
         wanted = keys - spared if spared and experiment.name == sweep else keys
         mine, shared, own, others = [], [], 0, 0
@@ -155,13 +156,13 @@ def _found(
                     own += 1
                 elif tags.get(ATTEMPT_KEY if kind == "imported" else JOB_KEY) not in wanted:
                     others += 1
-                elif me is None or not (claims := claims_of(tags)) - {me}:
+                elif names is None or not (claims := claims_of(tags)) - names:
                     mine.append(run)
                 else:
                     others += 1
-                    if me in claims:
+                    if names & claims:
                         shared.append(run)
-        yield _Found(experiment, mine, shared, own, others, me)
+        yield _Found(experiment, mine, shared, own, others, names or frozenset())
 
 
 def _experiments(client: "MlflowClient", sweep: str) -> "Iterator[Experiment]":

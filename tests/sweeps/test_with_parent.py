@@ -1,12 +1,16 @@
 """Processes that end with the one that has started them, however that one ends."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import psutil
+import pytest
+
+from sweeps.with_parent import run_with_parent
 
 _PARENT = """
 import os, subprocess, sys
@@ -35,6 +39,11 @@ def test_a_program_ends_with_whoever_started_it_and_so_do_its_own(tmp_path: Path
 def test_it_hands_the_exit_code_on() -> None:
     with started("sh", "-c", "exit 7") as parent:
         assert parent.wait() == 7
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_hands_on_the_signal_that_ended_the_program(how: signal.Signals) -> None:
+    assert run_with_parent(["sh", "-c", f"kill -{how.value} $$"], 60.0).returncode == -how
 
 
 def test_it_ends_also_where_its_parent_was_gone_before_it_looked() -> None:

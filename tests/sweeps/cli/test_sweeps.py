@@ -14,12 +14,14 @@ from click.testing import CliRunner, Result
 from mlflow.exceptions import MlflowException
 
 from sweeps.cli.main import main
+from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import verify
 from sweeps.launching.record import kept_file
 from sweeps.operations import kept_sweeps
+from sweeps.store import workspace_names
 from sweeps.store.beside import LABELS, NOTE
 from sweeps.store.client import active_runs
 from sweeps.store.lag import Lag, read_lag
@@ -183,12 +185,74 @@ def test_what_another_workspace_has_on_the_same_server_stays_until_it_is_deleted
 
 
 def test_a_copy_of_a_workspace_is_another_one_and_a_moved_one_is_the_same(tmp_path: Path) -> None:
-    name = Workspace.open(tmp_path / "made").published_as(make=True)
+    name = workspace_names.named(Workspace.open(tmp_path / "made")).own
     shutil.copytree(tmp_path / "made", tmp_path / "copy")
     (tmp_path / "made").rename(tmp_path / "moved")
-    assert Workspace(tmp_path / "moved").published_as(make=True) == name
-    assert Workspace(tmp_path / "copy").published_as(make=False) == ""
-    assert Workspace(tmp_path / "copy").published_as(make=True) not in ("", name)
+    moved, copy = Workspace(tmp_path / "moved"), Workspace(tmp_path / "copy")
+    assert workspace_names.named(moved) == workspace_names.Names(own=name)
+    assert workspace_names.read(copy) == workspace_names.Names(originals=(name,))
+    made = workspace_names.named(copy)
+    assert made.own not in ("", name)
+    assert made.answered == {made.own}
+    # A copy of the copy knows both, and takes both over.
+    shutil.copytree(copy.root, tmp_path / "third")
+    assert workspace_names.take_over(Workspace(tmp_path / "third")) == 2
+    third = workspace_names.read(Workspace(tmp_path / "third"))
+    assert (third.answered, third.originals) == ({third.own, made.own, name}, ())
+    assert workspace_names.take_over(moved) == 0
+    moved.published_as.write_bytes(b"\xff")
+    assert workspace_names.read(moved) == workspace_names.Names()
+
+
+def test_a_name_that_does_not_fit_on_the_disk_is_told_and_made_when_there_is_room(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path)
+    (tmp_path / ".published-as.part").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="published-as cannot be written: No space left on device") as caught:
+        workspace_names.named(workspace)
+    assert "free space there" in str(caught.value.next_step)
+    assert [*tmp_path.iterdir()] == [], "and nothing is left that would be taken for a name"
+    made = workspace_names.named(workspace)
+    assert workspace_names.read(workspace) == made
+
+
+def test_a_restored_workspace_leaves_its_original_s_runs_until_it_is_told_that_the_original_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any
+) -> None:
+    server = f"sqlite:///{tmp_path / 'server.sqlite'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    workspace = Workspace.open(tmp_path / "one")
+    job = records.job(0)
+    with doubled():
+        with Journal.open(workspace.journal) as journal:
+            journal.save_plan(records.plan(job, name="shared"))
+            for round_ in range(2):
+                journal.add_block(records.block(job, round_))
+            journal.add_accuracy(records.accuracy(job))
+            Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "shared")
+        saved, restored = str(tmp_path / "saved.tar"), Workspace(tmp_path / "restored")
+        back = ("restore", saved, "--workspace", str(restored.root))
+        assert journal_command("backup", saved, "--workspace", str(workspace.root)).exit_code == 0
+        assert "journal take-over --workspace" in journal_command(*back).stdout
+        with Journal.open(restored.journal) as journal:
+            Store(restored.tracking_uri, restored.mlflow_artifacts).publish(journal, "shared")
+        left = json.loads(sweeps(restored, "delete", "shared", "--yes", "--json").stdout)
+        assert (left["runs"], left["others"]) == (0, 1)
+        shutil.rmtree(restored.root)
+        assert journal_command(*back).exit_code == 0
+
+        place = ("--workspace", str(restored.root))
+        asked = journal_command("take-over", *place, answer="n\n")
+        assert asked.exit_code == 1
+        assert workspace_names.read(restored).taken_over == ()
+        assert journal_command("take-over", "--yes", *place).exit_code == 0
+        assert "is no copy of a workspace" in journal_command("take-over", "--yes", *place).stderr
+        done = json.loads(sweeps(restored, "delete", "shared", "--yes", "--json").stdout)
+        assert (done["runs"], done["others"]) == (2, 0)
+        assert DoubleClient(server).search_experiments() == []
+
+
+def journal_command(*words: str, answer: str = "") -> Result:
+    return CliRunner().invoke(main, ["journal", *words], input=answer)
 
 
 def test_what_cannot_be_removed_is_told_and_not_counted(two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -256,6 +257,38 @@ def test_what_cannot_be_made_leaves_nothing(registry: Path, release: str, words:
     assert code == 1
     assert all(word in told for word in words), told
     assert environments.made() == []
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("whose", ["the trial", "the command"])
+def test_a_release_whose_trial_is_killed_stays_and_is_not_said_to_be_broken(made: Path, whose: str) -> None:
+    argv = [sys.executable, "-c", "from sweeps.cli.main import main; main()", "toolchain", "add", RELEASE]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as adding:
+        trials: list[psutil.Process] = []
+        deadline = time.monotonic() + 120
+        while not trials:
+            assert adding.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+            trials = [one for one in psutil.Process(adding.pid).children(recursive=True) if is_trial(one)]
+        (trials[0] if whose == "the trial" else adding).kill()
+        said = adding.communicate(timeout=60)[1]
+    assert psutil.wait_procs(trials, timeout=30)[1] == [], "it does not go on for nobody"
+    assert environments.check(RELEASE) == CHOSEN
+    if whose == "the trial":
+        # As the system does it when memory is short: that says nothing of the release.
+        assert adding.returncode == 1
+        assert f"{RELEASE}: its process was killed on a tiny model" in said
+        assert "free memory" in said
+
+
+def is_trial(process: psutil.Process) -> bool:
+    """Whether it tries a release, and not what ends that process with its parent."""
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return "workers.runtimes.trial" in words and "sweeps.with_parent" not in words
 
 
 @pytest.mark.system
