@@ -9,6 +9,7 @@ from typing import Literal
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
 from sweeps.report import terms
+from sweeps.report.advice import AXIS_REASONS, METRIC_ADVICE
 from sweeps.report.skip_reasons import SKIP_REASONS, skip_reasons
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
@@ -55,7 +56,11 @@ class Explanation:
 
 
 _VERDICTS = {
-    "pass": ("it keeps every constraint, and may win", "", ""),
+    "pass": (
+        "it keeps every constraint, and may win",
+        "its figures are on the right side of every bound beyond doubt, and its time can be trusted",
+        "nothing; for more than that, tighten at_most or at_least in objective.constraints",
+    ),
     "unresolved": (
         "it is not known whether it keeps a constraint, so it may not win; beside the winner: not told apart from it",
         "too few evaluation images, or too few rounds, for how near the figure is to the bound",
@@ -78,7 +83,7 @@ _VERDICTS = {
     ),
     "equal": (
         "it is shown at 95 % to be within 2 % of the best",
-        "",
+        "the two hardly differ, and there were rounds enough to show it",
         "nothing: of equal builds the more accurate wins, then the smaller",
     ),
     "provisional": (
@@ -122,12 +127,6 @@ _METRICS = {
     "accuracy_drop_high_points": "the upper end of the 95 % interval of accuracy_drop_points",
     "temp_start_c": "the device's temperature before a block",
     "temp_end_c": "the device's temperature after a block",
-}
-
-_METRIC_ADVICE = {
-    "latency_p90_ms": "more samples: raise protocol.min_seconds or protocol.rounds",
-    "latency_p99_ms": "more samples: raise protocol.min_seconds or protocol.rounds",
-    "accuracy_drop_points": "a narrower interval: raise data.evaluation.images",
 }
 
 
@@ -190,9 +189,8 @@ def _all() -> Iterator[Explanation]:
         better = "" if metric.better == "neither" else f"; {metric.better} is better"
         meaning = _METRICS.get(name, metric.title)
         unit = f", in {metric.unit}" if metric.unit and metric.unit not in meaning else ""
-        yield Explanation(
-            word=name, sort="metric", meaning=f"{meaning}{unit}{better}", todo=_METRIC_ADVICE.get(name, "")
-        )
+        why, todo = METRIC_ADVICE.get(name, ("", ""))
+        yield Explanation(word=name, sort="metric", meaning=f"{meaning}{unit}{better}", why=why, todo=todo)
     for axis, field in GridSpec.model_fields.items():
         if axis != "name":
             values = catalog.values(axis)
@@ -200,6 +198,7 @@ def _all() -> Iterator[Explanation]:
                 word=axis,
                 sort="axis",
                 meaning=str(field.description).rstrip("."),
+                why=AXIS_REASONS[axis],
                 todo=f"grids: - {axis}: [{', '.join(values)}]" if values else f"grids: - {axis}: [...]",
             )
     for path, part in (("protocol", ProtocolSpec), ("protocol.gate", GateSpec)):
