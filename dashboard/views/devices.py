@@ -70,10 +70,22 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
     twice = [name for name in names.values() if list(names.values()).count(name) > 1]
     names = {key: f"{name} · {line(key)}" if name in twice else name for key, name in names.items()}
     device_id = state.chosen("device", "Device", list(names), lambda key: names[key], default=_unit_of(known))
-    record, device = records.get(device_id), by_id.get(device_id)
+    # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another device.
+    with st.container(key=state.selected(device_id), gap="medium"):
+        _one(now, by_id.get(device_id), records.get(device_id), holders.get(device_id), gone, verdicts)
+
+
+def _one(
+    now: Source | None,
+    device: KnownDevice | None,
+    record: DeviceRecord | None,
+    process: int | None,
+    gone: Gone,
+    verdicts: tuple[PlaceVerdict, ...],
+) -> None:
     left, right = st.columns([1, 1], gap="large")
     with left:
-        _use(device, record, holders.get(device_id), gone)
+        _use(device, record, process, gone)
         _faults(record)
     with right:
         st.subheader("Facts", anchor=False)

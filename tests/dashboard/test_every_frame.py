@@ -94,6 +94,19 @@ def test_no_visible_card_names_another_device_than_the_selector(page: Page, name
     nothing_wrong(page, [BOARD, PHONE, BOARD, PHONE, BOARD])
 
 
+def test_nothing_that_is_seen_on_devices_is_of_another_device_than_the_box_says(page: Page) -> None:
+    page.goto("/devices?device=board-1")
+    units, told = ("· board-1", "Globex Phone 9 (SoC X) · adb:1"), ("it is the device", "by its adb server")
+    there = '[data-testid="stText"]'
+    watched = {"label": 'input[aria-label="Device"]', "card": there, "there": there}
+    wait_for_pair(page, units[0], start=True, names=units, told=told, watched=watched)
+    for unit in (units[1], units[0]) * 2:
+        page.get_by_role("combobox", name="Device", exact=True).click()
+        page.get_by_role("option", name=unit).click()
+        wait_for_pair(page, unit)
+    nothing_wrong(page, [units[0], *(units[1], units[0]) * 2])
+
+
 def nothing_wrong(page: Page, expected: list[str]) -> None:
     """No frame had a card of another selection than its label; the pairs that were seen are `expected`."""
     # Before the first one the page is not drawn yet.
