@@ -114,6 +114,7 @@ def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, w
     assert not shown.exception
     assert shown.header[0].value == "No winner"
     assert "nothing was measured: 4 failed" in texts(shown)
+    assert {"CSV", "Parquet"} <= {part.proto.label for part in shown.get("download_button")}
     assert not shown.metric
     assert not shown.get("vega_lite_chart")
     assert len(table(shown, "Outcome")) == 4
@@ -251,6 +252,7 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
 
     shown = page(root, sweep="open", ms="0.5")
     assert shown.header[0].value == "No winner"
+    assert {"CSV", "Parquet"} <= {part.proto.label for part in shown.get("download_button")}
     [link] = [one.proto for one in shown.get("page_link") if one.proto.label == "Change the sweep file"]
     assert link.query_string == "file=kept%3Aopen"
 
@@ -262,6 +264,8 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))
     shown = page(root, sweep="hot")
     assert "edgesweep run SWEEP.yaml --retry-failed" in shown.code[0].value
+    assert {"All about this result", "Compare it"} <= {one.proto.label for one in shown.get("page_link")}
+    assert "No download: its file is not in this workspace" in texts(shown), "of the provisional build"
     next(one for one in shown.button if one.key == "again").click().run()
     assert not shown.exception
     launch = last(own, Launch)
