@@ -23,7 +23,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
-from sweeps.ranking.backends import BackendFigure, backend_figure
+from sweeps.ranking.backends import BackendFigure, Best, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
@@ -229,12 +229,14 @@ def chosen_results(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
-    """The names of the jobs of a place that have not ended; of a copy, those without a result there."""
+    """What the builds are called that wait for a result on a place; of a copy, those without one there."""
     if not now.knows_jobs(place.sweep):
         return ()
-    ended = [row.job_key for row in place_rows(now, place)] if now.is_copy else None
+    there = place_rows(now, place)
     with Journal.open(now.measured.path, read_only=True) as journal:
-        return tuple(journal.waiting_jobs(place, ended))
+        left = journal.waiting_jobs(place, [row.job_key for row in there] if now.is_copy else None)
+    names = build_names((*there, *left))
+    return tuple(names[row.job_key] for row in left)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -249,10 +251,21 @@ def device_class(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> BackendFigure | None:
-    """NNAPI against the CPU on several devices of a sweep."""
+    """NNAPI against the CPU on several devices of a sweep; the builds have the names that pages have for them."""
     chosen = spec(now, places[0].sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
     rows = [row for place in places for row in place_rows(now, place)]
-    return backend_figure(as_of_one_unit(sorted(rows, key=lambda row: (row.name, row.job_key))), chosen)
+    figure = backend_figure(as_of_one_unit(sorted(rows, key=lambda row: (row.name, row.job_key))), chosen)
+    if figure is None:
+        return None
+    setups = setup_names(rows)
+    names = {row.name: setups[row.setup] for row in rows}
+
+    def named(best: Best | None) -> Best | None:
+        return best and replace(best, variant=names.get(best.name, best.variant))
+
+    return replace(
+        figure, pairs=tuple(replace(one, cpu=named(one.cpu), nnapi=named(one.nnapi)) for one in figure.pairs)
+    )
 
 
 @st.cache_data(ttl=LIST_TTL_S, show_spinner=False, hash_funcs=KEYS)

@@ -46,7 +46,7 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None) -> N
             progress.step("Building", done, total, ", ".join(running), beside=_TOGETHER)
             if done == total:
                 progress.end("Building")
-        case events.Measuring(device, done, total, running):
+        case events.Measuring(device, done, total, running, _):
             progress.step(f"Measuring on {device}", done, total or None, running, beside=_TOGETHER)
         case events.Published(done, total):
             progress.step("Publishing to MLflow", done, total, "")
@@ -96,8 +96,8 @@ def _keep(event: Event, live: LiveFile) -> None:
             live.step(f"preparing {model}")
         case events.Building(done, total, running):
             live.builds(done, total, running)
-        case events.Measuring(device, done, total, running):
-            live.measuring(device, done, total, running)
+        case events.Measuring(device, done, total, running, job):
+            live.measuring(device, done, total, running, job)
         case events.Published(done, total):
             live.step(f"publishing to MLflow: {done} of {total}")
         case events.Waiting(device, lacking, waited) if not has_devices(device):

@@ -1,10 +1,12 @@
 """Launch and Live as Streamlit runs them, on workspaces that the real journal wrote."""
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,12 +14,13 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from dashboard import rights, running
+from dashboard.running import Running
 from dashboard.sweep_form import SweepForm
 from dashboard.views import live
-from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
-from sweeps.launching.live import LiveDevice, LiveFile
+from sweeps.launching.driver import Driver
+from sweeps.launching.live import Live, LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep
 from sweeps.workspace import Workspace
 
@@ -94,6 +97,13 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         said = "\n".join(texts(opened("launch", tmp_path)))
         assert "jobs. Waiting for 40 s: the battery has 41 °C" in said
         assert "Ended last" not in said, "Live has the rest: here the form follows"
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            job = next(one for one, _ in journal.jobs("phones") if one.variant.precision == "int8")
+        live.measuring("local", 4, 12, f"{job.name}, round 3", job.key)
+        for name in ("live", "launch", "fleet"):
+            said = "\n".join(texts(opened(name, tmp_path)))
+            assert re.search(r"digits · int8 · N(HWC|CHW) · \w+ · 1 thread.*, round 3", said), name
+            assert job.name not in said
         now = running.read(tmp_path)
         assert [facts.name for facts in now.devices] == ["local"]
         assert now.every_s == running.HERE_EVERY_S
@@ -123,12 +133,19 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {"measured": 1, "failed": 2}, True).startswith("last block: some time ago")
 
 
-def test_what_runs_on_a_device_is_said_without_the_device() -> None:
-    told = LiveDevice(name="adb:1", running="digits · cpu fp32 · adb:1, round 2")
-    assert live._doing(told) == "Now: digits · cpu fp32, round 2"
-    assert doing_now(told, 0.0) == "digits · cpu fp32, round 2"
-    alone = LiveDevice(name="local", running="digits · cpu fp32, round 2")
-    assert doing_now(alone, 0.0) == alone.running
+def test_a_device_on_which_nothing_runs_says_why() -> None:
+    told = Live(sweep="phones", pid=1, started_s=0.0, builds_done=3, builds_total=10)
+
+    def said(builds_done: int, **about: Any) -> str:
+        now = Running(Driver("running", 1, None, replace(told, builds_done=builds_done), None))
+        return live._doing(LiveDevice(name="adb:1", **about), now)
+
+    assert said(3, total=8) == "Waits for builds: 3 of 10 are made"
+    assert said(3, done=8, total=8) == "Done"
+    assert said(10, done=3, total=8) == "Nothing runs on it now"
+    assert said(10) == "Nothing has begun on it"
+    assert said(10, total=8, waiting=("at most 35 °C",)) == "Waits until it is ready: at most 35 °C", "for long"
+    assert said(10, running="sentinel", total=8) == "Now: sentinel"
 
 
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
