@@ -3,6 +3,7 @@
 What it returns is shared by all sessions: never change it.
 """
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import ResultFiles, result_files
 from sweeps.store.lag import Lag, is_own, read_lag
 from sweeps.store.uri import dialect, sqlite_path
-from sweeps.store.verdicts import overview
+from sweeps.store.verdicts import Verdicts, overview, read_verdicts
 from sweeps.workspace import Workspace
 
 LIST_TTL_S = 5
@@ -140,14 +141,30 @@ def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
+    """As `verdicts`, of some units and pools."""
+    wanted = "device_id IN (SELECT value FROM json_each(?))"
+    return _verdicts(now, wanted, json.dumps(place_ids))
+
+
+def _verdicts(now: Source, wanted: str, *values: str) -> tuple[PlaceVerdict, ...]:
+    """Those that are `wanted` in SQL; of thousands, to make Python values takes most of the time."""
+
+    def found(verdicts: Verdicts, journal: Journal) -> tuple[PlaceVerdict, ...]:
+        verdicts.bring_up_to_date(journal)
+        return tuple(verdicts.where(wanted, *values))
+
+    return read_verdicts(now.files, found)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def places(now: Source, root: Path, sweep: str) -> Places:
     """What a sweep has results of, or waits for."""
     devices: dict[str, str] = {}
     models: dict[str, dict[str, list[PlaceVerdict]]] = {}
-    for one in verdicts(now, root):
-        if one.sweep == sweep:
-            devices[one.device_id] = one.device
-            models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
+    for one in _verdicts(now, "sweep = ?", sweep):
+        devices[one.device_id] = one.device
+        models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
     return Places(devices, models)
 
 

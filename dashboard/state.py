@@ -126,11 +126,23 @@ def _seen(name: str) -> str:
     return f"in the URL {name}"
 
 
+def text(name: str, label: str, placeholder: str, *, forgets: tuple[str, ...] = ()) -> str:
+    """A field for text whose value is the parameter `name` of the URL. What was chosen of `forgets` goes with the text
+    that stood there."""
+    wanted, key = asked(name), _key(name)
+    if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
+        st.session_state[key] = (wanted or "")[:MOST_CHARACTERS]
+    value = st.text_input(label, key=key, placeholder=placeholder, on_change=forget, args=forgets)
+    st.session_state.setdefault(_BOXES, {})[label] = hidden_unless(label, value)
+    put(name, value[:MOST_CHARACTERS] or None)
+    return value[:MOST_CHARACTERS]
+
+
 def number(name: str, label: str, default: float | None) -> float | None:
     """A field for a number of at least 0 whose value is the parameter `name` of the URL; `None` is no number.
 
     Only what is not the `default` is in the URL; there `none` is no number. It is a field for text: only of such a one
-    the browser says what stands in it while somebody types, and its digits are those that count.
+    the browser says what stands in it while somebody types, and its digits are those that count. (A limit of its length would be told beside it, as what was not entered is.)
     """
     wanted, key = asked(name), _key(name)
     value = default if wanted is None else _number(wanted)
@@ -144,12 +156,10 @@ def number(name: str, label: str, default: float | None) -> float | None:
     elif wanted is None and st.session_state.get(_default(name)) != default:
         st.session_state[key] = _digits(default)
     st.session_state[_default(name)] = default
-    text = st.text_input(
-        label, key=key, max_chars=30, placeholder="no limit", on_change=_entered, args=(name,), autocomplete="off"
-    )
+    text = st.text_input(label, key=key, placeholder="no limit", on_change=_entered, args=(name,), autocomplete="off")
     if refused := st.session_state.pop(_refused(name), None):
         st.warning("That is no number of at least 0. Write it like 0.27, or nothing for no limit.")
-        st.text(line(refused))
+        st.text(line(refused[:MOST_CHARACTERS]))
     value = _number(text)
     st.session_state[_entry(name)] = text
     st.session_state.setdefault(_BOXES, {})[label] = hidden_unless(label, text)
@@ -181,6 +191,7 @@ _SELECTED = "what this run has drawn of a selection"
 """Keys of containers."""
 ON = "1"
 MOST_NUMBER = 1e9
+MOST_CHARACTERS = 200
 NO_NUMBER = "none"
 
 
