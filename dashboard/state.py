@@ -142,7 +142,8 @@ def number(name: str, label: str, default: float | None) -> float | None:
     """A field for a number of at least 0 whose value is the parameter `name` of the URL; `None` is no number.
 
     Only what is not the `default` is in the URL; there `none` is no number. It is a field for text: only of such a one
-    the browser says what stands in it while somebody types, and its digits are those that count. (A limit of its length would be told beside it, as what was not entered is.)
+    the browser says what stands in it while somebody types, and its digits are those that count. Its length has no
+    limit: that would be told beside it, as something is that was not entered.
     """
     wanted, key = asked(name), _key(name)
     value = default if wanted is None else _number(wanted)

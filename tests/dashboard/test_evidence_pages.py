@@ -329,3 +329,21 @@ def test_hostile_names_are_text(shown: Shown, evidence_store: Path, name: str) -
 def test_specifications_are_json(evidence_store: Path, shown: Shown) -> None:
     page = shown(evidence_store, "result", sweep="before", device="phone-1")
     assert all(json.loads(chart.proto.spec) for chart in page.get("vega_lite_chart"))
+
+
+def test_devices_are_drawn_twenty_at_a_time_and_found_by_parts_of_their_names(shown: Shown, tmp_path: Path) -> None:
+    for number in range(45):
+        QuarantineBook().put(f"unit-{number:02}", f"adb:{number:02}", "its battery swells")
+    page = shown(tmp_path, "devices", device="unit-44")
+    assert "5 of 45 devices." in said(page)
+    assert page.selectbox(key="chosen first").value == "40"
+    assert (page.selectbox(key="chosen device").value, len(page.dataframe[0].value)) == ("unit-44", 5)
+    page.selectbox(key="chosen first").select("0").run()
+    assert (page.selectbox(key="chosen device").value, len(page.dataframe[0].value)) == ("unit-44", 20)
+    assert len(page.selectbox(key="chosen device").options) == 21, "with the one that is looked at"
+    page.text_input[0].set_value("ADB 17").run()
+    assert page.selectbox(key="chosen device").value == "unit-17"
+    assert page.query_params["find"] == ["ADB 17"]
+    assert "its battery swells" in said(page)
+    page.text_input[0].set_value("<b>").run()
+    assert "No device is called so." in said(page)
