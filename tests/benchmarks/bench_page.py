@@ -4,8 +4,9 @@ results, bytes of a first view.
 python tests/benchmarks/bench_page.py [--sizes 10000] [--stores FOLDER]
 
 Stores of 10,000 and 100,000 results, as `bench_read.py` makes them. CPU is that of the server's process, medians of 9
-reruns of Decide and of 5 of each other page, to a value that was not looked at before; Chromium's is not counted. Beside them stands the same of a page that has one widget and nothing else, measured
-before and after them. `--stores`: keep the stores there, or use those that are.
+reruns of Decide and of 5 of each other page, to a value that was not looked at before; Chromium's is not counted.
+Beside them stands the same of a page that has one widget and nothing else, measured before and after them. `--stores`:
+keep the stores there, or use those that are.
 """
 
 import argparse
