@@ -35,6 +35,8 @@ class Running:
     """By device id, of its last block."""
     last: tuple[ResultRow, ...] = ()
     """The jobs that ended last, the latest first."""
+    unread: str = ""
+    """Why nothing is known of its jobs, if that is so."""
     under_way: Mapping[str, ResultRow] = field(default_factory=dict)
     """The jobs that devices measure now, by key."""
 
@@ -130,8 +132,8 @@ def read(root: Path) -> Running:
                 tuple(journal.last_results(driver.sweep, LAST)),
                 under_way(journal, driver.told),
             )
-    except StoreError:  # the sweep is not planned yet, or its table is just made again
-        return Running(driver)
+    except StoreError as error:  # the sweep is not planned yet, its table is just made again, or another version's
+        return Running(driver, unread=f"{error.message}. Next step: {error.next_step}")
 
 
 def under_way(journal: Journal, told: Live | None) -> dict[str, ResultRow]:

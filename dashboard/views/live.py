@@ -16,6 +16,7 @@ from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.running import Running
 from dashboard.views import watch
+from dashboard.views.tables import text_width
 from dashboard.words import device_names
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
@@ -76,6 +77,8 @@ def _state(now: Running) -> None:
         st.caption(f"Started by {words(driver.launch.by)} at {_clock(driver.launch.started_s)} UTC")
     else:
         st.caption("Started in a terminal")
+    if now.unread and driver.state == "idle":
+        st.text(line(f"Its jobs cannot be read: {now.unread}"))
     if driver.asked is not None and driver.state == "running":
         st.caption(f"Asked to by {words(driver.asked.by)}. What was measured is kept.")
 
@@ -218,7 +221,15 @@ def _last(now: Running) -> None:
             for row in now.last
         ]
         with st.container(key="ended-wide"):
-            st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+            st.dataframe(
+                pd.DataFrame(rows),
+                hide_index=True,
+                width="stretch",
+                column_config={
+                    name: st.column_config.TextColumn(width=text_width(str(row[name]) for row in rows))
+                    for name in ("Build", "Device")
+                },
+            )
         with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"

@@ -20,6 +20,7 @@ from dashboard.views import decide
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
+from sweeps.launching.checked import check
 from sweeps.launching.record import Launch, last
 from sweeps.launching.start import kept_file
 from sweeps.quarantine import QuarantineBook
@@ -211,19 +212,36 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
     assert f"about {rounds} more rounds would tell them apart" in texts(shown)
 
 
+def written(file: Path) -> str:
+    """What a process writes there that was started."""
+    deadline = time.monotonic() + 60
+    while not file.exists() or not (text := file.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return text
+
+
 def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_is_refused(
     page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rights, "_by_link", lambda: True)
-    shown = choose(page(workspace), "Sweep", "open")
-    assert "started in a terminal, so its file is not known here" in texts(shown)
+    told = tmp_path / "argv"
+    program = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(chr(10).join(sys.argv[2:]))"
+    monkeypatch.setattr("sweeps.launching.start.command", lambda *given: [sys.executable, "-c", program, told, *given])
     root = tmp_path / "own"
     shutil.copytree(workspace, root)
     own = Workspace(root)
     with Journal.open(own.journal, read_only=True) as journal:
         spec = journal.spec("open")
-    own.launches.mkdir(parents=True)
     file = kept_file(own, "open")
+    # A sweep from a terminal: its file is made anew from what was measured.
+    next(one for one in choose(page(root), "Sweep", "open").button if one.key == "settle").click().run()
+    terminal = last(own, Launch)
+    assert terminal is not None
+    assert terminal.options[0] == "--settle"
+    assert check(own, file.read_text()).spec == spec
+    assert written(told)
+    told.unlink()
     text = yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True))
     file.write_text(text.replace("budget: full\n", ""))
     shown = choose(page(root), "Sweep", "open")
@@ -232,23 +250,16 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     button = next(one for one in shown.button if one.key == "settle")
     button.click().run()
     assert "It was not started." in texts(shown)
-    assert not list(own.launches.glob("*.json"))
+    assert last(own, Launch) == terminal
 
     file.write_text(text)
-    told = tmp_path / "argv"
-    program = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(chr(10).join(sys.argv[2:]))"
-    monkeypatch.setattr("sweeps.launching.start.command", lambda *given: [sys.executable, "-c", program, told, *given])
     next(one for one in shown.button if one.key == "settle").click().run()
     assert not shown.exception
     launch = last(own, Launch)
     assert launch is not None
     rounds = (button.label or "").split()[1]
     assert launch.options == ("--settle", rounds)
-    deadline = time.monotonic() + 60
-    while not told.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert told.read_text().splitlines()[-2:] == ["--settle", rounds]
+    assert written(told).splitlines()[-2:] == ["--settle", rounds]
 
     shown = page(root, sweep="open", ms="0.5")
     assert shown.header[0].value == "No winner"
@@ -260,7 +271,6 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     hot = Recorder(own).record(
         "hot", by_axes, edit_block=lambda block, job: replace(block, labels=("throttled",)), grid=WIDE
     )
-    assert "started in a terminal, so its file is not known here" in texts(page(root, sweep="hot"))
     kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))
     shown = page(root, sweep="hot")
     assert "edgesweep run SWEEP.yaml --retry-failed" in shown.code[0].value

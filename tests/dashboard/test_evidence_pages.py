@@ -13,12 +13,15 @@ from dashboard import rights
 from dashboard.inert import NOTHING, line
 from sweeps.journal.journal import Journal
 from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
+from sweeps.launching import around
+from sweeps.launching.around import HostRow
 from sweeps.launching.live import LiveFile
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.store.client import connect
 from sweeps.store.run_content import JOB_KEY
 from sweeps.workspace import Workspace
+from tests.dashboard.conftest import EVIL
 from tests.fresh_mlflow import fresh_mlflow
 
 Shown = Callable[..., AppTest]
@@ -222,6 +225,30 @@ def test_hosts_and_devices_of_a_lab_that_is_away_are_asked_by_a_button_and_its_e
         text = said(page)
         assert f"the token file {tmp_path / 'no token'} cannot be read" in text
         assert "Next step: copy it from the lab's head" in text
+
+
+def test_hosts_that_answer_stand_in_a_table_with_who_uses_their_devices(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    free = {"device_class": "Globex Phone 9", "used_by": "", "running": "", "left_s": None, "waiting": 0}
+    busy = {"used_by": f"ann {EVIL}", "running": "phones, round 2", "left_s": 600.0, "waiting": 2}
+    rows = (
+        HostRow(host="desk", answers=True, device="host:desk/adb:1", **(free | busy)),
+        HostRow(host="rack", answers=False, device="", **(free | {"device_class": ""})),
+    )
+    monkeypatch.setattr(around, "hosts", lambda workspace, options: (rows, (f"rack: {EVIL}",)))
+    monkeypatch.setattr(rights, "_by_link", lambda: True)
+    monkeypatch.setenv("EDGESWEEP_LAB", "127.0.0.1:1")
+    monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", str(tmp_path / "no token"))
+    page = shown(tmp_path, "devices")
+    next(button for button in page.button if button.label == "Ask the hosts").click().run()
+    found = page.dataframe[-1].value
+    assert list(found["Host"]) == ["desk", "rack (does not answer)"]
+    assert list(found["Device"]) == ["host:desk/adb:1", "no device"]
+    assert list(found["Used by"]) == [f"ann {line(EVIL)}, about 10 min left; 2 wait", ""]
+    assert list(found["Runs"]) == ["phones, round 2", ""]
+    assert "Not asked again until you do." in said(page)
+    assert not [part for part in page.markdown if part.allow_html]
 
 
 def test_a_device_shows_facts_use_history_and_what_was_measured(shown: Shown, evidence_store: Path) -> None:

@@ -2,8 +2,10 @@
 
 import os
 import re
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.driver import Driver
 from sweeps.launching.live import Live, LiveDevice, LiveFile
-from sweeps.launching.record import Ask, Launch, keep
+from sweeps.launching.record import Ask, Launch, keep, last
 from sweeps.workspace import Workspace
 
 SCRIPT = "from pathlib import Path\nfrom dashboard.views import {page}\n{page}.show(Path({root!r}))"
@@ -126,6 +128,37 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
     assert labels(shown) == {}
 
 
+@pytest.mark.usefixtures("by_link")
+def test_a_second_start_says_who_runs_what_and_starts_nothing(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path)
+    with workspace.lock(), LiveFile(workspace.live, "phones"):
+        shown = opened("launch", tmp_path)
+        assert "phones · Running" in [part.value for part in shown.subheader]
+        next(button for button in shown.button if button.label == "Start").click().run()
+        assert not shown.exception
+        assert shown.error[0].value == "It was not started."
+        said = "\n".join(texts(shown))
+        assert f"process {os.getpid()}" in said
+        assert last(workspace, Launch) is None
+
+
+@pytest.mark.usefixtures("by_link")
+def test_a_journal_of_a_newer_version_leaves_the_form_and_is_named(
+    tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]]
+) -> None:
+    recorder_in(tmp_path)("phones")
+    workspace = Workspace.open(tmp_path)
+    with LiveFile(workspace.live, "phones"):
+        pass
+    with closing(sqlite3.connect(workspace.journal)) as db:
+        db.execute("PRAGMA user_version = 9999")
+    shown = opened("launch", tmp_path)
+    assert shown.text_area[0].value == SweepForm().text()
+    for name in ("launch", "live"):
+        said = "\n".join(texts(opened(name, tmp_path)))
+        assert re.search(r"(are not listed|cannot be read): .*version.*Next step: ", said), name
+
+
 def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {}, True) == "no block yet"
     assert live._weather(None, {}, False) == "no block"
@@ -137,7 +170,8 @@ def test_a_device_on_which_nothing_runs_says_why() -> None:
     told = Live(sweep="phones", pid=1, started_s=0.0, builds_done=3, builds_total=10)
 
     def said(builds_done: int, **about: Any) -> str:
-        now = Running(Driver("running", 1, None, replace(told, builds_done=builds_done), None))
+        driver = Driver(state="running", pid=1, launch=None, live=replace(told, builds_done=builds_done), asked=None)
+        now = Running(driver)
         return live._doing(LiveDevice(name="adb:1", **about), now)
 
     assert said(3, total=8) == "Waits for builds: 3 of 10 are made"
