@@ -287,6 +287,7 @@ def test_the_form_shows_the_edited_file_and_changes_only_its_own_lines(tmp_path:
     assert {box.label: box.disabled for box in (*shown.text_input, *shown.number_input)} == {
         **{"Name": False, "Model: torchvision's name, or module:function": False, "Its arguments": False},
         "Input: pixels a side": True,
+        "Rounds, at least": False,
     }
     assert "Only the file can show: input." in texts(shown)
 
@@ -306,7 +307,15 @@ def test_the_address_has_the_file_and_what_differs_from_it(page: Callable[..., A
     assert dict(shown.query_params) == {"file": "kept:may"}
     next(box for box in shown.number_input).set_value(96).run()
     next(group for group in shown.button_group if group.label == "Threads").set_value([1, 2]).run()
-    assert dict(shown.query_params) == {"file": "kept:may", "side": "96", "threads": "1,2"}
+    asked = {"file": "kept:may", "side": "96", "threads": "1,2"}
+    assert dict(shown.query_params) == asked
+    next(box for box in shown.number_input if box.label.startswith("Rounds")).set_value(5).run()
+    next(box for box in shown.selectbox if box.label == "Before a block").set_value("none").run()
+    next(box for box in shown.selectbox if box.label.startswith("Budget")).set_value("35").run()
+    file = yaml.safe_load(shown.text_area[0].value)
+    assert file["protocol"] == {"preset": "quick", "rounds": 5, "gate": "none"}
+    assert file["budget"] == {"device_minutes": 35}
+    assert dict(shown.query_params) == {**asked, "rounds": "5", "gate": "none", "budget": "35"}
     again = page(tmp_path, "launch", **dict(shown.query_params))
     assert again.text_area[0].value == shown.text_area[0].value
     assert not again.warning
