@@ -123,7 +123,8 @@ def test_synthetic_images_come_and_go_with_an_objective_without_accuracy() -> No
         ("name: x\nmodels: [{source: a}]\ndata: {calibration: {source: digits}, evaluation: {source: x}}", ("images",)),
         ("name: x\nmodels: [{source: a}]\ngrids: [{threads: [true], precision: fp32}]", ("precisions", "threads")),
         ("name: x\nmodels: [{source: a}]\nprotocol: {preset: slow}", ("preset",)),
-        (f"{PLAIN}protocol: {{rounds: 0, gate: {{max_load: 1}}}}\nbudget: {{device_minutes: x}}", ("rounds", "gate", "budget")),
+        (f"{PLAIN}protocol: {{rounds: 0, gate: {{max_load: 1}}}}", ("rounds", "gate")),
+        (f"{PLAIN}budget: {{device_minutes: x}}", ("budget",)),
     ],
 )  # fmt: skip
 def test_what_the_form_cannot_show_is_hidden(text: str, hidden: tuple[str, ...]) -> None:
