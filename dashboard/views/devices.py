@@ -76,7 +76,7 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
     }
     on = tuple(sorted({place for one in there for place in one.place_ids}))
     verdicts = data.verdicts_on(now, on) if now is not None and on else ()
-    with st.container(key=state.selected(tuple(shown))):
+    with st.container(key=state.selected(tuple(shown)) if len(shown) < len(names) else None):
         kept = {key: record for key, record in records.items() if key in shown}
         rows = device_rows.overview([by_id[key] for key in shown if key in by_id], verdicts, kept, holders, gone)
         _overview(rows, len(names), root)

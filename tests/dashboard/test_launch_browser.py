@@ -187,8 +187,11 @@ def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones
         refused(stranger, home)
         stranger.goto(f"{home}/live")
         expect(stranger.get_by_text("Nothing was started yet")).to_be_visible()
+        fleet.goto(f"{home}/launch")
+        expect(fleet.get_by_role("button", name="Start")).to_be_visible()
         launched(person, home, serials)
-        expect(stranger.get_by_role("heading", name=re.compile(r"^small · "))).to_be_visible()
+        for page in (stranger, fleet):  # where nothing ran when they were opened
+            expect(page.get_by_role("heading", name=re.compile(r"^small · "))).to_be_visible()
         kept_out(person, home)
         for page in (person, stranger):
             shown_as_hot(page, home, serials)
