@@ -3,6 +3,7 @@
 What it returns is shared by all sessions: never change it.
 """
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
 from sweeps.journal.told import told_by
-from sweeps.ranking.backends import BackendFigure, backend_figure
+from sweeps.ranking.backends import BackendFigure, Best, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
@@ -37,7 +38,7 @@ from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import ResultFiles, result_files
 from sweeps.store.lag import Lag, is_own, read_lag
 from sweeps.store.uri import dialect, sqlite_path
-from sweeps.store.verdicts import overview
+from sweeps.store.verdicts import Verdicts, overview, read_verdicts
 from sweeps.workspace import Workspace
 
 LIST_TTL_S = 5
@@ -143,14 +144,30 @@ def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
+    """As `verdicts`, of some units and pools."""
+    wanted = "device_id IN (SELECT value FROM json_each(?))"
+    return _verdicts(now, wanted, json.dumps(place_ids))
+
+
+def _verdicts(now: Source, wanted: str, *values: str) -> tuple[PlaceVerdict, ...]:
+    """Those that are `wanted` in SQL; of thousands, to make Python values takes most of the time."""
+
+    def found(verdicts: Verdicts, journal: Journal) -> tuple[PlaceVerdict, ...]:
+        verdicts.bring_up_to_date(journal)
+        return tuple(verdicts.where(wanted, *values))
+
+    return read_verdicts(now.files, found)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def places(now: Source, root: Path, sweep: str) -> Places:
     """What a sweep has results of, or waits for."""
     devices: dict[str, str] = {}
     models: dict[str, dict[str, list[PlaceVerdict]]] = {}
-    for one in verdicts(now, root):
-        if one.sweep == sweep:
-            devices[one.device_id] = one.device
-            models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
+    for one in _verdicts(now, "sweep = ?", sweep):
+        devices[one.device_id] = one.device
+        models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
     return Places(devices, models)
 
 
@@ -238,12 +255,14 @@ def chosen_results(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
-    """The names of the jobs of a place that have not ended; of a copy, those without a result there."""
+    """What the builds are called that wait for a result on a place; of a copy, those without one there."""
     if not now.knows_jobs(place.sweep):
         return ()
-    ended = [row.job_key for row in place_rows(now, place)] if now.is_copy else None
+    there = place_rows(now, place)
     with Journal.open(now.measured.path, read_only=True) as journal:
-        return tuple(journal.waiting_jobs(place, ended))
+        left = journal.waiting_jobs(place, [row.job_key for row in there] if now.is_copy else None)
+    names = build_names((*there, *left))
+    return tuple(names[row.job_key] for row in left)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -258,10 +277,21 @@ def device_class(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> BackendFigure | None:
-    """NNAPI against the CPU on several devices of a sweep."""
+    """NNAPI against the CPU on several devices of a sweep; the builds have the names that pages have for them."""
     chosen = spec(now, places[0].sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
     rows = [row for place in places for row in place_rows(now, place)]
-    return backend_figure(as_of_one_unit(sorted(rows, key=lambda row: (row.name, row.job_key))), chosen)
+    figure = backend_figure(as_of_one_unit(sorted(rows, key=lambda row: (row.name, row.job_key))), chosen)
+    if figure is None:
+        return None
+    setups = setup_names(rows)
+    names = {row.name: setups[row.setup] for row in rows}
+
+    def named(best: Best | None) -> Best | None:
+        return best and replace(best, variant=names.get(best.name, best.variant))
+
+    return replace(
+        figure, pairs=tuple(replace(one, cpu=named(one.cpu), nnapi=named(one.nnapi)) for one in figure.pairs)
+    )
 
 
 @st.cache_data(ttl=LIST_TTL_S, show_spinner=False, hash_funcs=KEYS)

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dashboard.inert import line
+from dashboard.words import setup_names
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.launching.driver import Driver, find
+from sweeps.launching.live import Live, LiveDevice
 from sweeps.records import Conditions
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
@@ -32,6 +35,19 @@ class Running:
     """By device id, of its last block."""
     last: tuple[ResultRow, ...] = ()
     """The jobs that ended last, the latest first."""
+    unread: str = ""
+    """Why nothing is known of its jobs, if that is so."""
+    under_way: Mapping[str, ResultRow] = field(default_factory=dict)
+    """The jobs that devices measure now, by key."""
+
+    @property
+    def builds(self) -> dict[tuple[str, ...], str]:
+        """What the builds are called of what is measured now and what ended last, by `ResultRow.setup`."""
+        return setup_names((*self.last, *self.under_way.values()))
+
+    def doing(self, live: LiveDevice) -> str:
+        """What one device does, in a few words; without what it waits for."""
+        return doing(live, self.driver.told, in_words(self.under_way, self.builds))
 
     def progress(self, facts: DeviceFacts) -> str:
         """`3 of 12 jobs`, as far as it is known how many a device gets."""
@@ -114,6 +130,33 @@ def read(root: Path) -> Running:
                 journal.ended_counts(driver.sweep),
                 journal.last_conditions(driver.sweep),
                 tuple(journal.last_results(driver.sweep, LAST)),
+                under_way(journal, driver.told),
             )
-    except StoreError:  # the sweep is not planned yet, or its table is just made again
-        return Running(driver)
+    except StoreError as error:  # the sweep is not planned yet, its table is just made again, or another version's
+        return Running(driver, unread=f"{error.message}. Next step: {error.next_step}")
+
+
+def under_way(journal: Journal, told: Live | None) -> dict[str, ResultRow]:
+    """The jobs that devices measure now, by key. Raises `StoreError`."""
+    keys = {one.job for one in told.devices if one.job} if told is not None else set()
+    found = {key: journal.waiting_job(told.sweep, key) for key in sorted(keys)} if told is not None else {}
+    return {key: row for key, row in found.items() if row is not None}
+
+
+def in_words(rows: Mapping[str, ResultRow], builds: Mapping[tuple[str, ...], str]) -> dict[str, tuple[str, str]]:
+    """Of each job by key: its name, as a driver writes it, and what stands for it on pages."""
+    return {key: (row.name, f"{line(row.model)} · {builds[row.setup]}") for key, row in rows.items()}
+
+
+def doing(live: LiveDevice, told: Live | None, called: Mapping[str, tuple[str, str]]) -> str:
+    """What one device does, in a few words. `called`: as `in_words` makes it."""
+    if live.running:
+        name, words = called.get(live.job, ("", ""))
+        return line(live.running.replace(name, words, 1) if name else live.running)
+    if 0 < live.total <= live.done:
+        return "done"
+    if told is not None and told.builds_done < told.builds_total:
+        return f"waits for builds: {told.builds_done} of {told.builds_total} are made"
+    if live.waiting:
+        return f"waits until it is ready: {line('; '.join(live.waiting))}"
+    return "nothing runs on it now" if live.total else "nothing has begun on it"

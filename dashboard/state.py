@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.inert import line, words
-from dashboard.style import DECIMALS, hidden_but, hidden_unless, hidden_unless_number, hidden_unless_pressed
+from dashboard.style import hidden_but, hidden_unless, hidden_unless_pressed
 
 
 def chosen(
@@ -126,10 +126,24 @@ def _seen(name: str) -> str:
     return f"in the URL {name}"
 
 
-def number(name: str, label: str, default: float | None, *, step: float, help: str | None = None) -> float | None:
+def text(name: str, label: str, placeholder: str, *, forgets: tuple[str, ...] = ()) -> str:
+    """A field for text whose value is the parameter `name` of the URL. What was chosen of `forgets` goes with the text
+    that stood there."""
+    wanted, key = asked(name), _key(name)
+    if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
+        st.session_state[key] = (wanted or "")[:MOST_CHARACTERS]
+    value = st.text_input(label, key=key, placeholder=placeholder, on_change=forget, args=forgets)
+    st.session_state.setdefault(_BOXES, {})[label] = hidden_unless(label, value)
+    put(name, value[:MOST_CHARACTERS] or None)
+    return value[:MOST_CHARACTERS]
+
+
+def number(name: str, label: str, default: float | None) -> float | None:
     """A field for a number of at least 0 whose value is the parameter `name` of the URL; `None` is no number.
 
-    Only what is not the `default` is in the URL; there `none` is no number.
+    Only what is not the `default` is in the URL; there `none` is no number. It is a field for text: only of such a one
+    the browser says what stands in it while somebody types, and its digits are those that count. Its length has no
+    limit: that would be told beside it, as something is that was not entered.
     """
     wanted, key = asked(name), _key(name)
     value = default if wanted is None else _number(wanted)
@@ -138,25 +152,31 @@ def number(name: str, label: str, default: float | None, *, step: float, help: s
         st.text(f"{line(name)}: {line(wanted[:200])}")
         value = default
     if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
-        st.session_state[key] = value
+        st.session_state[key] = _digits(value)
     # The default of another place.
     elif wanted is None and st.session_state.get(_default(name)) != default:
-        st.session_state[key] = default
+        st.session_state[key] = _digits(default)
     st.session_state[_default(name)] = default
-    st.number_input(
-        label,
-        min_value=0.0,
-        max_value=MOST_NUMBER,
-        step=step,
-        key=key,
-        help=help,
-        format=f"%.{DECIMALS}f",
-        placeholder="no limit",
-    )
-    value = None if st.session_state[key] is None else float(st.session_state[key])
-    st.session_state.setdefault(_BOXES, {})[label] = hidden_unless_number(label, value)
-    put(name, None if value == default else NO_NUMBER if value is None else f"{value:g}")
+    text = st.text_input(label, key=key, placeholder="no limit", on_change=_entered, args=(name,), autocomplete="off")
+    if refused := st.session_state.pop(_refused(name), None):
+        st.warning("That is no number of at least 0. Write it like 0.27, or nothing for no limit.")
+        st.text(line(refused[:MOST_CHARACTERS]))
+    value = _number(text)
+    st.session_state[_entry(name)] = text
+    st.session_state.setdefault(_BOXES, {})[label] = hidden_unless(label, text)
+    put(name, None if value == default else NO_NUMBER if value is None else _digits(value))
     return value
+
+
+def _entered(name: str) -> None:
+    """What is no number leaves the field as it was."""
+    text = str(st.session_state[_key(name)])
+    value = _number(text)
+    if value is None and text.strip():
+        st.session_state[_refused(name)] = text
+        st.session_state[_key(name)] = st.session_state.get(_entry(name), "")
+    else:
+        st.session_state[_key(name)] = _digits(value)
 
 
 def forget(*names: str) -> None:
@@ -172,6 +192,7 @@ _SELECTED = "what this run has drawn of a selection"
 """Keys of containers."""
 ON = "1"
 MOST_NUMBER = 1e9
+MOST_CHARACTERS = 200
 NO_NUMBER = "none"
 
 
@@ -184,5 +205,18 @@ def _number(text: str) -> float | None:
     return value if 0 <= value <= MOST_NUMBER else None
 
 
+def _digits(value: float | None) -> str:
+    """The shortest text that is this number, and no other one."""
+    return "" if value is None else repr(float(value)).removesuffix(".0")
+
+
 def _default(name: str) -> str:
     return f"default of {name}"
+
+
+def _entry(name: str) -> str:
+    return f"in the field {name}"
+
+
+def _refused(name: str) -> str:
+    return f"no number for {name}"

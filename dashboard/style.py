@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import streamlit as st
 
 WIDTH_PX = 1280
-DECIMALS = 2
-"""Of numbers in fields."""
 
 BLUE = "#0072B2"
 SKY = "#56B4E9"
@@ -148,15 +146,6 @@ def hidden_unless(box: str, value: str) -> str:
     """
     there = f'input[aria-label="{_css_string(box)}"]'
     return _hidden_unless(there, f'{there}[value="{_css_string(value)}"]')
-
-
-def hidden_unless_number(field: str, value: float | None) -> str:
-    """As `hidden_unless`, of a field for a number. The browser says what it has only where nobody types in it."""
-    there = f'input[aria-label="{_css_string(field)}"]'
-    text = "" if value is None else f"{value:.{DECIMALS}f}"
-    if value is not None and float(text) != value:
-        return ""  # it is shown rounded, in the browser's way
-    return _hidden_unless(f"{there}:not(:focus)", f'{there}[value="{text}"]')
 
 
 def hidden_unless_pressed(key: str, number: int) -> str:

@@ -5,13 +5,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dashboard.sweep_text import GONE, changed, flow, values
-from sweeps.spec import catalog
 from sweeps.spec.yaml_source import Location
 from sweeps.spec.yaml_text import dumped
 
 PRESETS = ("quick", "full", "race")
 SIDES = (8, 2048)
-MOST_THREADS = 1024
+MOST_THREADS, MOST_ROUNDS = 1024, 100
 WITHOUT_TRUTH = {"minimize": "latency_p50_ms", "constraints": []}
 """The objective on synthetic images: nothing is known to be right on them."""
 MORE = {
@@ -39,6 +38,9 @@ _PLACES: Mapping[str, Location] = {
     **{name: ("grids", 0, axis) for name, axis in AXES.items()},
     "devices": ("devices",),
     "preset": ("protocol", "preset"),
+    "rounds": ("protocol", "rounds"),
+    "gate": ("protocol", "gate"),
+    "budget": ("budget",),
 }
 
 
@@ -73,6 +75,12 @@ class SweepForm:
     cpus: Sequence[str] = ()
     devices: Sequence[str] = ("local",)
     preset: str = "quick"
+    rounds: int | None = None
+    """`None`: as the preset has it; so are the empty texts of the next two."""
+    gate: str = ""
+    """none: nothing is waited for. Its limits are for the file."""
+    budget: str = ""
+    """full, race, or minutes on each device."""
 
     def text(self) -> str:
         """A sweep file with nothing else."""
@@ -86,13 +94,16 @@ class SweepForm:
             "data": {"calibration": _data(self.images, 100), "evaluation": _data(self.images, None)},
             "grids": [{axis: list(chosen) for name, axis in AXES.items() if (chosen := getattr(self, name))}],
             "devices": list(self.devices),
-            "protocol": {"preset": self.preset},
+            "protocol": {name: value for name in _PROTOCOL if (value := getattr(self, name))},
         }
+        if self.budget:
+            document["budget"] = budget_value(self.budget)
         if self.images == "synthetic":
             document["objective"] = WITHOUT_TRUTH
         return dumped(document)
 
 
+_PROTOCOL = ("preset", "rounds", "gate")
 FIELDS = tuple(one.name for one in fields(SweepForm))
 
 
@@ -120,7 +131,9 @@ def read(text: str) -> Shown | None:
             continue
     counts = {what: len(here) for what in ("models", "grids") if isinstance(here := data.get(what), list)}
     beside = [f"{count - 1} more {what}" for what, count in counts.items() if count > 1]
-    beside += [str(key) for key in data if key not in ("name", "models", "data", "grids", "devices", "protocol")]
+    beside += [
+        str(key) for key in data if key not in ("name", "models", "data", "grids", "devices", "protocol", "budget")
+    ]
     return Shown(SweepForm(**found), tuple(name for name in FIELDS if name not in found), tuple(beside))
 
 
@@ -136,8 +149,10 @@ def write(text: str, name: str, value: Any) -> str:
         value = [1, 3, value, value]
     elif name == "arguments":
         value = _arguments(value) if value.strip() else GONE
-    elif name == "preset":
+    elif name in _PROTOCOL:
         value = value or GONE
+    elif name == "budget":
+        value = budget_value(value) if value else GONE
     return changed(text, _PLACES[name], value)
 
 
@@ -215,10 +230,45 @@ def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
     return read_list
 
 
-def _preset_of(value: Any) -> str:
+def preset_of(value: Any) -> str:
+    """As `budget_of`."""
     if value not in (None, *PRESETS):
         raise ValueError("another preset")
     return value or ""
+
+
+def _whole(least: int, most: int) -> Callable[[Any], int | None]:
+    def read_whole(value: Any) -> int | None:
+        if value is not None and (type(value) is not int or not least <= value <= most):
+            raise ValueError(value)
+        return value
+
+    return read_whole
+
+
+def gate_of(value: Any) -> str:
+    """As `budget_of`."""
+    if value not in (None, "none"):
+        raise ValueError("limits of its own")
+    return value or ""
+
+
+def budget_of(value: Any) -> str:
+    """As the form has it. Raises `ValueError` if it cannot."""
+    if isinstance(value, dict) and value.keys() == {"device_minutes"} and type(value["device_minutes"]) in (int, float):
+        return f"{value['device_minutes']:g}"
+    if value not in (None, "full", "race"):
+        raise ValueError("another budget")
+    return value or ""
+
+
+def budget_value(text: str) -> Any:
+    """Text that is no budget stays text: the file's check then names its line."""
+    try:
+        minutes = float(text)
+    except ValueError:
+        return text
+    return {"device_minutes": int(minutes) if minutes.is_integer() else minutes}
 
 
 def _arguments(text: str) -> Any:
@@ -235,41 +285,8 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "side": _side_of,
     **{name: _list_of(int if name == "threads" else str) for name in AXES},
     "devices": lambda value: _list_of(str)(value) or ("local",),
-    "preset": _preset_of,
+    "preset": preset_of,
+    "rounds": _whole(1, MOST_ROUNDS),
+    "gate": gate_of,
+    "budget": budget_of,
 }
-
-
-def to_address(name: str, value: Any) -> str:
-    """A field's value as a page's address has it."""
-    return _between(name).join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _between(name: str) -> str:
-    """What stands between the values of a list: a list of CPUs has commas of its own."""
-    return ";" if name == "cpus" else ","
-
-
-def of_address(name: str, text: str) -> Any:
-    """Raises `ValueError` if it is no value that the field has."""
-    if name == "side":
-        if not text.isascii() or not text.isdecimal() or not SIDES[0] <= int(text[:5]) <= SIDES[1]:
-            raise ValueError(text)
-        return int(text)
-    if name == "preset":
-        return _preset_of(text or None)
-    if name in AXES or name == "devices":
-        parts = dict.fromkeys(one for one in text.split(_between(name)) if one)
-        if name in ("devices", "cpus"):
-            return tuple(parts)
-        if name == "threads":
-            return tuple(_threads(one) for one in parts)
-        if unknown := parts.keys() - set(catalog.values(AXES[name])):
-            raise ValueError(*unknown)
-        return tuple(parts)
-    return text
-
-
-def _threads(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:5]) <= MOST_THREADS:
-        raise ValueError(text)
-    return int(text)

@@ -36,6 +36,8 @@ PHONES = (
 MODELS = {"mobilenet_v3_large": 4.0, "efficientnet_b0": 9.0, "resnet18": 21.0}
 """Milliseconds of the fastest build on the first phone."""
 ROUNDS, SAMPLES, BUILDS = 5, 60, 10
+NIGHT = "night"
+"""The sweep that has not ended."""
 
 records = Records()
 
@@ -48,7 +50,7 @@ def make(root: Path) -> Workspace:
         for sweep, models, phones, done in (
             ("last-week", ["resnet18"], facts[:2], 1.0),
             ("release-candidate", list(MODELS), facts, 1.0),
-            ("night", ["mobilenet_v3_large"], facts[:5], 0.55),
+            (NIGHT, ["mobilenet_v3_large"], facts[:5], 0.55),
         ):
             rng = random.Random(sweep)  # noqa: S311  # made-up figures
             jobs = [job for one in phones for model in models for job in _jobs(one, model, facts.index(one), sweep)]
@@ -156,16 +158,29 @@ def _block(job: Job, round_: int, ms: float, rng: random.Random) -> Block:
 
 @contextmanager
 def running(workspace: Workspace) -> Iterator[None]:
-    """As if the last sweep ran now: one phone is measured, one waits until it is cooler, and one is away."""
-    with workspace.lock(), LiveFile(workspace.live, "night") as file:
-        file.builds(10, 10, ())
-        file.measuring("adb:R5CT00", 27, 50, "mobilenet_v3_large · int8 · NHWC · QNNPACK · 4 threads, round 3 of 5")
-        file.measuring("adb:R5CT01", 21, 50, "")
-        file.waiting("adb:R5CT01", ("38.4 °C, until it has at most 35 °C",), 42.0)
-        file.measuring("adb:R5CT02", 30, 50, "mobilenet_v3_large · fp32 · NHWC · 1 thread, round 1 of 5")
+    """As if the last sweep had run for half an hour: one phone is measured, one waits until it is cooler, and one is
+    away."""
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        jobs = [job for job, _ in journal.jobs(NIGHT)]
+    first, third = (
+        next(job for job in jobs if job.device_id == _facts(number).device_id and job.variant.precision == precision)
+        for number, precision in ((0, "int8"), (2, "fp32"))
+    )
+    began_s = time.time() - 1800
+    clock = [began_s]
+    with workspace.lock(), LiveFile(workspace.live, NIGHT, lambda: clock[0]) as file:
+        file.builds(BUILDS, BUILDS, ())
+        file.measuring("adb:R5CT00", 0, 50, f"{first.name}, round 1", first.key)
+        file.measuring("adb:R5CT02", 0, 50, f"{third.name}, round 1", third.key)
         file.measuring("adb:R5CT03", 12, 50, "")
+        clock[0] = began_s + 1500
         file.away("adb:R5CT03", "it does not answer: unplugged?", 6)
         file.note("Nothing Phone (2): it does not answer, so its jobs wait for the next run")
+        file.measuring("adb:R5CT00", 27, 50, f"{first.name}, round 3", first.key)
+        file.measuring("adb:R5CT02", 30, 50, f"{third.name}, round 1", third.key)
+        file.measuring("adb:R5CT01", 21, 50, "")
+        clock[0] = began_s + 7200  # the pictures take a while, and a wait that was told long ago is over
+        file.waiting("adb:R5CT01", ("38.4 °C, until it has at most 35 °C",), 42.0)
         time.sleep(2 * WRITE_EVERY_S)
         yield
 

@@ -74,7 +74,7 @@ class ResultRow:
     cpus: str
     reuse_input: bool
     outcome: str
-    """`measured`, `skipped` or `failed`."""
+    """`measured`, `skipped` or `failed`; `waiting` of a job without a result, which is stored nowhere."""
     stage: str = ""
     kind: str = ""
     reason: str = ""

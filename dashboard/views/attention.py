@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from dashboard import data, fleet_data, links
+from dashboard import data, fleet_data, links, running
 from dashboard.inert import line, words
 from dashboard.running import Running
 from dashboard.source import Source
@@ -16,7 +16,7 @@ from dashboard.views import watch
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import find
 from sweeps.launching.gone import gone_now
-from sweeps.launching.live import LiveDevice
+from sweeps.launching.live import Live, LiveDevice
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
@@ -74,21 +74,22 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
         return
     st.markdown(f"**{words(live.sweep)}**")
     now_s = time.time()
+    jobs = fleet_data.under_way(Workspace(root).journal, live.sweep, tuple(sorted({one.job for one in live.devices})))
     for device in live.devices[:MOST]:
-        doing = doing_now(device, now_s)
+        doing = doing_now(device, now_s, live, jobs)
         st.text(line(f"{called.get(device.name, device.name)}: {doing} ({device.done} of {device.total} steps)"))
     if not live.devices and live.step:
         st.text(line(live.step))
     links.link("live", "Watch it", icon=":material/monitoring:", sweep=live.sweep)
 
 
-def doing_now(device: LiveDevice, now_s: float) -> str:
-    """What one device does, in a few words."""
+def doing_now(device: LiveDevice, now_s: float, live: Live, jobs: Mapping[str, tuple[str, str]]) -> str:
+    """What one device does, in a few words. `jobs`: as `dashboard.running.in_words` makes it."""
     if device.away:
         return "away"
     if lacking := device.lacks(now_s):
         return "; ".join(lacking)
-    return device.running_here or ("done" if 0 < device.total <= device.done else "nothing runs on it now")
+    return running.doing(device, live, jobs)
 
 
 def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> Iterator[Need]:

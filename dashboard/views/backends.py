@@ -9,6 +9,7 @@ from dashboard import rows
 from dashboard.charts import dots
 from dashboard.inert import NOTHING
 from dashboard.style import palette
+from dashboard.views.tables import text_width
 from sweeps.journal.results_table import Place
 from sweeps.ranking.backends import TITLE, BackendFigure
 
@@ -63,6 +64,10 @@ def show(figure: BackendFigure, here: Place) -> None:
         column_config={
             "CPU p50 (ms)": number(format="%.3f"),
             "NNAPI p50 (ms)": number(format="%.3f"),
+            **{
+                name: st.column_config.TextColumn(width=text_width(told[name]))
+                for name in ("Best on the CPU", "Best on NNAPI")
+            },
             RATIO: number(format="%.2f×", help=_HELP),
         },
     )

@@ -126,6 +126,8 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_
         return None
     called = build_names(data.place_rows(now, place))
     job_key = _box(f"{side}: variant", list(timed), keys[3], start.job_key, called.get)
+    with st.container(key=state.selected(side, place, job_key)):  # the box cuts it where it is narrow
+        st.caption(words(called[job_key]))
     session = _date(side, timed[job_key], keys[4], start.session)
     text = compare_rows.side_text(sweep, job_key, session)
     state.put(letter, text)

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard import data, state
 from dashboard.inert import line, words
 from dashboard.source import Source
-from dashboard.views import empty, objective, ranking, registry
+from dashboard.views import empty, objective, ranking, registry, watch
 from dashboard.words import device_names
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
@@ -57,6 +57,7 @@ def show(root: Path) -> None:
         _warn_of_quarantine(device_id)
         if not entries:
             _nothing_yet(now, place, names[device_id])
+            watch.awaited(root, now)
             return
         view = _choose_view()
         if view == RANKING:
@@ -71,7 +72,7 @@ def _nothing_yet(now: Source, place: Place, device: str) -> None:
     with st.container(border=True, key="recommendation"):
         st.caption(f"Nothing is known yet of {words(device)}")
         st.header("Waiting", anchor=False)
-        st.text(f"None of its {len(waiting)} jobs has a result. The first one is shown here as soon as it ends.")
+        st.text(f"None of its {len(waiting)} jobs has a result. The first one is shown here once it ends.")
         for name in waiting[:5]:
             st.text(line(name))
 

@@ -1,7 +1,10 @@
 """Devices: what each is, whether it is well, who uses it, and how fast it was over time."""
 
+from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -23,6 +26,8 @@ from sweeps.quarantine import DeviceRecord, QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
 
+MOST = 20
+"""So many devices are drawn at a time: a page is as quick with thousands."""
 MOST_PLACES = 40
 """So many places of one device have a line with links."""
 _COUNT_PX = 66
@@ -50,30 +55,83 @@ def show(root: Path) -> None:
 
 def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> None:
     known = evidence.devices(now) if now is not None and now.plans else ()
-    verdicts = data.verdicts(now, root) if now is not None and known else ()
-    holders = {
-        one.facts.device_id: process
-        for one in known
-        if (process := holder(held_path(phone_name(one.facts.device_id)))) is not None
-    }
     if not known and not records:
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
     gone = gone_now(Workspace(root))
-    _overview(known, verdicts, records, holders, gone, root)
     by_id = {one.facts.device_id: one for one in known}
-    names = {key: line(f"{one.facts.device_class} · {one.facts.name}") for key, one in by_id.items()}
-    names |= {
-        key: line(f"{one.name} (in no sweep of this workspace)") for key, one in records.items() if key not in by_id
+    names = _names(by_id, records)
+    shown = _shown(names, _unit_of(known))
+    if not shown:
+        st.info("No device is called so.", icon=":material/search_off:")
+        return
+    chosen = state.asked("device") or ""
+    offered = [*shown, *([chosen] if chosen in names and chosen not in shown else [])]
+    there = [by_id[key] for key in offered if key in by_id]
+    holders = {
+        one.facts.device_id: process
+        for one in there
+        if (process := holder(held_path(phone_name(one.facts.device_id)))) is not None
     }
-    twice = [name for name in names.values() if list(names.values()).count(name) > 1]
-    names = {key: f"{name} · {line(key)}" if name in twice else name for key, name in names.items()}
-    device_id = state.chosen("device", "Device", list(names), lambda key: names[key], default=_unit_of(known))
-    record, device = records.get(device_id), by_id.get(device_id)
+    on = tuple(sorted({place for one in there for place in one.place_ids}))
+    verdicts = data.verdicts_on(now, on) if now is not None and on else ()
+    with st.container(key=state.selected(tuple(shown)) if len(shown) < len(names) else None):
+        kept = {key: record for key, record in records.items() if key in shown}
+        rows = device_rows.overview([by_id[key] for key in shown if key in by_id], verdicts, kept, holders, gone)
+        _overview(rows, len(names), root)
+    device_id = state.chosen("device", "Device", offered, lambda key: names[key])
+    # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another device.
+    with st.container(key=state.selected(device_id), gap="medium"):
+        _one(now, by_id.get(device_id), records.get(device_id), holders.get(device_id), gone, verdicts)
+
+
+def _names(known: Mapping[str, KnownDevice], records: Mapping[str, DeviceRecord]) -> dict[str, str]:
+    """What each device is called, by id: no two alike."""
+    names = {key: line(f"{one.facts.device_class} · {one.facts.name}") for key, one in known.items()}
+    names |= {
+        key: line(f"{one.name} (in no sweep of this workspace)") for key, one in records.items() if key not in known
+    }
+    counts = Counter(names.values())
+    return {key: f"{name} · {line(key)}" if counts[name] > 1 else name for key, name in names.items()}
+
+
+def _shown(names: Mapping[str, str], wanted: str | None) -> list[str]:
+    """The ids of the devices that the table has: `MOST` at a time, of those that are looked for."""
+    if len(names) <= MOST:
+        return list(names)
+    with st.container(horizontal=True, gap="medium", key="choices"):
+        text = state.text("find", "Find", "a part of its name, or several", forgets=("device", "first"))
+        parts = text.casefold().split()
+        found = [key for key, name in names.items() if all(part in f"{name} {key}".casefold() for part in parts)]
+        starts = [str(start) for start in range(0, len(found), MOST)]
+        start = 0
+        if len(starts) > 1:
+            at = str(found.index(wanted) // MOST * MOST) if wanted in found else None
+            of = f"of {len(found)}"
+            start = int(
+                state.chosen(
+                    "first",
+                    "Devices",
+                    starts,
+                    lambda start: f"{int(start) + 1} to {min(int(start) + MOST, len(found))} {of}",
+                    default=at,
+                )
+            )
+    return found[start : start + MOST]
+
+
+def _one(
+    now: Source | None,
+    device: KnownDevice | None,
+    record: DeviceRecord | None,
+    process: int | None,
+    gone: Gone,
+    verdicts: tuple[PlaceVerdict, ...],
+) -> None:
     left, right = st.columns([1, 1], gap="large")
     with left:
-        _use(device, record, holders.get(device_id), gone)
+        _use(device, record, process, gone)
         _faults(record)
     with right:
         st.subheader("Facts", anchor=False)
@@ -103,23 +161,17 @@ def _records() -> dict[str, DeviceRecord]:
 
 
 def _unit_of(known: tuple[KnownDevice, ...]) -> str | None:
-    """A page that looks at a pool of units asks for it: its first unit is shown."""
+    """The device that the URL asks for. A page that looks at a pool of units asks for it: its first unit is shown."""
     wanted = state.asked("device") or ""
     found = next((one.facts.device_id for one in known if wanted == one.place_ids[1]), None)
     if found is not None:
         state.put("device", found)
-    return found
+    return found or wanted or None
 
 
-def _overview(
-    known: tuple[KnownDevice, ...],
-    verdicts: tuple[PlaceVerdict, ...],
-    records: dict[str, DeviceRecord],
-    holders: dict[str, int],
-    gone: Gone,
-    root: Path,
-) -> None:
-    table = pd.DataFrame(device_rows.overview(known, verdicts, records, holders, gone))
+def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
+    """`count`: of all devices."""
+    table = pd.DataFrame(rows)
     column = st.column_config
     st.dataframe(
         table,
@@ -131,6 +183,8 @@ def _overview(
             **{name: column.NumberColumn(width=_COUNT_PX) for name in ("Ended", "Waiting", "Faults")},
         },
     )
+    if len(table) < count:
+        st.caption(f"{len(table)} of {count} devices.")
     driver = Workspace(root).holder()
     st.text(
         f"A sweep runs in this workspace now (process {driver or 'unknown'})."

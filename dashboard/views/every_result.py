@@ -1,5 +1,6 @@
 """All results of a sweep on one page, chosen by device, model and what was built; and as files to download."""
 
+import shlex
 from collections.abc import Mapping
 
 import pandas as pd
@@ -8,7 +9,8 @@ import streamlit as st
 from dashboard import data, downloads, state
 from dashboard.inert import NOTHING, line
 from dashboard.source import Source
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
+from dashboard.words import setup_names
 from sweeps.metrics import METRICS
 from sweeps.report.table_files import results_table
 from sweeps.results import ResultRow
@@ -43,18 +45,24 @@ def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str])
         first = f", the first {len(rows)} of them" if count > len(rows) else ""
         st.caption(f"{count:,} result{'s' * (count != 1)}{first}. The fastest come first.")
         if rows:
+            names = setup_names(rows)
+            table = pd.DataFrame([_shown(row, devices, names[row.setup]) for row in rows])
             st.dataframe(
-                pd.DataFrame([_shown(row, devices) for row in rows]),
+                table,
                 hide_index=True,
                 width="stretch",
                 height=table_height(min(len(rows), 12)),
+                column_config={"Build": st.column_config.TextColumn(width=text_width(table["Build"]))},
             )
         with st.container(horizontal=True, gap="small"):
             downloads.offer_tables(
                 lambda: results_table(data.chosen_results(now, sweep, chosen, SENT)[1]), f"{sweep}-results", "every"
             )
         if count > SENT:
-            st.caption(f"A file has the first {SENT:,} of them.")
+            st.text(
+                f"A file has the first {SENT:,} of them. All results: "
+                + line(f"edgesweep report {shlex.quote(sweep)} --csv results.csv")
+            )
 
 
 def _choice(name: str, label: str, options: list[str], names: Mapping[str, str] | None = None) -> str:
@@ -64,7 +72,7 @@ def _choice(name: str, label: str, options: list[str], names: Mapping[str, str] 
     return state.chosen(name, label, [ANY, *options], shown, usual=ANY)
 
 
-def _shown(row: ResultRow, devices: Mapping[str, str]) -> dict[str, str]:
+def _shown(row: ResultRow, devices: Mapping[str, str], build: str) -> dict[str, str]:
     figures = {
         title: METRICS[name].format(row.metrics[name]) if name in row.metrics else NOTHING
         for name, title in _FIGURES.items()
@@ -73,7 +81,7 @@ def _shown(row: ResultRow, devices: Mapping[str, str]) -> dict[str, str]:
     return {
         "Device": devices.get(row.device_id, line(row.device)),
         "Model": line(row.model),
-        "Build": line(row.name.removeprefix(f"{row.model} · ")),
+        "Build": build,
         **figures,
         "Outcome": row.outcome,
         "Trust, or why not": line(about),

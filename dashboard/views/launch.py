@@ -11,7 +11,7 @@ from dashboard.inert import inert, line, words
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
-from dashboard.views import explained, launch_devices, launch_form, live, places
+from dashboard.views import explained, launch_devices, launch_form, live, places, watch
 from dashboard.views.launch_devices import HERE, LAB, ON
 from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
@@ -35,9 +35,12 @@ def show(root: Path) -> None:
     may = role()
     if may < Role.LAUNCH:
         st.info("You may look: sweeps are started by who came in by the printed link, or has a role.", icon="🔒")
-    if running.read(root).driver.state != "idle":
-        live.draw(root, brief=True)
-        st.caption("This workspace runs one sweep at a time. What stands below can be started when it has ended.")
+    with st.container(key="runs-here"):  # always there, so that the form keeps its place, and what is typed in it
+        if running.read(root).driver.state != "idle":
+            live.draw(root, brief=True)
+            st.caption("This workspace runs one sweep at a time. What stands below can be started when it has ended.")
+        else:
+            watch.watched(root)
     launch_form.begin(root, may)
     form, file = st.columns([2, 3], gap="large")
     with form:

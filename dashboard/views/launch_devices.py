@@ -11,7 +11,7 @@ from dashboard.options import given
 from dashboard.rights import role
 from dashboard.roles import Role
 from dashboard.views import live
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.launching import around
 from sweeps.workspace import Workspace
@@ -36,7 +36,12 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
     there, found, refused = st.session_state.get(_FOUND, (None, (), ()))
     if there != options():  # where it runs was changed
         there, found, refused = None, (), ()
-    known = [*_earlier(root), *(one.name for one in found), *chosen]
+    try:
+        earlier = _earlier(root)
+    except StoreError as error:
+        earlier = ["local"]
+        st.text(line(f"Devices of earlier sweeps are not listed: {error.message}. Next step: {error.next_step}"))
+    known = [*earlier, *(one.name for one in found), *chosen]
     box.multiselect(
         label,
         list(dict.fromkeys(known)),

@@ -1,5 +1,6 @@
 """The sweep file that Launch starts, and the form beside it: each shows what is changed in the other."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,17 @@ from dashboard import state
 from dashboard.inert import line, words
 from dashboard.rights import role
 from dashboard.roles import Role
+from dashboard.sweep_address import of_address, to_address
 from dashboard.sweep_form import (
     AXES,
     FIELDS,
     MORE,
+    MOST_ROUNDS,
     PRESETS,
     SIDES,
     Shown,
     SweepForm,
-    of_address,
     read,
-    to_address,
     write,
 )
 from dashboard.views import launch_devices
@@ -60,6 +61,16 @@ _LABELS = {
     "cpus": "CPUs",
     "devices": "Devices (type any name)",
     "preset": "Protocol",
+    "rounds": "Rounds, at least",
+    "gate": "Before a block",
+    "budget": "Budget (or minutes on each device)",
+}
+_PRESET_S = "as the protocol has it"
+_GATES = {"": "Wait until the device is ready", "none": "Measure it as it is"}
+_BUDGETS = {
+    "": f"Rounds of all jobs: {_PRESET_S}",
+    "full": "All rounds of all jobs",
+    "race": "A race: who cannot win, leaves",
 }
 
 
@@ -111,6 +122,12 @@ def draw(root: Path, may: Role) -> None:
             _axis(name, hidden)
     launch_devices.draw(root, may, st.session_state[_key("devices")], _LABELS["devices"], _common("devices", hidden))
     st.segmented_control(_LABELS["preset"], PRESETS, **_common("preset", hidden))
+    more = ("rounds", "gate", "budget")
+    with st.expander("More of the protocol", expanded=any(st.session_state[_key(name)] for name in more)):
+        st.number_input(_LABELS["rounds"], 1, MOST_ROUNDS, placeholder=_PRESET_S, **_common("rounds", hidden))
+        st.selectbox(_LABELS["gate"], list(_GATES), format_func=_GATES.get, **_common("gate", hidden))
+        _pick("budget", tuple(_BUDGETS), hidden, _budget_name)
+        st.caption("Limits of the gate, times of a block and the rest: in the file.")
 
 
 def draw_file(may: Role) -> str:
@@ -196,10 +213,14 @@ def _axis(name: str, hidden: frozenset[str]) -> None:
     )
 
 
-def _pick(name: str, options: tuple[str, ...], hidden: frozenset[str]) -> None:
+def _pick(name: str, options: tuple[str, ...], hidden: frozenset[str], shown: Callable[[str], str] = line) -> None:
     own = st.session_state[_key(name)]
     every = list(dict.fromkeys([*options, own]))
-    st.selectbox(_LABELS[name], every, accept_new_options=True, format_func=line, **_common(name, hidden))
+    st.selectbox(_LABELS[name], every, accept_new_options=True, format_func=shown, **_common(name, hidden))
+
+
+def _budget_name(budget: str) -> str:
+    return _BUDGETS.get(budget) or line(f"{budget} minutes on each device")
 
 
 def _common(name: str, hidden: frozenset[str]) -> dict[str, Any]:
@@ -211,7 +232,7 @@ def _write(name: str) -> None:
     value = st.session_state[_key(name)]
     if role() < Role.LAUNCH or shown is None or name in shown.hidden:
         return  # whatever a browser sends
-    if name in ("weights", "images", "side") and value is None:
+    if name in ("weights", "images", "side", "gate") and value is None:
         return  # an emptied box: it shows again what the file has
     st.session_state[TEXT] = write(st.session_state[TEXT], name, value if value is not None else "")
 

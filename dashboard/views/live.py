@@ -16,7 +16,8 @@ from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.running import Running
 from dashboard.views import watch
-from dashboard.words import device_names, setup_names
+from dashboard.views.tables import text_width
+from dashboard.words import device_names
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import stop
@@ -55,8 +56,8 @@ def _now(root: Path, every_s: int | None, brief: bool) -> None:
     _problem(now)
     told = now.driver.told
     if told is not None and told.builds_total:
-        which = f": {line(', '.join(told.building))}" if told.building else ""
-        st.text(f"Builds: {told.builds_done} of {told.builds_total}{which}")
+        under_way = f", {len(told.building)} under way" if told.building else ""
+        st.text(f"Builds: {told.builds_done} of {told.builds_total}{under_way}")
     if brief:
         _briefly(now)
         return
@@ -77,6 +78,8 @@ def _state(now: Running) -> None:
         st.caption(f"Started by {words(driver.launch.by)} at {_clock(driver.launch.started_s)} UTC")
     else:
         st.caption("Started in a terminal")
+    if now.unread and driver.state == "idle":
+        st.text(line(f"Its jobs cannot be read: {now.unread}"))
     if driver.asked is not None and driver.state == "running":
         st.caption(f"Asked to by {words(driver.asked.by)}. What was measured is kept.")
 
@@ -150,7 +153,7 @@ def _briefly(now: Running) -> None:
     names = device_names({facts.device_id: facts.device_class for facts in now.devices})
     with st.container(gap="small"):
         for facts in now.devices[:MOST_CARDS]:
-            st.text(f"{names[facts.device_id]}: {now.progress(facts)}. {_doing(_told_of(facts, now))}")
+            st.text(f"{names[facts.device_id]}: {now.progress(facts)}. {_doing(_told_of(facts, now), now)}")
     link("live", "Watch it", icon=":material/monitoring:")
 
 
@@ -172,19 +175,19 @@ def _device(facts: DeviceFacts, now: Running) -> None:
         if live.total and now.driver.state != "idle":
             st.progress(min(1.0, live.done / live.total))
         if now.driver.state == "running":
-            st.text(_doing(live))
+            st.text(_doing(live, now))
         ended = now.ended.get(facts.device_id, {})
         st.caption(words(_weather(now.conditions.get(facts.device_id), ended, now.driver.state == "running")))
 
 
-def _doing(live: LiveDevice) -> str:
+def _doing(live: LiveDevice, now: Running) -> str:
     if live.away:
         since = f" since {_clock(live.away_at_s)} UTC" if live.away_at_s else ""
         return f"Away{since}: {line(live.away)}; {live.pending} of its jobs wait for the next run"
     if lacking := live.lacks(time.time()):
         return f"Waiting for {duration(live.waited_s)}: {line('; '.join(lacking))}"
-    running = line(live.running_here)
-    return f"Now: {running}" if live.running else "Nothing runs on it now: it waits for builds, or is done"
+    said = now.doing(live)
+    return f"Now: {said}" if live.running else f"{said[:1].upper()}{said[1:]}"
 
 
 def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
@@ -206,7 +209,7 @@ def _last(now: Running) -> None:
     told = now.driver.told
     if now.last:
         st.caption("Ended last")
-        builds = setup_names(now.last)
+        builds = now.builds
         devices = device_names({row.device_id: row.device for row in now.last})
         rows = [
             {
@@ -219,7 +222,15 @@ def _last(now: Running) -> None:
             for row in now.last
         ]
         with st.container(key="ended-wide"):
-            st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+            st.dataframe(
+                pd.DataFrame(rows),
+                hide_index=True,
+                width="stretch",
+                column_config={
+                    name: st.column_config.TextColumn(width=text_width(str(row[name]) for row in rows))
+                    for name in ("Build", "Device")
+                },
+            )
         with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"

@@ -22,7 +22,6 @@ class Bound(NamedTuple):
     is_most: bool
     """`at_most`; else `at_least`."""
     label: str
-    step: float
 
     def of(self, objective: ObjectiveSpec) -> float | None:
         """The limit that an objective has there."""
@@ -34,11 +33,11 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "drop": Bound("accuracy_drop_points", True, "Accuracy drop, at most (points)", 0.1),
-    "ms": Bound("latency_p50_ms", True, "Latency p50, at most (ms)", 1.0),
-    "mb": Bound("artifact_mb", True, "File, at most (MB)", 1.0),
-    "rss": Bound("model_rss_mb", True, "Memory of the model, at most (MB)", 1.0),
-    "top1": Bound("top1_percent", False, "Top-1, at least (%)", 0.5),
+    "drop": Bound("accuracy_drop_points", True, "Accuracy drop, at most (points)"),
+    "ms": Bound("latency_p50_ms", True, "Latency p50, at most (ms)"),
+    "mb": Bound("artifact_mb", True, "File, at most (MB)"),
+    "rss": Bound("model_rss_mb", True, "Memory of the model, at most (MB)"),
+    "top1": Bound("top1_percent", False, "Top-1, at least (%)"),
 }
 """Always there, by their parameters of the URL. Other bounds of a sweep file have fields of their own."""
 
@@ -53,7 +52,7 @@ def choose(asked: ObjectiveSpec) -> str | None:
         )
         fields = BOUNDS | _others(asked)
         given = {name: field.of(asked) for name, field in fields.items()}
-        wanted = {name: state.number(name, field.label, given[name], step=field.step) for name, field in fields.items()}
+        wanted = {name: state.number(name, field.label, given[name]) for name, field in fields.items()}
         known = {(field.metric, field.is_most) for field in fields.values()}
         kept = [bound for bound in asked.constraints if _key(bound) not in known]
         for bound in kept:
@@ -110,7 +109,7 @@ def _others(asked: ObjectiveSpec) -> dict[str, Bound]:
             continue
         title, unit = metric_title(metric).removeprefix("the "), catalog.metric(metric).unit
         label = f"{title[:1].upper()}{title[1:]}, at {'most' if is_most else 'least'}{f' ({unit})' if unit else ''}"
-        found[f"{'most' if is_most else 'least'}-{metric}"] = Bound(metric, is_most, line(label), 1.0)
+        found[f"{'most' if is_most else 'least'}-{metric}"] = Bound(metric, is_most, line(label))
     return found
 
 

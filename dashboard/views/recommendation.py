@@ -50,6 +50,8 @@ def show(
             for text in more_images:
                 st.caption(words(text))
             st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
+            leads = device.provisional.job_key if device.provisional is not None else ""
+            _take_along(root, ranked, device, next((one for one in device.ranking if one.job_key == leads), None))
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
         lead = "Ship this on" if winner.timed else "The best, but only checked and not timed, on"
@@ -144,45 +146,44 @@ def _trust(winner: Candidate) -> None:
             st.markdown(found)
 
 
-def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, winner: Candidate) -> None:
-    name = downloads.file_name(ranked.place.model, winner.variant)
+def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, build: Candidate | None) -> None:
+    """Downloads and links. `build`: the winner, or what to take until something wins."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="take-along"):
-        problem = downloads.problem(root, winner.build_key)
-        if problem is None:
-            st.download_button(
-                "Download this build",
-                lambda: downloads.build_zip(root, ranked, device, winner),
-                file_name=f"{name}.zip",
-                mime="application/zip",
-                on_click="ignore",
-                type="primary",
-                icon=":material/download:",
-                key="download-build",
-                help="The file to ship, and its manifest with the figures to expect of it.",
-            )
-        else:
-            st.text(line(f"No download: {problem.message}. Next step: {problem.next_step}"))
+        if build is not None:
+            _download(root, ranked, device, build)
         downloads.offer_tables(
             lambda: results_table(ranked.rows), f"{ranked.place.sweep}-{ranked.place.model}", "place"
         )
-        links.link(
-            "result",
-            "All about this result",
-            icon=":material/lab_profile:",
-            sweep=ranked.place.sweep,
-            device=ranked.place.place_id,
-            model=ranked.place.model,
-            job=winner.job_key,
-        )
-        links.link(
-            "compare",
-            "Compare it",
-            icon=":material/compare_arrows:",
-            sweep=ranked.place.sweep,
-            device=ranked.place.place_id,
-            model=ranked.place.model,
-            a=compare_rows.side_text(ranked.place.sweep, winner.job_key),
-        )
+        if build is None:
+            return
+        place = {"sweep": ranked.place.sweep, "device": ranked.place.place_id, "model": ranked.place.model}
+        links.link("result", "All about this result", icon=":material/lab_profile:", **place, job=build.job_key)
+        if build.timed:
+            links.link(
+                "compare",
+                "Compare it",
+                icon=":material/compare_arrows:",
+                **place,
+                a=compare_rows.side_text(ranked.place.sweep, build.job_key),
+            )
+
+
+def _download(root: Path, ranked: Ranked, device: DeviceRanking, build: Candidate) -> None:
+    problem = downloads.problem(root, build.build_key)
+    if problem is not None:
+        st.text(line(f"No download: {problem.message}. Next step: {problem.next_step}"))
+        return
+    st.download_button(
+        "Download this build",
+        lambda: downloads.build_zip(root, ranked, device, build),
+        file_name=f"{downloads.file_name(ranked.place.model, build.variant)}.zip",
+        mime="application/zip",
+        on_click="ignore",
+        type="primary",
+        icon=":material/download:",
+        key="download-build",
+        help="The file to ship, and its manifest with the figures to expect of it.",
+    )
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,9 +8,10 @@ from dashboard import data, evidence, job_rows, state
 from dashboard.inert import inert, line, words
 from dashboard.links import link
 from dashboard.source import Source
-from dashboard.views import empty, explained, places, result_build, result_measured, result_profile, tables
+from dashboard.views import empty, explained, places, result_build, result_measured, result_profile, tables, watch
 from dashboard.words import build_names
 from sweeps.journal.evidence import JobEvidence
+from sweeps.journal.result_row import row_of_waiting
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
@@ -37,7 +38,8 @@ def show(root: Path) -> None:
     names = _jobs(now, place)
     if not names:
         st.info("Nothing of this model has ended on this device yet.", icon=":material/hourglass_empty:")
-        st.text("Next step: wait for the first result.")
+        st.text("The first one is shown here once it ends.")
+        watch.awaited(root, now)
         return
     verdicts = data.places(now, root, place.sweep).models[place.place_id][place.model]
     best = next((one.job_key for one in verdicts if one.job_key in names), None)
@@ -53,6 +55,8 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
         _without_evidence(row, name)
         return
     _card(row, found, place, name)
+    if row is None:
+        watch.awaited(root, now)
     if row is not None and row.outcome == "failed":
         _failed(row, found)
     _trust(row, found)
@@ -63,15 +67,16 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
 
 def _jobs(now: Source, place: Place) -> dict[str, str]:
     """For people, by job key: those that have ended, and the one that the URL asks for if it waits there."""
-    rows = data.place_rows(now, place)
-    names = build_names(rows)
-    names |= {row.job_key: f"{names[row.job_key]} ({line(row.outcome)})" for row in rows if row.outcome != "measured"}
+    rows = list(data.place_rows(now, place))
     wanted = state.asked("job")
-    if wanted and wanted not in names and (found := evidence.job(now, place.sweep, wanted)) is not None:
-        job = found.planned.job
-        if found.row is None and (job.device_id, job.model) == (place.place_id, place.model):
-            names[wanted] = f"{line(job.name)} (waits)"
-    return names
+    if wanted and wanted not in [row.job_key for row in rows]:
+        found = evidence.job(now, place.sweep, wanted)
+        job = found.planned.job if found is not None and found.row is None else None
+        if job is not None and (job.device_id, job.model) == (place.place_id, place.model):
+            rows.append(row_of_waiting(place.sweep, job))
+    names = build_names(rows)
+    said = {row.job_key: "waits" if row.outcome == "waiting" else row.outcome for row in rows}
+    return {key: name if said[key] == "measured" else f"{name} ({line(said[key])})" for key, name in names.items()}
 
 
 def _card(row: ResultRow | None, found: JobEvidence, place: Place, name: str) -> None:

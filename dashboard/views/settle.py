@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.inert import line
+from dashboard.inert import line, words
 from dashboard.options import given
 from dashboard.ranked import Ranked
 from dashboard.rights import person, role
@@ -14,9 +14,10 @@ from dashboard.views import live
 from dashboard.views.launch_form import KEPT
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.journal import Journal
+from sweeps.launching.checked import check
 from sweeps.launching.here import here
 from sweeps.launching.record import kept_file
-from sweeps.launching.start import RETRY, SETTLE, again
+from sweeps.launching.start import RETRY, SETTLE, again, text_of
 from sweeps.ranking.provisional import Settle
 from sweeps.ranking.values import DeviceRanking
 from sweeps.text import duration
@@ -36,7 +37,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     if why:
         st.code(here(Workspace(root), sweep).typed(device.settle_command), language=None)
         if role() >= Role.LAUNCH:
-            st.caption(f"There is no button for it: {why}.")
+            st.caption(f"There is no button for it: {words(why)}.")
         return
     pressed = st.button(f"Measure {rounds} more rounds", icon=":material/balance:", key="settle")
     st.caption(f"{_estimate(root, device, rounds)} What else is tied in this sweep gets as many rounds.")
@@ -51,10 +52,13 @@ def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
     st.code(line(here(Workspace(root), sweep).typed(found.timed_text)), language=None, wrap_lines=True)
     if role() < Role.LAUNCH:
         return
-    if found.field and kept_file(Workspace(root), sweep).is_file():
-        links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
+    if found.field:
+        if kept_file(Workspace(root), sweep).is_file():
+            links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
+        else:
+            st.caption(f"There is no button for it: {_NOT_KEPT}.")
     elif why := _why_not(root, ranked):
-        st.caption(f"There is no button for it: {why}.")
+        st.caption(f"There is no button for it: {words(why)}.")
     else:
         options = (RETRY,) if RETRY in found.command.split() else ()
         label = "Measure what failed or is not trusted again" if options else "Run the sweep again"
@@ -80,9 +84,13 @@ def _why_not(root: Path, ranked: Ranked) -> str:
     now, sweep = data.source(root), ranked.place.sweep
     if now is None or ranked.objective != data.spec(now, sweep).objective:
         return "a run follows the sweep file's own objective, and another one is chosen here"
-    if not kept_file(Workspace(root), sweep).is_file():
-        return _NOT_KEPT
-    return ""
+    if not now.knows_jobs(sweep):
+        return "it was measured in another workspace"
+    workspace = Workspace(root)
+    if kept_file(workspace, sweep).is_file():
+        return ""  # what is wrong with it is said when it is to be started
+    problems = check(workspace, text_of(workspace, data.spec(now, sweep)), given().models).problems
+    return problems[0].message if problems else ""
 
 
 def _estimate(root: Path, device: DeviceRanking, rounds: int) -> str:

@@ -15,7 +15,7 @@ from dashboard.ranked import Ranked
 from dashboard.source import Source
 from dashboard.style import palette
 from dashboard.views import explained
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
@@ -59,7 +59,7 @@ def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
         height=table_height(len(shown)),
         key="checked-table",
         column_config={
-            "Variant": st.column_config.TextColumn(width=290),
+            "Variant": st.column_config.TextColumn(width=text_width(shown["Variant"])),
             **{name: number(format="%.2f") for name in ("Top-1 (%)", "Drop (points)", "Agreement (%)")},
             "Size (MB)": number(format="%.3g"),
         },
@@ -89,7 +89,7 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
         height=table_height(len(table)),
         key=key,
         column_config={
-            "Variant": st.column_config.TextColumn(width=290),
+            "Variant": st.column_config.TextColumn(width=text_width(table["variant"])),
             "Mean (ms)": st.column_config.NumberColumn(format="%.3f"),
         },
     )
@@ -138,7 +138,7 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
         key="not-ranked-table",
         column_config={
             "Outcome": st.column_config.TextColumn(width=80),
-            "Variant": st.column_config.TextColumn(width=340),
+            "Variant": st.column_config.TextColumn(width=text_width(shown["Variant"])),
         },
     )
     told: list[tuple[Sort, str]] = [

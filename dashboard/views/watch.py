@@ -1,10 +1,14 @@
-"""A page that is open notices that a sweep has begun or ended, wherever it was started."""
+"""A page that is open notices that a sweep has begun or ended, wherever it was started, and the result it waits for."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
 
+from dashboard import data
+from dashboard.source import Source
+from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import find
 from sweeps.workspace import Workspace
 
@@ -20,6 +24,17 @@ def watched(root: Path, draw: Callable[[], None] = lambda: None) -> None:
         if _runs(root) != before:
             st.rerun()
         draw()
+
+    st.fragment(look, run_every=EVERY_S)()
+
+
+def awaited(root: Path, now: Source) -> None:
+    """Where a result is waited for: once there are other results than `now`, the whole page is drawn anew."""
+
+    def look() -> None:
+        with suppress(EdgeSweepError):  # whoever draws the page anew sees it
+            if data.source(root) != now:
+                st.rerun()
 
     st.fragment(look, run_every=EVERY_S)()
 

@@ -56,6 +56,29 @@ def row_of_skipped(sweep: str, planned: PlannedSkip) -> ResultRow:
     return _row(sweep, skipped_key(skipped), "", skipped, planned, {}, about)
 
 
+def row_of_waiting(sweep: str, job: Job) -> ResultRow:
+    """The row of a job that has no result yet: what was built and how it runs; nothing of its device or protocol. It is
+    in no table."""
+    return ResultRow(
+        sweep=sweep,
+        job_key=job.key,
+        build_key=job.build_key,
+        name=job.name,
+        model=job.model,
+        grid=job.grid,
+        device_id=job.device_id,
+        device="",
+        fingerprint="",
+        variant=label_of(job.variant),
+        outcome="waiting",
+        preset="",
+        exec_context="",
+        runtime_version="",
+        **asdict(job.variant),
+        **asdict(job.run),
+    )
+
+
 def gate_of(blocks: Iterable[Block]) -> str:
     """`gated` if each of the blocks waited for a ready device, otherwise `none`."""
     return "none" if any(block.conditions.gate == "none" for block in blocks) else "gated"

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, Self
 
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
+from sweeps.journal.result_row import row_of_waiting
 from sweeps.journal.schema import JOB_DEVICE, JOB_SENTINEL
 from sweeps.journal.times import TimeTables
 from sweeps.json_records import from_json, to_json
 from sweeps.metrics import METRICS
-from sweeps.records import Conditions
+from sweeps.records import Conditions, Job
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 
@@ -97,9 +98,9 @@ class ResultTables(TimeTables):
         )
         return {Place(name, one, model): (device, jobs) for name, one, model, device, jobs in rows}
 
-    def waiting_jobs(self, place: Place, ended: Iterable[str] | None = None) -> list[str]:
-        """The names of a place's jobs in the current plan that have no result yet, in order. `ended`: the keys of those
-        that have one elsewhere, in a copy; then the results here do not count."""
+    def waiting_jobs(self, place: Place, ended: Iterable[str] | None = None) -> list[ResultRow]:
+        """The rows (`row_of_waiting`) of a place's jobs in the current plan that have no result yet, in order. `ended`:
+        the keys of those that have one elsewhere, in a copy; then the results here do not count."""
         here = "SELECT job_key FROM results WHERE results.sweep = jobs.sweep AND results.job_key = jobs.job_key"
         there = "SELECT 1 FROM json_each(?5) WHERE value = jobs.job_key"
         units = {
@@ -111,7 +112,7 @@ class ResultTables(TimeTables):
         mine = [unit for unit, pool in units.items() if place.place_id in (unit, pool)]
         rows = self._rows(
             # `+`: by the index of devices.
-            "SELECT json_extract(record, '$.name') FROM jobs WHERE +sweep = ?1"  # noqa: S608  # an expression of ours
+            "SELECT record FROM jobs WHERE +sweep = ?1"  # noqa: S608  # an expression of ours
             " AND plan_id = (SELECT plan_id FROM sweeps WHERE name = ?1)"
             f" AND {JOB_DEVICE} IN (SELECT value FROM json_each(?2)) AND json_extract(record, '$.model') = ?3"
             f" AND ({JOB_DEVICE} = ?4 OR json_extract(record, '$.link') != '')"
@@ -122,7 +123,12 @@ class ResultTables(TimeTables):
             place.place_id,
             *([] if ended is None else [json.dumps(list(ended))]),
         )
-        return [name for (name,) in rows]
+        return [row_of_waiting(place.sweep, from_json(Job, record)) for (record,) in rows]
+
+    def waiting_job(self, sweep: str, job_key: str) -> ResultRow | None:
+        """The row (`row_of_waiting`) of a job, whether it has a result or not; `None` if the sweep never had it."""
+        record = self._row("SELECT record FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
+        return None if record is None else row_of_waiting(sweep, from_json(Job, record[0]))
 
     def result_rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
         """The rows of a sweep, or of one of its places, that are not stale, in order of their names.

@@ -28,6 +28,8 @@ class LiveDevice:
     name: str
     running: str = ""
     """The job and its round; empty while nothing runs."""
+    job: str = ""
+    """Its key, where `running` has the name of one."""
     done: int = 0
     total: int = 0
     """As far as it is known; races end earlier."""
@@ -44,12 +46,6 @@ class LiveDevice:
     """When that was noticed."""
     pending: int = 0
     """Jobs that wait for it, if it is away."""
-
-    @property
-    def running_here(self) -> str:
-        """`running` without the device, with which a job's name ends: for where the device stands already."""
-        job, of_device, rest = self.running.partition(f" · {self.name},")
-        return f"{job},{rest}" if of_device else job
 
     def lacks(self, now_s: float) -> tuple[str, ...]:
         """What it waits for now."""
@@ -151,7 +147,7 @@ class LiveFile:
             if self._later is not None:
                 self._later.cancel()
             if not self.live.ended:
-                devices = tuple(replace(one, running="", waiting=()) for one in self.live.devices)
+                devices = tuple(replace(one, running="", job="", waiting=()) for one in self.live.devices)
                 self.live = replace(
                     self.live, ended=how, problem=problem, next_step=next_step, step="", building=(), devices=devices
                 )
@@ -163,11 +159,13 @@ class LiveFile:
     def builds(self, done: int, total: int, running: tuple[str, ...]) -> None:
         self._change(replace(self.live, step="", builds_done=done, builds_total=total, building=running))
 
-    def measuring(self, device: str, done: int, total: int, running: str) -> None:
+    def measuring(self, device: str, done: int, total: int, running: str, job: str = "") -> None:
+        """`job`: the key of the one whose name is in `running`."""
         known = self.live.device(device)
         goes_on = known.began_s is not None and done >= known.done
         began_s = known.began_s if goes_on else (self._now_s() if running else None)
-        self._put(replace(known, running=running, done=done, total=total, began_s=began_s, waiting=(), away=""))
+        known = replace(known, running=running, job=job, waiting=(), away="")
+        self._put(replace(known, done=done, total=total, began_s=began_s))
 
     def waiting(self, device: str, lacking: tuple[str, ...], waited_s: float) -> None:
         known = self.live.device(device)
@@ -176,7 +174,7 @@ class LiveFile:
     def away(self, device: str, reason: str, pending: int) -> None:
         known = self.live.device(device)
         since_s = known.away_at_s if known.away else self._now_s()
-        self._put(replace(known, running="", waiting=(), away=reason, away_at_s=since_s, pending=pending))
+        self._put(replace(known, running="", job="", waiting=(), away=reason, away_at_s=since_s, pending=pending))
 
     def stopping(self) -> None:
         """From any thread: it was asked to end after the running work."""

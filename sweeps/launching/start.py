@@ -13,7 +13,7 @@ from sweeps.errors import SpecError, WorkspaceError
 from sweeps.launching.checked import check
 from sweeps.launching.driver import find
 from sweeps.launching.record import Launch, alone, keep, kept_file, last, write
-from sweeps.spec.sweep import SweepSpec
+from sweeps.spec.sweep import SweepSpec, sweep_yaml
 from sweeps.workspace import Workspace
 
 MODELS_VARIABLE = "EDGESWEEP_MODELS"
@@ -98,14 +98,10 @@ def again(
     `planned`: what was measured: the kept sweep file must still describe it. Raises as `start`.
     """
     words = " ".join(("edgesweep run SWEEP.yaml", *options))
-    try:
-        text = kept_file(workspace, planned.name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WorkspaceError(
-            f"the sweep file of {planned.name} is not in this workspace", f"where it is: {words}"
-        ) from error
+    text = text_of(workspace, planned)
     spec = check(workspace, text, models).spec
-    if spec is not None and spec != planned:
+    # Who is told of its end is not for who starts it here.
+    if spec is not None and spec != planned.model_copy(update={"on_end": spec.on_end}):
         raise WorkspaceError(
             f"the sweep file of {planned.name} that is kept here is not the one that was measured last",
             f"with that one: {words}",
@@ -122,6 +118,13 @@ def _of_every_start(options: Sequence[str]) -> tuple[str, ...]:
         place = kept.index(SETTLE)
         del kept[place : place + 2]
     return tuple(kept)
+
+
+def text_of(workspace: Workspace, planned: SweepSpec) -> str:
+    """The sweep file of what was measured: as it is kept, or, of a sweep from a terminal, one that means the same."""
+    with suppress(OSError, UnicodeDecodeError):
+        return kept_file(workspace, planned.name).read_text(encoding="utf-8")
+    return sweep_yaml(planned)
 
 
 def log_of(workspace: Workspace, sweep: str) -> Path:

@@ -50,7 +50,7 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None, work
             progress.step("Building", done, total, ", ".join(running), unit="builds", beside=_TOGETHER)
             if done == total:
                 progress.end("Building")
-        case events.Measuring(device, done, total, running):
+        case events.Measuring(device, done, total, running, _):
             progress.step(f"Measuring on {device}", done, total or None, running, beside=_TOGETHER)
         case events.Published(done, total):
             progress.step("Publishing to MLflow", done, total, "", unit="jobs")
@@ -100,8 +100,8 @@ def _keep(event: Event, live: LiveFile) -> None:
             live.step(f"preparing {model}")
         case events.Building(done, total, running):
             live.builds(done, total, running)
-        case events.Measuring(device, done, total, running):
-            live.measuring(device, done, total, running)
+        case events.Measuring(device, done, total, running, job):
+            live.measuring(device, done, total, running, job)
         case events.Published(done, total):
             live.step(f"publishing to MLflow: {done} of {total} jobs")
         case events.Waiting(device, lacking, waited) if not has_devices(device):

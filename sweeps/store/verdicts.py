@@ -92,7 +92,7 @@ class Verdicts:
         Raises `DamagedResultsError` as `Journal.watermark` does.
         """
         self.bring_up_to_date(journal, sweep)
-        return self.where("?1 = '' OR sweep = ?1", sweep or "")
+        return self.where("true") if sweep is None else self.where("sweep = ?", sweep)
 
     def where(self, condition: str, *values: str) -> list[PlaceVerdict]:
         """Those that are stored, whole, by a condition in SQL, in the order of their places."""

@@ -1,10 +1,12 @@
-"""What the pages cost on a real server: a rerun after one widget has changed, Fleet drawn, bytes of a first view.
+"""What the pages cost on a real server: a rerun of each after one widget has changed, Fleet drawn, also after ten new
+results, bytes of a first view.
 
 python tests/benchmarks/bench_page.py [--sizes 10000] [--stores FOLDER]
 
 Stores of 10,000 and 100,000 results, as `bench_read.py` makes them. CPU is that of the server's process, medians of 9
-reruns; Chromium's is not counted. Beside them stands the same of a page that has one widget and nothing else, measured
-before and after them. `--stores`: keep the stores there, or use those that are.
+reruns of Decide and of 5 of each other page, to a value that was not looked at before; Chromium's is not counted.
+Beside them stands the same of a page that has one widget and nothing else, measured before and after them. `--stores`:
+keep the stores there, or use those that are.
 """
 
 import argparse
@@ -13,23 +15,28 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from bench_read import SIZES, make
-from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
+from bench_read import LEFT, SIZES
+from many_results import SWEEP, add_ten, make
+from playwright.sync_api import Browser, Page, StorageState, WebSocket, sync_playwright
 from report import Figure, at_most, finish
 
 from dashboard.launch import serving
+from dashboard.options import Options
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
-RERUNS = 9
+RERUNS, RERUNS_BESIDE = 9, 5
+TOKEN = "of-this-bench"  # of a server that only this process can reach
 CHROMIUM = "/usr/bin/chromium"
 EMPTY = """import streamlit as st
 st.title("Empty")
-st.number_input("Accuracy drop, at most (points)", value=1.0, step=0.1)
+st.text_input("Accuracy drop, at most (points)", value="1")
 """
-DECIDE = "decide?sweep=phones&device=phone-0001&model=net1"
+PLACE = f"sweep={SWEEP}&device=phone-0001&model=net1"
+DECIDE = f"decide?{PLACE}"
 
 
 @dataclass
@@ -71,15 +78,23 @@ def idle(page: Page) -> None:
     )
 
 
-def view(browser: Browser, url: str) -> tuple[Page, int]:
-    """A page in a browser of its own, and the bytes of its first view."""
-    page = browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
+def view(browser: Browser, url: str, rights: StorageState | None = None) -> tuple[Page, int]:
+    """A page in a browser of its own, and the bytes of its first view. `rights`: the cookies of who came in by the
+    link."""
+    page = browser.new_context(viewport={"width": 1400, "height": 1000}, storage_state=rights).new_page()
     page.set_default_timeout(120_000)
     received = Received()
     page.on("websocket", received.listen)
     page.goto(url)
     idle(page)
     return page, received.bytes
+
+
+def entered_by(browser: Browser, link: str) -> StorageState:
+    """The cookies of a browser that came in by the link, which works once."""
+    with browser.new_context() as context:
+        context.new_page().goto(link)
+        return context.storage_state()
 
 
 def cost_ms(pid: int, act: Callable[[], None], page: Page) -> float:
@@ -92,13 +107,35 @@ def cost_ms(pid: int, act: Callable[[], None], page: Page) -> float:
     return 1000 * (cpu_s(pid) - before)
 
 
-def rerun_ms(pid: int, page: Page) -> float:
+def entered(page: Page, label: str, text: str) -> None:
+    field = page.get_by_label(label, exact=True)
+    field.fill(text)
+    field.press("Enter")
+
+
+def picked(page: Page, label: str, number: int) -> None:
+    """One of the options of a box, from 0 on."""
+    page.get_by_role("combobox", name=label, exact=True).click()
+    page.get_by_role("option").nth(number).click()
+
+
+def rerun_ms(pid: int, page: Page, act: Callable[[Page, int], None], count: int) -> float:
+    return statistics.median(cost_ms(pid, partial(act, page, number), page) for number in range(count))
+
+
+def bounded(page: Page, number: int) -> None:
     """One constraint is changed, to a value that was not ranked before."""
-    found = []
-    for _ in range(RERUNS):
-        button = page.get_by_test_id("stNumberInputStepUp").first
-        found.append(cost_ms(pid, button.click, page))
-    return statistics.median(found)
+    entered(page, "Accuracy drop, at most (points)", f"{1.1 + number / 10:.1f}")
+
+
+ELSEWHERE: dict[str, tuple[str, Callable[[Page, int], None]]] = {
+    "Fleet of one model": (f"?sweep={SWEEP}&model=net0", lambda page, number: picked(page, "Model", 2 + number)),
+    "Compare": (f"compare?{PLACE}", lambda page, number: picked(page, "B: variant", 10 + number)),
+    "Result": (f"result?{PLACE}", lambda page, number: picked(page, "Job", 10 + number)),
+    "Devices": ("devices", lambda page, number: picked(page, "Device", 1 + number)),
+    "Launch": ("launch", lambda page, number: entered(page, "Name", f"sweep-{number}")),
+}
+"""Beside Decide: what is changed on each page."""
 
 
 def empty_page(browser: Browser) -> float:
@@ -107,24 +144,33 @@ def empty_page(browser: Browser) -> float:
         app.write_text(EMPTY)
         with serving(Path(folder), app) as port:
             page, _ = view(browser, f"http://127.0.0.1:{port}")
-            return rerun_ms(server_of(port), page)
+            return rerun_ms(server_of(port), page, bounded, RERUNS)
 
 
 def pages(browser: Browser, workspace: Workspace, size: int) -> tuple[list[Figure], float, dict[str, int]]:
     """Figures of a store, milliseconds of a rerun of Decide, and bytes of first views."""
-    sent = {}
-    with serving(workspace.root) as port:
+    sent, reruns = {}, {}
+    with serving(workspace.root, token=TOKEN, options=Options(workspace.root)) as port:
         pid, address = server_of(port), f"http://127.0.0.1:{port}/"
         view(browser, address)[0].close()  # the imports, and what is cached
+        rights = entered_by(browser, f"{address}enter?token={TOKEN}")
         page, sent["Fleet"] = view(browser, address)
         drawn = [cost_ms(pid, page.reload, page) for _ in range(5)]
+        add_ten(workspace)
+        news = cost_ms(pid, page.reload, page)
         page.close()
         page, sent["Decide"] = view(browser, address + DECIDE)
-        rerun = rerun_ms(pid, page)
+        rerun = rerun_ms(pid, page, bounded, RERUNS)
         page.close()
+        for name, (path, act) in ELSEWHERE.items():
+            page, sent[name] = view(browser, address + path, rights)
+            reruns[name] = rerun_ms(pid, page, act, RERUNS_BESIDE)
+            page.close()
     figures = [
         at_most(f"{size:,}: Fleet drawn, CPU", statistics.median(drawn), "ms", 300),
+        at_most(f"{size:,}: Fleet drawn after ten new results, CPU", news, "ms", 600),
         at_most(f"{size:,}: a rerun of Decide, CPU", rerun, "ms", 100),
+        *(at_most(f"{size:,}: a rerun of {name}, CPU", ms, "ms", 100) for name, ms in reruns.items()),
     ]
     return figures, rerun, sent
 
@@ -143,7 +189,7 @@ def main() -> None:
             is_new = not folder.exists()
             workspace = Workspace.open(folder)
             if is_new:
-                make(workspace, size)
+                make(workspace, size, LEFT)
             overview(workspace)
             before = empty_page(browser)
             found, rerun, sent[size] = pages(browser, workspace, size)

@@ -4,9 +4,9 @@ server, beside MLflow's search.
 python tests/benchmarks/bench_read.py [--mlflow 1000] [--sizes 1000 10000] [--stores FOLDER]
 
 Stores of 1,000, 10,000 and 100,000 results: 50 variants of each device and model, three rounds each, in one sweep. They
-are written by the journal's own functions; samples are few, since no reader looks at them. Seconds of CPU of the
-process that reads, medians of 5. MLflow has the same 1,000 and 10,000 results; to write the latter takes long
-(`--mlflow 1000`: only the former).
+are written by the journal's own functions; samples are few, since no reader looks at them. A few jobs more wait: what
+is new comes from them. Seconds of CPU of the process that reads, medians of 5. MLflow has the same 1,000 and 10,000
+results; to write the latter takes long (`--mlflow 1000`: only the former).
 `--stores`: keep the stores there, or use those that are.
 """
 
@@ -24,7 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from many_results import SWEEP, VARIANTS, make
+import streamlit as st
+from many_results import SWEEP, VARIANTS, add_ten, make
 from report import Figure, at_least, at_most, finish
 
 from dashboard import data, fleet_data
@@ -42,6 +43,8 @@ from sweeps.workspace import Workspace
 
 SIZES = (1_000, 10_000, 100_000)
 REPEATS = 5
+LEFT = 6
+"""So many times ten new results can come."""
 _RUN = "import sys; from sweeps.cli.main import main; main(sys.argv[1:])"
 
 
@@ -73,6 +76,17 @@ def page(workspace: Workspace) -> None:
     assert len(entry.ranking) == VARIANTS
 
 
+def whole_page(workspace: Workspace) -> None:
+    """All that Decide asks before it draws, by its own functions as if nothing were cached."""
+    st.cache_resource.clear()
+    now, place = data.source(workspace.root), Place(SWEEP, "phone-0001", "net1")
+    assert now is not None
+    assert place.model in data.places(now, workspace.root, SWEEP).models[place.place_id]
+    assert len(data.ranked(now, place).ranking.devices) == 1
+    _, table, _ = data.ranking_tables(now, place, None, 0)
+    assert len(table) == VARIANTS
+
+
 def fleet(workspace: Workspace, places: int) -> None:
     """All that the page Fleet asks of the verdicts, by its own functions as if nothing were cached."""
     now = data.source(workspace.root)
@@ -96,19 +110,9 @@ def whole_overview(workspace: Workspace, places: int) -> None:
     assert len(overview(workspace)) == places
 
 
-def change_ten(workspace: Workspace) -> None:
-    """Ten results, in ten places, become other ones."""
-    with Journal.open(workspace.journal) as journal:
-        for place in sorted(journal.result_places(SWEEP))[:10]:
-            row = journal.result_rows(SWEEP, place)[3]
-            before = journal.artifact(row.build_key)
-            assert before is not None
-            journal.add_artifact(before.model_copy(update={"file_bytes": before.file_bytes + 1}))
-
-
 def ten_new(workspace: Workspace, places: int) -> float:
     """CPU until ten new results, in ten places, are in the fleet's verdicts."""
-    change_ten(workspace)
+    add_ten(workspace)
     return cpu_s(lambda: fleet(workspace, places), repeats=1)
 
 
@@ -160,7 +164,7 @@ def by_copy(workspace: Workspace) -> list[float]:
         overview(files)
         time.sleep(2.0)
         look_s = cpu_s(lambda: result_files(reader), repeats=1)
-        change_ten(workspace)
+        add_ten(workspace)
         publish(workspace)
         time.sleep(2.0)
         new_s = cpu_s(lambda: overview(result_files(reader)), repeats=1)
@@ -177,6 +181,7 @@ def figures_of(workspace: Workspace, size: int, mlflow: bool) -> list[Figure]:
     page_ms = 1000 * cpu_s(lambda: page(workspace))
     figures += [
         at_most(f"{size:,}: a ranked page", page_ms, "ms", 100),
+        at_most(f"{size:,}: a page's data and tables", 1000 * cpu_s(lambda: whole_page(workspace)), "ms", 100),
         at_most(f"{size:,}: fleet, {places} places", 1000 * cpu_s(lambda: fleet(workspace, places)), "ms", 10),
         Figure(f"{size:,}: all verdicts whole", 1000 * cpu_s(lambda: whole_overview(workspace, places)), "ms"),
         at_most(f"{size:,}: ten new results in ten places", ten_new(workspace, places), "s", 0.6),
@@ -211,6 +216,12 @@ def growth(figures: list[Figure]) -> list[Figure]:
     )
     return [
         at_most("page, 100,000 / 10,000", large["a ranked page"] / small["a ranked page"], "times", 1.5),
+        at_most(
+            "page's data, 100,000 / 10,000",
+            large["a page's data and tables"] / small["a page's data and tables"],
+            "times",
+            1.5,
+        ),
         at_most("fleet, 100,000 / 10,000", large["fleet"] / small["fleet"], "times", 10),
     ]
 
@@ -230,7 +241,7 @@ def main() -> None:
             is_new = not folder.exists()
             workspace = Workspace.open(folder)
             if is_new:
-                made_s = cpu_s(lambda: make(workspace, size), repeats=1)  # noqa: B023
+                made_s = cpu_s(lambda: make(workspace, size, LEFT), repeats=1)  # noqa: B023
                 figures.append(Figure(f"{size:,}: made, per result", 1000 * made_s / size, "ms"))
             figures += figures_of(workspace, size, size in asked.mlflow)
     if set(asked.sizes) >= set(SIZES[1:]):

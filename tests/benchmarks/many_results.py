@@ -4,7 +4,9 @@ import random
 from dataclasses import replace
 
 from sweeps.journal.journal import Journal
+from sweeps.journal.results_table import Place
 from sweeps.records import Job
+from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from tests.sweeps.conftest import Records
 
@@ -13,23 +15,37 @@ SWEEP = "phones"
 records = Records()
 
 
-def make(workspace: Workspace, count: int) -> None:
-    """A finished sweep of so many jobs, in transactions of 500."""
+def make(workspace: Workspace, count: int, left: int = 0) -> None:
+    """A sweep of so many finished jobs, in transactions of 500: the same builds on each phone. `left`: how many jobs
+    more of each model wait on the first phone (see `add_ten`)."""
     rng = random.Random(count)
     places = count // VARIANTS
     facts = [replace(records.facts, device_id=f"phone-{number:04}") for number in range(max(1, places // MODELS))]
-    jobs = []
-    for number in range(count):
-        place = number // VARIANTS
-        device, model = facts[place % len(facts)], f"net{place // len(facts)}"
-        job = records.job(number)
-        jobs.append(replace(job, name=f"{model} · variant {number}", model=model, device_id=device.device_id))
+
+    def job(number: int, place: int, build: int) -> Job:
+        model = f"net{place // len(facts)}"
+        made = records.job(number, model=model, name=f"{model} · variant {number}", run=RunAxes(threads=build + 1))
+        return replace(made, device_id=facts[place % len(facts)].device_id)
+
+    jobs = [job(number, *divmod(number, VARIANTS)) for number in range(count)]
+    for number in range(left * MODELS):
+        more, model = divmod(number, MODELS)
+        jobs.append(job(count + number, model * len(facts), VARIANTS + more))
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(*jobs, name=SWEEP, rounds=ROUNDS, facts=tuple(facts), models=MODELS))
         for start in range(0, count, 500):
             with journal.together():
-                for job in jobs[start : start + 500]:
+                for job in jobs[start : min(start + 500, count)]:
                     measure(journal, job, 5.0 + 5.0 * rng.random(), rng)
+
+
+def add_ten(workspace: Workspace) -> None:
+    """Ten results more, in ten places, of those that `make` has left."""
+    with Journal.open(workspace.journal) as journal:
+        waiting = [journal.waiting_jobs(Place(SWEEP, "phone-0000", f"net{net}")) for net in range(MODELS)]
+        assert all(waiting), "nothing waits there any more: make the store anew"
+        for first, *_ in waiting:
+            measure(journal, journal.planned_job(SWEEP, first.job_key).job, 7.0, random.Random(first.job_key))
 
 
 def measure(journal: Journal, job: Job, ms: float, rng: random.Random) -> None:

@@ -262,7 +262,7 @@ def _show(event: object) -> None:
             say(f"  {done} of {total} built")
         case Waiting(_, lacking, waited):
             say(f"  waiting ({waited:.0f} s): {'; '.join(lacking)}")
-        case Measuring(_, done, total, running) if done and done % 60 == 0 and running:
+        case Measuring(_, done, total, running, _) if done and done % 60 == 0 and running:
             say(f"  {done} of {total} measured")
         case AttemptFailed(name, failed, _):
             say(f"  {name}: {failed.kind}: {failed.message}")

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import rights
 from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
-from sweeps.launching.live import LiveDevice, LiveFile
+from sweeps.launching.live import Live, LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
@@ -101,13 +101,17 @@ def test_a_start_that_failed_in_an_empty_workspace_is_seen_there(page: Page, tmp
 
 
 def test_what_a_device_does_is_what_it_does_now() -> None:
-    now_s = 1_000.0
+    now_s, told = 1_000.0, Live(sweep="phones", pid=1, started_s=0.0)
+
+    def said(device: LiveDevice, now_s: float = now_s) -> str:
+        return doing_now(device, now_s, told, {})
+
     waited = LiveDevice(name="a", running="digits, round 2", waiting=("the battery has 41 °C",), waiting_at_s=now_s)
-    assert doing_now(waited, now_s) == "the battery has 41 °C"
-    assert doing_now(waited, now_s + 60) == "digits, round 2", "a wait that is over is none"
-    assert doing_now(LiveDevice(name="a", done=12, total=12), now_s) == "done"
-    assert doing_now(LiveDevice(name="a", done=3, total=12), now_s) == "nothing runs on it now"
-    assert doing_now(LiveDevice(name="a", away="unplugged", done=12, total=12), now_s) == "away"
+    assert said(waited) == "the battery has 41 °C"
+    assert said(waited, now_s + 60) == "digits, round 2", "a wait that is over is none"
+    assert said(LiveDevice(name="a", done=12, total=12)) == "done"
+    assert said(LiveDevice(name="a", done=3, total=12)) == "nothing runs on it now"
+    assert said(LiveDevice(name="a", away="unplugged", done=12, total=12)) == "away"
 
 
 @pytest.mark.usefixtures("live_at_once")

@@ -22,6 +22,7 @@ from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL, PHONE, Recorder
 
 Page = Callable[[Path], AppTest]
+INT8 = "int8 · NHWC · QNNPACK · 1 thread"
 
 CPU = Best(name="c", variant=f"cpu {EVIL}", p50_ms=8.0, ci_low_ms=7.5, ci_high_ms=8.5)
 NNAPI = Best(name="n", variant="nnapi fp32", p50_ms=4.0, ci_low_ms=None, ci_high_ms=None)
@@ -73,6 +74,8 @@ def test_both_phones_stand_in_one_chart_and_one_table(page: Page, phones: Path) 
     assert list(found["Finding"]) == ["not told apart", "NNAPI is faster"] * 2
     assert list(found[RATIO]) == pytest.approx([1.0, 0.25] * 2, rel=0.01)
     assert line(EVIL) in found["Device"].iloc[2]
+    assert list(found["Best on NNAPI"][:2]) == [f"NNAPI · {one}" for one in ("fp32 · NHWC · 1 thread", INT8)]
+    assert list(found["Best on the CPU"][2:]) == ["fp32 · NHWC · 1 thread", INT8]
     assert "Why not" not in found
     assert len(shown.get("vega_lite_chart")) == 3
 

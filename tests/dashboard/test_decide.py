@@ -20,6 +20,7 @@ from dashboard.views import decide
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
+from sweeps.launching.checked import check
 from sweeps.launching.record import Launch, kept_file, last
 from sweeps.quarantine import QuarantineBook
 from sweeps.results import ComparisonConditions
@@ -113,6 +114,7 @@ def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, w
     assert not shown.exception
     assert shown.header[0].value == "No winner"
     assert "nothing was measured: 4 failed" in texts(shown)
+    assert {"CSV", "Parquet"} <= {part.proto.label for part in shown.get("download_button")}
     assert not shown.metric
     assert not shown.get("vega_lite_chart")
     assert len(table(shown, "Outcome")) == 4
@@ -211,19 +213,36 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
     assert f"at least {rounds} more rounds to tell them apart" in texts(shown)
 
 
+def written(file: Path) -> str:
+    """What a process writes there that was started."""
+    deadline = time.monotonic() + 60
+    while not file.exists() or not (text := file.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return text
+
+
 def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_is_refused(
     page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rights, "_by_link", lambda: True)
-    shown = choose(page(workspace), "Sweep", "open")
-    assert "started in a terminal, so its file is not known here" in texts(shown)
+    told = tmp_path / "argv"
+    program = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(chr(10).join(sys.argv[2:]))"
+    monkeypatch.setattr("sweeps.launching.start.command", lambda *given: [sys.executable, "-c", program, told, *given])
     root = tmp_path / "own"
     shutil.copytree(workspace, root)
     own = Workspace(root)
     with Journal.open(own.journal, read_only=True) as journal:
         spec = journal.spec("open")
-    own.launches.mkdir(parents=True)
     file = kept_file(own, "open")
+    # A sweep from a terminal: its file is made anew from what was measured.
+    next(one for one in choose(page(root), "Sweep", "open").button if one.key == "settle").click().run()
+    terminal = last(own, Launch)
+    assert terminal is not None
+    assert terminal.options[0] == "--settle"
+    assert check(own, file.read_text()).spec == spec
+    assert written(told)
+    told.unlink()
     text = yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True))
     file.write_text(text.replace("budget: full\n", ""))
     shown = choose(page(root), "Sweep", "open")
@@ -232,26 +251,20 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     button = next(one for one in shown.button if one.key == "settle")
     button.click().run()
     assert "It was not started." in texts(shown)
-    assert not list(own.launches.glob("*.json"))
+    assert last(own, Launch) == terminal
 
     file.write_text(text)
-    told = tmp_path / "argv"
-    program = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(chr(10).join(sys.argv[2:]))"
-    monkeypatch.setattr("sweeps.launching.start.command", lambda *given: [sys.executable, "-c", program, told, *given])
     next(one for one in shown.button if one.key == "settle").click().run()
     assert not shown.exception
     launch = last(own, Launch)
     assert launch is not None
     rounds = (button.label or "").split()[1]
     assert launch.options == ("--settle", rounds)
-    deadline = time.monotonic() + 60
-    while not told.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert told.read_text().splitlines()[-2:] == ["--settle", rounds]
+    assert written(told).splitlines()[-2:] == ["--settle", rounds]
 
     shown = page(root, sweep="open", ms="0.5")
     assert shown.header[0].value == "No winner"
+    assert {"CSV", "Parquet"} <= {part.proto.label for part in shown.get("download_button")}
     [link] = [one.proto for one in shown.get("page_link") if one.proto.label == "Change the sweep file"]
     assert link.query_string == "file=kept%3Aopen"
 
@@ -259,11 +272,12 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     hot = Recorder(own).record(
         "hot", by_axes, edit_block=lambda block, job: replace(block, labels=("throttled",)), grid=WIDE
     )
-    assert "started in a terminal, so its file is not known here" in texts(page(root, sweep="hot"))
     kept_file(own, "hot").write_text(yaml.safe_dump(hot.sweep.model_dump(mode="json", exclude_defaults=True)))
     shown = page(root, sweep="hot")
     assert "launches/hot.yaml --workspace " in shown.code[0].value
     assert " --retry-failed" in shown.code[0].value
+    assert {"All about this result", "Compare it"} <= {one.proto.label for one in shown.get("page_link")}
+    assert "No download: its file is not in this workspace" in texts(shown), "of the provisional build"
     next(one for one in shown.button if one.key == "again").click().run()
     assert not shown.exception
     launch = last(own, Launch)

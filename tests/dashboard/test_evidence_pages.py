@@ -13,12 +13,15 @@ from dashboard import rights
 from dashboard.inert import NOTHING, line
 from sweeps.journal.journal import Journal
 from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
+from sweeps.launching import around
+from sweeps.launching.around import HostRow
 from sweeps.launching.live import LiveFile
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.store.client import connect
 from sweeps.store.run_content import JOB_KEY
 from sweeps.workspace import Workspace
+from tests.dashboard.conftest import EVIL
 from tests.fresh_mlflow import fresh_mlflow
 
 Shown = Callable[..., AppTest]
@@ -224,6 +227,30 @@ def test_hosts_and_devices_of_a_lab_that_is_away_are_asked_by_a_button_and_its_e
         assert "Next step: copy it from the lab's head" in text
 
 
+def test_hosts_that_answer_stand_in_a_table_with_who_uses_their_devices(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    free = {"device_class": "Globex Phone 9", "used_by": "", "running": "", "left_s": None, "waiting": 0}
+    busy = {"used_by": f"ann {EVIL}", "running": "phones, round 2", "left_s": 600.0, "waiting": 2}
+    rows = (
+        HostRow(host="desk", answers=True, device="host:desk/adb:1", **(free | busy)),
+        HostRow(host="rack", answers=False, device="", **(free | {"device_class": ""})),
+    )
+    monkeypatch.setattr(around, "hosts", lambda workspace, options: (rows, (f"rack: {EVIL}",)))
+    monkeypatch.setattr(rights, "_by_link", lambda: True)
+    monkeypatch.setenv("EDGESWEEP_LAB", "127.0.0.1:1")
+    monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", str(tmp_path / "no token"))
+    page = shown(tmp_path, "devices")
+    next(button for button in page.button if button.label == "Ask the hosts").click().run()
+    found = page.dataframe[-1].value
+    assert list(found["Host"]) == ["desk", "rack (does not answer)"]
+    assert list(found["Device"]) == ["host:desk/adb:1", "no device"]
+    assert list(found["Used by"]) == [f"ann {line(EVIL)}, about 10 min left; 2 wait", ""]
+    assert list(found["Runs"]) == ["phones, round 2", ""]
+    assert "Not asked again until you do." in said(page)
+    assert not [part for part in page.markdown if part.allow_html]
+
+
 def test_a_device_shows_facts_use_history_and_what_was_measured(shown: Shown, evidence_store: Path) -> None:
     QuarantineBook().put("phone-1", "adb:1", "its battery swells")
     page = shown(evidence_store, "devices", device="phone-1")
@@ -329,3 +356,21 @@ def test_hostile_names_are_text(shown: Shown, evidence_store: Path, name: str) -
 def test_specifications_are_json(evidence_store: Path, shown: Shown) -> None:
     page = shown(evidence_store, "result", sweep="before", device="phone-1")
     assert all(json.loads(chart.proto.spec) for chart in page.get("vega_lite_chart"))
+
+
+def test_devices_are_drawn_twenty_at_a_time_and_found_by_parts_of_their_names(shown: Shown, tmp_path: Path) -> None:
+    for number in range(45):
+        QuarantineBook().put(f"unit-{number:02}", f"adb:{number:02}", "its battery swells")
+    page = shown(tmp_path, "devices", device="unit-44")
+    assert "5 of 45 devices." in said(page)
+    assert page.selectbox(key="chosen first").value == "40"
+    assert (page.selectbox(key="chosen device").value, len(page.dataframe[0].value)) == ("unit-44", 5)
+    page.selectbox(key="chosen first").select("0").run()
+    assert (page.selectbox(key="chosen device").value, len(page.dataframe[0].value)) == ("unit-44", 20)
+    assert len(page.selectbox(key="chosen device").options) == 21, "with the one that is looked at"
+    page.text_input[0].set_value("ADB 17").run()
+    assert page.selectbox(key="chosen device").value == "unit-17"
+    assert page.query_params["find"] == ["ADB 17"]
+    assert "its battery swells" in said(page)
+    page.text_input[0].set_value("<b>").run()
+    assert "No device is called so." in said(page)

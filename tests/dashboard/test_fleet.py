@@ -296,7 +296,7 @@ def test_a_downloads_name_is_safe_whatever_it_is_made_from() -> None:
 
 
 def test_all_results_of_a_sweep_are_chosen_by_what_the_url_asks_for_and_can_be_downloaded(
-    page: Page, workspace: Path
+    page: Page, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = page(workspace, "fleet", sweep="phones")
     assert not [one for one in closed.selectbox if one.label == "Precision"]
@@ -317,6 +317,10 @@ def test_all_results_of_a_sweep_are_chosen_by_what_the_url_asks_for_and_can_be_d
     narrower = next(one for one in shown.selectbox if one.label == "Outcome").set_value("skipped").run()
     assert set(narrower.dataframe[-1].value["Outcome"]) == {"skipped"}
     assert narrower.query_params["outcome"] == "skipped"
+    assert "edgesweep report" not in texts(shown)
+    monkeypatch.setattr(every_result, "SENT", 5)
+    more = page(workspace, "fleet", sweep="phones", results="1")
+    assert "first 5 of them. All results: edgesweep report phones --csv results.csv" in texts(more)
 
 
 @pytest.mark.fault(58, "script, SQL and markdown as filters in the address", "chooses nothing, shown as text")

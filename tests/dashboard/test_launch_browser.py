@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from dashboard.launch import serving
 from dashboard.options import Options
+from sweeps.journal.journal import Journal
 from sweeps.launching.driver import find
 from sweeps.workspace import Workspace
 from tests.chromium import chromium
@@ -162,6 +163,14 @@ def shown_as_hot(page: Page, home: str, serials: list[str]) -> None:
     expect(page.get_by_text(f"battery at {HOT_C} °C").first).to_be_visible()
 
 
+def paused_and_resumed(page: Page) -> None:
+    """On Live, while a phone is hot: what is measured is kept, and the same sweep goes on."""
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("heading", name=re.compile(r"^small · Paused$"))).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
 def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones_and_others_only_look(
     browser: Browser, root: Path, port: int, phones: list[VirtualPhone]
 ) -> None:
@@ -178,8 +187,11 @@ def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones
         refused(stranger, home)
         stranger.goto(f"{home}/live")
         expect(stranger.get_by_text("Nothing was started yet")).to_be_visible()
+        fleet.goto(f"{home}/launch")
+        expect(fleet.get_by_role("button", name="Start")).to_be_visible()
         launched(person, home, serials)
-        expect(stranger.get_by_role("heading", name=re.compile(r"^small · "))).to_be_visible()
+        for page in (stranger, fleet):  # where nothing ran when they were opened
+            expect(page.get_by_role("heading", name=re.compile(r"^small · "))).to_be_visible()
         kept_out(person, home)
         for page in (person, stranger):
             shown_as_hot(page, home, serials)
@@ -193,7 +205,15 @@ def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones
         person.goto(f"{home}/enter?token={NEXT_TOKEN}")
         for page in (person, stranger):
             shown_as_hot(page, home, serials)
-        expect(person.get_by_role("button", name="Pause")).to_be_visible()
+        paused_and_resumed(person)
+        for page in (person, stranger):
+            shown_as_hot(page, home, serials)
+        waits = a_page(browser)
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            hot = next(one for one in journal.devices("small") if one.name == f"adb:{serials[0]}")
+        waits.goto(f"{home}/decide?sweep=small&device={hot.device_id}")
+        first_there = waits.locator(".st-key-recommendation").get_by_role("heading").first
+        expect(first_there).to_have_text("Waiting")
         fleet.goto(home)
         runs_now = fleet.locator(".st-key-runs-now")
         expect(runs_now).to_contain_text("small")
@@ -202,6 +222,7 @@ def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones
             expect(page.get_by_role("heading", name=ENDED)).to_be_visible()
             expect(page.get_by_text("2 of 2 jobs", exact=True)).to_have_count(2)
         expect(runs_now).to_contain_text("Nothing.")
+        expect(first_there).to_have_text(re.compile(r"^fp32 · "))
 
         person.get_by_role("link", name="Decide").first.click()
         card = person.locator(".st-key-recommendation")

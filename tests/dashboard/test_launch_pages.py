@@ -1,10 +1,14 @@
 """Launch and Live as Streamlit runs them, on workspaces that the real journal wrote."""
 
 import os
+import re
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,13 +16,14 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from dashboard import rights, running
+from dashboard.running import Running
 from dashboard.sweep_form import SweepForm
 from dashboard.views import live
-from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
-from sweeps.launching.live import LiveDevice, LiveFile
-from sweeps.launching.record import Ask, Launch, keep
+from sweeps.launching.driver import Driver
+from sweeps.launching.live import Live, LiveDevice, LiveFile
+from sweeps.launching.record import Ask, Launch, keep, last
 from sweeps.workspace import Workspace
 
 SCRIPT = "from pathlib import Path\nfrom dashboard.views import {page}\n{page}.show(Path({root!r}))"
@@ -94,6 +99,13 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         said = "\n".join(texts(opened("launch", tmp_path)))
         assert "jobs. Waiting for 40 s: the battery has 41 °C" in said
         assert "Ended last" not in said, "Live has the rest: here the form follows"
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            job = next(one for one, _ in journal.jobs("phones") if one.variant.precision == "int8")
+        live.measuring("local", 4, 12, f"{job.name}, round 3", job.key)
+        for name in ("live", "launch", "fleet"):
+            said = "\n".join(texts(opened(name, tmp_path)))
+            assert re.search(r"digits · int8 · N(HWC|CHW) · \w+ · 1 thread.*, round 3", said), name
+            assert job.name not in said
         now = running.read(tmp_path)
         assert [facts.name for facts in now.devices] == ["local"]
         assert now.every_s == running.HERE_EVERY_S
@@ -116,6 +128,37 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
     assert labels(shown) == {}
 
 
+@pytest.mark.usefixtures("by_link")
+def test_a_second_start_says_who_runs_what_and_starts_nothing(tmp_path: Path) -> None:
+    workspace = Workspace.open(tmp_path)
+    with workspace.lock(), LiveFile(workspace.live, "phones"):
+        shown = opened("launch", tmp_path)
+        assert "phones · Running" in [part.value for part in shown.subheader]
+        next(button for button in shown.button if button.label == "Start").click().run()
+        assert not shown.exception
+        assert shown.error[0].value == "It was not started."
+        said = "\n".join(texts(shown))
+        assert f"process {os.getpid()}" in said
+        assert last(workspace, Launch) is None
+
+
+@pytest.mark.usefixtures("by_link")
+def test_a_journal_of_a_newer_version_leaves_the_form_and_is_named(
+    tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]]
+) -> None:
+    recorder_in(tmp_path)("phones")
+    workspace = Workspace.open(tmp_path)
+    with LiveFile(workspace.live, "phones"):
+        pass
+    with closing(sqlite3.connect(workspace.journal)) as db:
+        db.execute("PRAGMA user_version = 9999")
+    shown = opened("launch", tmp_path)
+    assert shown.text_area[0].value == SweepForm().text()
+    for name in ("launch", "live"):
+        said = "\n".join(texts(opened(name, tmp_path)))
+        assert re.search(r"(are not listed|cannot be read): .*version.*Next step: ", said), name
+
+
 def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {}, True) == "no block yet"
     assert live._weather(None, {}, False) == "no block"
@@ -123,12 +166,20 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {"measured": 1, "failed": 2}, True).startswith("last block: some time ago")
 
 
-def test_what_runs_on_a_device_is_said_without_the_device() -> None:
-    told = LiveDevice(name="adb:1", running="digits · cpu fp32 · adb:1, round 2")
-    assert live._doing(told) == "Now: digits · cpu fp32, round 2"
-    assert doing_now(told, 0.0) == "digits · cpu fp32, round 2"
-    alone = LiveDevice(name="local", running="digits · cpu fp32, round 2")
-    assert doing_now(alone, 0.0) == alone.running
+def test_a_device_on_which_nothing_runs_says_why() -> None:
+    told = Live(sweep="phones", pid=1, started_s=0.0, builds_done=3, builds_total=10)
+
+    def said(builds_done: int, **about: Any) -> str:
+        driver = Driver(state="running", pid=1, launch=None, live=replace(told, builds_done=builds_done), asked=None)
+        now = Running(driver)
+        return live._doing(LiveDevice(name="adb:1", **about), now)
+
+    assert said(3, total=8) == "Waits for builds: 3 of 10 are made"
+    assert said(3, done=8, total=8) == "Done"
+    assert said(10, done=3, total=8) == "Nothing runs on it now"
+    assert said(10) == "Nothing has begun on it"
+    assert said(10, total=8, waiting=("at most 35 °C",)) == "Waits until it is ready: at most 35 °C", "for long"
+    assert said(10, running="sentinel", total=8) == "Now: sentinel"
 
 
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
@@ -236,6 +287,7 @@ def test_the_form_shows_the_edited_file_and_changes_only_its_own_lines(tmp_path:
     assert {box.label: box.disabled for box in (*shown.text_input, *shown.number_input)} == {
         **{"Name": False, "Model: torchvision's name, or module:function": False, "Its arguments": False},
         "Input: pixels a side": True,
+        "Rounds, at least": False,
     }
     assert "Only the file can show: input." in texts(shown)
 
@@ -255,7 +307,15 @@ def test_the_address_has_the_file_and_what_differs_from_it(page: Callable[..., A
     assert dict(shown.query_params) == {"file": "kept:may"}
     next(box for box in shown.number_input).set_value(96).run()
     next(group for group in shown.button_group if group.label == "Threads").set_value([1, 2]).run()
-    assert dict(shown.query_params) == {"file": "kept:may", "side": "96", "threads": "1,2"}
+    asked = {"file": "kept:may", "side": "96", "threads": "1,2"}
+    assert dict(shown.query_params) == asked
+    next(box for box in shown.number_input if box.label.startswith("Rounds")).set_value(5).run()
+    next(box for box in shown.selectbox if box.label == "Before a block").set_value("none").run()
+    next(box for box in shown.selectbox if box.label.startswith("Budget")).set_value("35").run()
+    file = yaml.safe_load(shown.text_area[0].value)
+    assert file["protocol"] == {"preset": "quick", "rounds": 5, "gate": "none"}
+    assert file["budget"] == {"device_minutes": 35}
+    assert dict(shown.query_params) == {**asked, "rounds": "5", "gate": "none", "budget": "35"}
     again = page(tmp_path, "launch", **dict(shown.query_params))
     assert again.text_area[0].value == shown.text_area[0].value
     assert not again.warning

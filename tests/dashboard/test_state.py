@@ -29,7 +29,7 @@ def test_an_address_opens_the_place_and_the_objective_that_it_names(page: Page, 
 
 def test_what_is_chosen_is_in_the_address_and_another_browser_sees_the_same(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace, sweep="phones"), "Device", "phone-1")
-    shown.number_input[0].set_value(0.1).run()
+    shown.text_input[0].set_value("0.10").run()
     asked = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
     assert (asked["device"], asked["drop"]) == ("phone-1", "0.1")
     again = page(workspace, **asked)
@@ -48,17 +48,34 @@ def test_memory_and_bounds_from_below_are_fields_too_and_those_of_the_sweep_file
     bounds = ({"metric": "top1_percent", "at_least": 90.0}, {"metric": "agreement_percent", "at_least": 95.0})
     Recorder(Workspace(root)).record("bounded", by_axes, grid=WIDE, edit=lambda plan: bounded(plan, bounds))
     shown = page(root, sweep="bounded")
-    fields = {box.label: box.value for box in shown.number_input}
-    assert fields["Top-1, at least (%)"] == 90.0
-    assert fields["Memory of the model, at most (MB)"] is None
-    [own] = [box for box in shown.number_input if box.label.startswith("Agreement")]
-    assert own.value == 95.0
+    fields = {box.label: box.value for box in shown.text_input}
+    assert fields["Top-1, at least (%)"] == "90"
+    assert fields["Memory of the model, at most (MB)"] == ""
+    [own] = [box for box in shown.text_input if box.label.startswith("Agreement")]
+    assert own.value == "95"
     assert shown.header[0].value == BEST
-    own.set_value(99.5).run()
+    own.set_value("99.5").run()
     assert shown.header[0].value == "No winner"
     assert shown.query_params["least-agreement_percent"] == "99.5"
     assert page(root, sweep="bounded", top1="99").header[0].value == "No winner"
     assert page(root, sweep="bounded", rss="1").header[0].value == "No winner"
+
+
+def test_a_bound_has_all_its_digits_and_what_is_no_number_changes_nothing(page: Page, workspace: Path) -> None:
+    shown = page(workspace, sweep="phones", device="phone-1", drop="0.4567")
+    [drop] = [box for box in shown.text_input if box.label.startswith("Accuracy drop")]
+    assert drop.value == "0.4567"
+    assert "with the accuracy drop at most 0.4567 points" in texts(shown)
+    for refused in ("0,5", "-1", "nan", "1e999", "<b>"):
+        shown.text_input[0].set_value(refused).run()
+        assert not shown.exception
+        assert shown.text_input[0].value == "0.4567"
+        assert "no number" in shown.sidebar.warning[0].value
+        assert refused in [part.value for part in shown.sidebar.text]
+        assert shown.query_params["drop"] == ["0.4567"]
+    shown.text_input[0].set_value(" ").run()
+    assert not shown.sidebar.warning
+    assert shown.query_params["drop"] == ["none"]
 
 
 def bounded(plan: Plan, bounds: Sequence[dict[str, object]]) -> Plan:
@@ -71,8 +88,8 @@ def test_what_counts_in_one_sweep_is_not_kept_for_another(page: Page, workspace:
     assert "Asked for: highest top-1 accuracy." in texts(shown)
     assert "goal" not in shown.query_params
     shown = page(workspace, sweep="phones")
-    assert shown.number_input[0].value == 1.0
-    assert choose(shown, "Sweep", "raced").number_input[0].value is None
+    assert shown.text_input[0].value == "1"
+    assert choose(shown, "Sweep", "raced").text_input[0].value == ""
 
 
 def test_an_objective_of_one_s_own_is_left_with_the_page(page: Page, workspace: Path) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.sweep_form import FIELDS, WITHOUT_TRUTH, SweepForm, of_address, read, to_address, write
+from dashboard.sweep_address import of_address, to_address
+from dashboard.sweep_form import FIELDS, WITHOUT_TRUTH, SweepForm, read, write
 from dashboard.sweep_text import GONE, changed, values
 from sweeps.spec import catalog
 
@@ -27,6 +28,7 @@ devices:  # on the shelf
 - "adb:2"   # the loud one
 recovery: {retries: 1}
 """
+PLAIN = "name: x\nmodels: [{source: a}]\n"
 OTHER = {
     "name": "june",
     "source": "resnet50",
@@ -50,6 +52,9 @@ OTHER = {
     "cpus": ("big", "0,1"),
     "devices": ("local", "ssh:me@board, of mine"),
     "preset": "race",
+    "rounds": 7,
+    "gate": "none",
+    "budget": "35",
 }
 
 
@@ -118,6 +123,8 @@ def test_synthetic_images_come_and_go_with_an_objective_without_accuracy() -> No
         ("name: x\nmodels: [{source: a}]\ndata: {calibration: {source: digits}, evaluation: {source: x}}", ("images",)),
         ("name: x\nmodels: [{source: a}]\ngrids: [{threads: [true], precision: fp32}]", ("precisions", "threads")),
         ("name: x\nmodels: [{source: a}]\nprotocol: {preset: slow}", ("preset",)),
+        (f"{PLAIN}protocol: {{rounds: 0, gate: {{max_load: 1}}}}", ("rounds", "gate")),
+        (f"{PLAIN}budget: {{device_minutes: x}}", ("budget",)),
     ],
 )  # fmt: skip
 def test_what_the_form_cannot_show_is_hidden(text: str, hidden: tuple[str, ...]) -> None:
@@ -171,6 +178,7 @@ def test_a_field_is_in_the_address_as_it_is(name: str) -> None:
         *(("side", text) for text in ("x", "9" * 5000, "²")),
         *(("threads", text) for text in ("0", "1,x", "1025")),
         *(("precisions", "fp23"), ("preset", "slow"), ("layouts", "nchw,<script>"), ("runtimes", "tflite")),
+        *(("rounds", "0"), ("rounds", "101"), ("gate", "all"), ("budget", "fast")),
     ],
 )
 def test_what_no_field_can_have_is_refused(name: str, text: str) -> None:

@@ -32,7 +32,7 @@ class AccuracyPass:
             if self._contact.stopped():
                 return
             total = self._progress.done + len(jobs) - number + following
-            yield self._progress.measuring(total, f"{job.name}, accuracy")
+            yield self._progress.measuring(total, f"{job.name}, accuracy", job.key)
             yield from self._accuracy(job)
             self._progress.done += 1
             yield from self._context.publish()

@@ -55,7 +55,7 @@ class Canary:
         protocol = replace(self._context.protocol, **SHORT_BLOCK)
         for job in (*of_device, *jobs)[: 1 + _OTHER_JOBS]:
             for number in range(BLOCKS):
-                yield self._progress.beside(f"canary {number + 1} of {BLOCKS}: {job.name}")
+                yield self._progress.beside(f"canary {number + 1} of {BLOCKS}: {job.name}", job.key)
                 block = yield from self._contact.timed(job, number, protocol)
                 if not isinstance(block, Block):
                     break

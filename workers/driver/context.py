@@ -51,13 +51,13 @@ class DeviceProgress:
     _total: int = 0
     _told: int = 0
 
-    def measuring(self, total: int, running: str) -> Measuring:
+    def measuring(self, total: int, running: str, job: str = "") -> Measuring:
         """`total`: of `done` and all that is known to be left."""
         left = max(0, total - self.done)
         self._total = self._total or left
         self._told = max(self._told, self._total - left)
-        return self.beside(running)
+        return self.beside(running, job)
 
-    def beside(self, running: str) -> Measuring:
-        """Of work that does not count."""
-        return Measuring(self.device, self._told, self._total, running)
+    def beside(self, running: str, job: str = "") -> Measuring:
+        """Of work that does not count. `job`: its key, where `running` has its name."""
+        return Measuring(self.device, self._told, self._total, running, job)

@@ -33,6 +33,8 @@ class Measuring:
     done: int
     total: int
     running: str
+    job: str = ""
+    """Key of the job whose name is in `running`; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

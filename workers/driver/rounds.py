@@ -61,7 +61,7 @@ class Rounds:
                 if self._contact.stopped():
                     return
                 job = by_key[key] if key in by_key else common[key]
-                yield self._progress.measuring(total, f"{job.name}, round {round_ + 1}")
+                yield self._progress.measuring(total, f"{job.name}, round {round_ + 1}", job.key)
                 yield from self._block(job, round_, added=key in links)
                 if self._contact.stopped():
                     return
@@ -89,7 +89,8 @@ class Rounds:
             if job.key in self._given_up:
                 break
             left = blocks - number
-            yield self._progress.measuring(self._progress.done + left, f"{job.name}, {what} {number + 1} of {blocks}")
+            total = self._progress.done + left
+            yield self._progress.measuring(total, f"{job.name}, {what} {number + 1} of {blocks}", job.key)
             round_ = 1 + max((block.round for block in self._journal.blocks(job.key)), default=-1)
             yield from self._block(job, round_, confirms=not checks, checks=checks)
             self._progress.done += 1
@@ -106,7 +107,7 @@ class Rounds:
             for key in shuffled_order([key for key in keys if key not in self._given_up], round_, self._protocol.seed):
                 if self._contact.stopped():
                     return
-                yield self._progress.measuring(len(keys) * rounds, f"{by_key[key].name}, one more round")
+                yield self._progress.measuring(len(keys) * rounds, f"{by_key[key].name}, one more round", key)
                 yield from self._block(by_key[key], round_, added=True)
                 self._progress.done += 1
 

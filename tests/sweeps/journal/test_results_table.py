@@ -496,8 +496,8 @@ def test_what_waits_and_what_is_in_trouble_is_told_of_each_place(path, records, 
         journal.add_accuracy(records.accuracy(distrusted))
         for _ in range(MAX_ATTEMPTS):
             journal.add_failure(broken.key, records.failed())
-        assert journal.waiting_jobs(place) == [late.name]
-        assert journal.waiting_jobs(place._replace(model="other net")) == [elsewhere.name]
+        assert [one.name for one in journal.waiting_jobs(place)] == [late.name]
+        assert [one.job_key for one in journal.waiting_jobs(place._replace(model="other net"))] == [elsewhere.key]
         with Verdicts.open(tmp_path / "verdicts.sqlite") as verdicts:
             found = {one.model: (one.failed, one.untrusted) for one in verdicts.overview(journal)}
         assert found == {done.model: (1, 1), "other net": (0, 0)}

@@ -1,0 +1,57 @@
+"""The fields of Launch's form in its page's address. Pure."""
+
+from typing import Any
+
+from dashboard.sweep_form import (
+    AXES,
+    MOST_ROUNDS,
+    MOST_THREADS,
+    SIDES,
+    budget_of,
+    budget_value,
+    gate_of,
+    preset_of,
+)
+from sweeps.spec import catalog
+
+
+def to_address(name: str, value: Any) -> str:
+    """A field's value as a page's address has it."""
+    if isinstance(value, list | tuple):
+        return _between(name).join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _between(name: str) -> str:
+    """What stands between the values of a list: a list of CPUs has commas of its own."""
+    return ";" if name == "cpus" else ","
+
+
+def of_address(name: str, text: str) -> Any:
+    """Raises `ValueError` if it is no value that the field has."""
+    if name == "side":
+        return _number(text, *SIDES)
+    if name == "rounds":
+        return _number(text, 1, MOST_ROUNDS) if text else None
+    if name == "gate":
+        return gate_of(text or None)
+    if name == "budget":
+        return budget_of(budget_value(text) if text else None)
+    if name == "preset":
+        return preset_of(text or None)
+    if name in AXES or name == "devices":
+        parts = dict.fromkeys(one for one in text.split(_between(name)) if one)
+        if name in ("devices", "cpus"):
+            return tuple(parts)
+        if name == "threads":
+            return tuple(_number(one, 1, MOST_THREADS) for one in parts)
+        if unknown := parts.keys() - set(catalog.values(AXES[name])):
+            raise ValueError(*unknown)
+        return tuple(parts)
+    return text
+
+
+def _number(text: str, least: int, most: int) -> int:
+    if not text.isascii() or not text.isdecimal() or not least <= int(text[:5]) <= most:
+        raise ValueError(text)
+    return int(text)
