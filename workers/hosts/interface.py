@@ -10,7 +10,7 @@ from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.measure.bench import AnswerT, Request
 
-HOST_PROTOCOL = 5
+HOST_PROTOCOL = 6
 """Grows when drivers and hosts of different versions would not understand each other."""
 
 CLOCK_S = 60.0

@@ -122,7 +122,8 @@ def _facts(name: str, folder: Path) -> DeviceFacts:
     references: dict[str, str] = {}
     for runtime in built_in.BUILT_IN_NAMES:
         references |= runtimes.get(runtime).references()
-    return device_facts(name, folder, references, (), lambda _: None)
+    # Drivers plan for what is on the device, so all that this machine has a program of is brought there.
+    return device_facts(name, folder, references, catalog.runtimes(), lambda _: None)
 
 
 def _kept_out(facts: DeviceFacts) -> DeviceError | None:
