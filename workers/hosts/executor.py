@@ -13,6 +13,7 @@ from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import failed_by
 from workers.hosts.interface import Host
+from workers.hosts.known import different
 from workers.hosts.lab import Lab
 from workers.measure.bench import AnswerT, Request, failed
 from workers.measure.kept import KeptRequest, not_kept
@@ -138,6 +139,7 @@ class LabLane:
 
     def _ask(self, host: Host, request: Request[AnswerT], taken: tuple[str, ...]) -> AnswerT | Failed:
         device_id = self._facts.device_id
+        self._check_unit(host, request)
         if host is not self._there_on:
             self._there, self._there_on = set(), host
         for attempt in range(_LEASES):
@@ -159,6 +161,20 @@ class LabLane:
                 return answer
             self._lab.lose(host, device_id)
         return answer
+
+    def _check_unit(self, host: Host, request: Request[AnswerT]) -> None:
+        """Raises `DeviceError("another_device", ...)` if the host tells of another one than was planned for: the host
+        itself would compare it with nothing but what it is now."""
+        there = self._lab.facts(host, self._facts.device_id)
+        if there is None:
+            return
+        used = sorted({job.variant.runtime for job in request.jobs})
+        if found := different(self._facts, there, used):
+            raise DeviceError(
+                "another_device",
+                f"{there.name} is another one than this sweep was planned for ({found})",
+                "run it again, to plan for what is there now",
+            )
 
     def _send(self, host: Host, build_key: str) -> None:
         manifest = self._store.find(build_key)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.spec import places
 from sweeps.text import duration
 from workers.hosts.away import LOST, away
@@ -75,6 +76,17 @@ def used_at(other: Known, device_id: str, who: str) -> str:
         if use is not None and (use.running or (use.who not in ("", who) and not use.lapsed)):
             return f"{use.who or 'another sweep'} has {device_id} at the host {other.hello.name}"
     return ""
+
+
+def different(planned: DeviceFacts, there: DeviceFacts, runtimes: Sequence[str]) -> str:
+    """What of the job keys of these runtimes is another one than was planned for, in words; empty if nothing is."""
+    lines = []
+    if there.fingerprint != planned.fingerprint:
+        named = ("maker", "model", "soc", "os_build", "abi", "runtime_versions", "nnapi_level")
+        lines = [(name, getattr(there, name), getattr(planned, name)) for name in named]
+    runners = dict(there.runners), dict(planned.runners)
+    lines += [(f"runner of {name}", *(each.get(name, "none") for each in runners)) for name in runtimes]
+    return "; ".join(f"{name}: {now}, not {before}" for name, now, before in lines if now != before)[:300]
 
 
 def waits_for(queued: Queued, device_id: str) -> str:

@@ -146,6 +146,12 @@ class Lab:
                     return one.host
         raise away(place[0], LOST)
 
+    def facts(self, host: Host, device_id: str) -> DeviceFacts | None:
+        """Of the device, as the host told last; `None` if it does not have it now."""
+        with self._lock:
+            hello = self._of(host).hello
+        return next((hello.named(one.facts) for one in hello.devices if one.facts.device_id == device_id), None)
+
     def lease(self, host: Host, device_id: str) -> int:
         """The epoch under which this driver has the device. Raises `DeviceError`, also of `QUEUED_KIND`."""
         known = self._of(host)

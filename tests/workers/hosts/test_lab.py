@@ -165,6 +165,45 @@ def test_a_device_that_moves_is_measured_on_its_new_host(world: World) -> None:
     assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
 
 
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ({"os_build": "2"}, "host:lab-2/adb:one is another one than this sweep was planned for (os_build: 2, not 1)"),
+        ({"runners": (("torchscript", "runner 2"),)}, "(runner of torchscript: runner 2, not none)"),
+        ({"runners": (("onnxruntime", "runner 2"),)}, ""),
+    ],
+)
+def test_a_device_that_is_another_one_where_it_comes_back_is_not_measured_as_the_old_one(
+    world: World, there: dict[str, Any], told: str
+) -> None:
+    first, _ = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "two")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    first.names = []
+    first.agent.tend()
+    second.make = lambda name: facts(name.removeprefix("adb:"), **there)
+    second.names = ["adb:two", "adb:one"]
+    second.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
+    answer = lane.ask(Ask(JOB, 2))
+    if not told:
+        assert answer == "answer 0 to 2", "another runtime's runner is in no key of this job"
+        return
+    assert isinstance(answer, Failed)
+    assert (answer.kind, told in answer.message) == ("another_device", True), answer
+    assert "run it again" in answer.message
+    assert second.workers == []
+    assert second.agent.hello().devices[-1].use is None, "it takes no lease"
+    second.names = ["adb:two"]
+    second.agent.tend()
+    first.names = ["adb:one"]
+    first.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-1/adb:one"])
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
+
+
 def test_a_host_that_was_started_again_takes_the_place_of_its_last_start(world: World) -> None:
     _, wire = world.add("lab-1", "one", boot=1)
     lab = world.lab()
