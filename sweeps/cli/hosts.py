@@ -14,6 +14,7 @@ from sweeps.quarantine import Quarantine, quarantines_of
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.text import duration, plain
 from workers.hosts.interface import Hello, HostDevice, Versions
+from workers.hosts.outbox import KEPT_DAYS
 from workers.hosts.this_machine import versions
 
 
@@ -81,7 +82,9 @@ def troubles(
             lines.append(f"{hello.name}: {trouble}")
         lines += [f"{hello.name}: {error.one_line}" for error in hello.refused]
         if hello.stored:
-            lines.append(f"{hello.name} keeps {hello.stored} results that no driver has fetched")
+            lines.append(
+                f"{hello.name} keeps {hello.stored} results that no driver has fetched, {KEPT_DAYS} days at most"
+            )
     holders: dict[str, list[str]] = {}
     for hello, _ in told:
         for device in hello.devices:

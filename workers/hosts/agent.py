@@ -161,6 +161,7 @@ class HostAgent:
         """
         with suppress(StoreError):  # `hello` tells
             self._outbox.sync()
+            self._outbox.expire()
         self._inventory.refresh()
         self._disk.retry()
         for device_id in self._leases.overdue():
