@@ -28,8 +28,8 @@ class Inventory:
     ) -> None:
         """`always`: names of devices that are there whatever `listed` says. `listed`: the names of devices that are
         attached now, and by transport why it cannot list its own; it must not disturb them. `look`: the facts of one,
-        which may take long; not called for a device that is known to have a runner, and for one at a time. It may raise `DeviceError`.
-        `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that is attached."""
+        which may take long; not called for a device that is known to have a runner, and for one at a time. It may
+        raise `DeviceError`. `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that is attached."""
         self._listed = listed
         self._look = look
         self._clock = clock
@@ -104,7 +104,9 @@ class Inventory:
             if name in self._waiting:
                 return False
             if (found := self._found.get(name)) is not None:
-                return not found.runtime_versions and self._clock() - self._looked_s[name] >= _RUNNER_S
+                return (
+                    not (found.runtime_versions or found.runners) and self._clock() - self._looked_s[name] >= _RUNNER_S
+                )
             tried = self._refused.get(name)
             return tried is None or self._clock() - tried[1] >= _AGAIN_S
 

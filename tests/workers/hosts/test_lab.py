@@ -474,6 +474,32 @@ def test_a_phone_that_another_sweep_has_through_another_host_is_waited_for(world
     assert len(first.workers) == 1
 
 
+def test_a_serial_that_two_hosts_have_by_cable_is_the_first_ones_also_while_that_is_cut_off(world: World) -> None:
+    first, wire = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "one")
+    lab = world.lab()
+    assert names(lab, "adb:one") == ["host:lab-1/adb:one"]
+    assert world.told == [
+        "host:lab-2/adb:one and host:lab-1/adb:one both call themselves one: measured as host:lab-1/adb:one"
+    ]
+    lane = lane_of(world, lab)
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    wire.cut_off()
+    world.now_s += SILENT_S + 1
+    wait_for(lambda: isinstance(lane.ask(Ask(JOB, 2)), Failed))
+    refused = lane.ask(Ask(JOB, 2))
+    assert isinstance(refused, Failed)
+    assert (refused.kind, "lab-1" in refused.message) == ("host_away", True), "it is another phone that lab-2 has"
+    assert second.workers == []
+    wire.cut = False
+    wait_for(lambda: lane.ask(Ask(JOB, 2)) == "answer 1 to 2")
+    # Unplugged there while both answer, it is one that has moved.
+    first.names = []
+    first.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
+    assert lane.ask(Ask(JOB, 3)) == "answer 0 to 3"
+
+
 @pytest.mark.parametrize("phone", ["one", "127.0.0.1:5555", "localhost:5555", "[::1]:5555"])
 def test_a_phone_on_a_cable_that_is_elsewhere_has_left_a_host_that_is_silent(world: World, phone: str) -> None:
     _, wire = world.add("lab-1", phone)
