@@ -12,6 +12,7 @@ from workers.artifacts import ArtifactStore
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import failed_by
+from workers.executors.several import BUILDERS, build_with
 from workers.hosts.interface import Host
 from workers.hosts.known import different
 from workers.hosts.lab import Lab
@@ -26,7 +27,7 @@ _LEASES = 2
 
 
 class LabExecutor:
-    """Builds in a process of this machine, measures on the hosts of a lab.
+    """Builds in processes of this machine, measures on the hosts of a lab.
 
     Devices without a host in their name are this machine's own.
     """
@@ -34,11 +35,12 @@ class LabExecutor:
     def __init__(self, lab: Lab, folder: Path) -> None:
         self._lab = lab
         self._here = InlineExecutor(folder)
+        self._builders = [InlineExecutor(folder) for _ in range(BUILDERS)]
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[LabLane] = []
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        yield from self._here.build(requests, stop)
+        yield from build_with(self._builders, requests, stop)
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         if places.host_of(facts.name) is None:
@@ -49,7 +51,8 @@ class LabExecutor:
 
     def close(self) -> None:
         """The lab stays open: a command may measure again."""
-        self._here.close()
+        for executor in (self._here, *self._builders):
+            executor.close()
         for lane in self._lanes:
             lane.close()
 

@@ -29,7 +29,8 @@ class Inventory:
         """`always`: names of devices that are there whatever `listed` says. `listed`: the names of devices that are
         attached now, and by transport why it cannot list its own; it must not disturb them. `look`: the facts of one,
         which may take long; not called for a device that is known to have a runner, and for one at a time. It may
-        raise `DeviceError`. `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that is attached."""
+        raise `DeviceError`. `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that
+        is attached."""
         self._listed = listed
         self._look = look
         self._clock = clock
