@@ -7,7 +7,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.spec import places
 from sweeps.text import duration
 from workers.hosts.away import LOST, away
-from workers.hosts.interface import SILENT_S, Hello, Host, Queued
+from workers.hosts.interface import SILENT_S, Hello, Host, Queued, left_of
 
 _ITS_OWN = ("127.", "localhost:", "[::1]:")
 """Addresses of emulators, virtual phones and forwarded ports."""
@@ -110,5 +110,5 @@ def waits_for(queued: Queued, device_id: str) -> str:
     if not queued.holder:
         return f"{device_id} is given to the next in the queue as soon as its block ends{others}"
     measures = f", measures {queued.running}" if queued.running else ""
-    left = f", about {duration(queued.left_s)} are left" if queued.left_s else ""
+    left = f", {about} are left" if (about := left_of(queued)) else ""
     return f"{queued.holder} has {device_id} (for {duration(queued.held_s)}{measures}{left}){others}"

@@ -92,8 +92,9 @@ def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path],
     inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _apart, _kept_out)
     inventory.refresh()
     inventory.wait(_KNOWN_S)
+    tools = tuple(registry.tools().items())
     return HostAgent(
-        Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags),
+        Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags, tools=tools),
         config.node,
         inventory,
         Leases(time.monotonic, outbox.next_epoch),
