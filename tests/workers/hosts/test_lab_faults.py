@@ -230,6 +230,7 @@ def test_a_host_that_is_cut_off_in_a_block_costs_nothing(faulty: FaultyLab) -> N
         network.mend(OTHER)
     sweep.end(run)
     assert f"waiting for the host {OTHER} (" in sweep.said()
+    assert sweep.said().count("this computer's node in the lab, until this ends, listening: ") == 1
     sweep.check(in_flight=0)
 
 
@@ -289,7 +290,8 @@ def test_a_host_that_gets_another_address_joins_again_from_it_and_its_rules_go_w
     sweep.end(run)
     sweep.check(in_flight=len(faulty.phones))
     beside = lab.network.cable(OTHER, HEAD)[0]
-    # Those of Ray's workers may be others now.
+    # Those of Ray's workers are told anew.
+    assert lab.said(OTHER).count("listening:") > 1
     head, ports = lab.network.computers[HEAD], told_ports(lab.said(OTHER)) & set(range(24000, 24006))
     assert ports
     assert reached(head, MOVED_TO, ports) == ports
