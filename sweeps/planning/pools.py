@@ -47,7 +47,8 @@ def pools_of(plan: Plan) -> tuple[Pool, ...]:
 def assigned(
     pool: Pool, left: Collection[str], ready: Collection[str], busy_s: dict[str, float], seconds: Callable[[Job], float]
 ) -> dict[str, str]:
-    """A unit for each variant of `left`, by their keys in the pool: the longest first, to whoever is done with it first.
+    """A unit for each variant of `left`, by their keys in the pool: the longest first, to whoever is done with it
+    first.
 
     What is of one build stays on one unit, where it is evaluated once. `ready`: the units that may get something.
     `busy_s`: what units have to do already, in seconds; this is added to it.

@@ -15,7 +15,7 @@ from sweeps.planning.planned import planned_job
 from sweeps.planning.pools import Pool, assigned, place_of, pools_of, shared_plan
 from sweeps.planning.size import block_seconds, evaluation_seconds
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.units import differing
+from sweeps.protocol.units import differing, slightly_different
 from sweeps.records import Failed, Job
 from sweeps.stats import Estimate
 from sweeps.trust import disqualified
@@ -88,6 +88,8 @@ class Sharing:
                 f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {common}"
                 + (f"; {left} are assigned once the units have been compared" if left else "")
             )
+            for unit, ratio in slightly_different(self._compared(jobs)).items():
+                yield f"{names[unit]} differs a little and stays in its class: {_words(ratio, jobs[unit])}"
             for unit, job in jobs.items():
                 if job.key in self._apart:
                     why = self._apart[job.key]
@@ -120,13 +122,16 @@ class Sharing:
 
     def _compare(self, pool: Pool) -> None:
         jobs = self._common(pool)
-        medians = {
+        for unit, ratio in differing(self._compared(jobs)).items():
+            self._set_apart(jobs[unit], _words(ratio, jobs[unit]))
+
+    def _compared(self, jobs: dict[str, Job]) -> dict[str, list[float]]:
+        """Of the units that are in the pool and can be compared, by these jobs, the medians."""
+        return {
             unit: self._medians(job)
             for unit, job in jobs.items()
             if job.key not in self._apart and self._comparable(job, self._ending(job))
         }
-        for unit, ratio in differing(medians).items():
-            self._set_apart(jobs[unit], _words(ratio, jobs[unit]))
 
     def _comparable(self, link: Job, ending: Complete | Failed | None) -> bool:
         """Whether the unit of this job can be compared with others: an interval needs two blocks."""

@@ -286,6 +286,16 @@ def test_a_unit_whose_blocks_cannot_be_trusted_is_not_compared_and_gets_nothing(
         assert sharing.waiting == 0
 
 
+def test_a_unit_that_surely_differs_by_less_than_two_percent_stays_and_is_named(path: Path) -> None:
+    with Journal.open(path) as journal:
+        sharing = Sharing(planned(*units("a", "b", "c")), journal)
+        measure(journal, list(sharing.plan.jobs), lambda job: 5.06 if job.device_id == "b" else 5.0)
+        assert sharing.advance(wait=True)
+        named = [line for line in sharing.lines() if "differs a little and stays in its class" in line]
+        assert [line.startswith("adb:b ") and "1.012 times (" in line for line in named] == [True]
+        assert len(sharing.plan.jobs) == 3 + 5
+
+
 def test_without_a_unit_that_can_be_compared_nothing_is_assigned_and_the_variants_are_counted(path: Path) -> None:
     with Journal.open(path) as journal:
         sharing = Sharing(planned(*units("a", "b")), journal)
