@@ -255,11 +255,15 @@ def _all(
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached: bool = True) -> str | None:
     """Why a device without Python cannot run this runtime, with the next step; `None` if it can.
 
-    `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason.
+    `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason. A device of a lab
+    has what its host told.
     """
     own = runtime in built_in.ALWAYS_BROUGHT
     if _has_python(facts) or (facts.runtime_versions and own) or runtime in dict(facts.runners):
         return None
+    if (host := places.host_of(facts.name)) is not None:
+        # What this computer could push says nothing: the host brings its own programs, and tells which.
+        return f"no program of {runtime} can be pushed to {facts.name}: the host {host} has none for {facts.abi}"
     try:
         runtimes.get(runtime).programs(facts)
     except EdgeSweepError as error:
@@ -273,11 +277,17 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
 
 def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: bool) -> str | None:
     """As `no_program`, for the release that is to run a variant."""
-    if variant.runner_toolchain == INSTALLED or _has_python(facts) or not attached:
+    host = places.host_of(facts.name)
+    if variant.runner_toolchain == INSTALLED or _has_python(facts) or not (attached or host):
         return None
     runtime = runtimes.get(variant.runtime)
     if not isinstance(runtime, ReleaseRuntime):
         return f"{facts.name} runs the {variant.runtime} that it has: write runner_toolchain: [installed]"
+    if host:
+        if variant.runner_toolchain in facts.releases:
+            return None
+        what = f"no library of {variant.runner_toolchain} for {facts.abi} beside its runner"
+        return f"the host {host} has {what}; put it there, or write runner_toolchain: [installed]"
     try:
         runtime.programs_of(facts, variant.runner_toolchain)
     except EdgeSweepError as error:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from dashboard.options import Options
 from dashboard.roles import read_roles
 from sweeps.cli.lab import chosen_lab, lab_options
 from sweeps.cli.options import workspace_option
+from workers.hosts.access import check_private
 
 
 @click.command()
@@ -62,6 +64,8 @@ def dashboard(
     """
     if roles is not None and auth_secrets is None:
         raise click.UsageError("--roles are for people who log in: give --auth-secrets too")
+    if auth_secrets is not None:  # the client's secret at the issuer, and the key of all logins
+        check_private(auth_secrets, stat.S_IMODE(auth_secrets.stat().st_mode), "file of secrets")
     there = chosen_lab(lab, token_file)
     options = Options(
         root,

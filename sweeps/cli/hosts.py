@@ -12,8 +12,9 @@ from sweeps.cli.lab import lab_options, needed_lab, open_lab
 from sweeps.cli.options import json_option, print_json
 from sweeps.quarantine import Quarantine, quarantines_of
 from sweeps.report.tables import cells, new_table, open_console
-from sweeps.text import duration, plain
-from workers.hosts.interface import Hello, HostDevice, Versions
+from sweeps.text import plain
+from workers.hosts.interface import Hello, HostDevice, Versions, left_of
+from workers.hosts.outbox import KEPT_DAYS
 from workers.hosts.this_machine import versions
 
 
@@ -46,7 +47,8 @@ def _table(hello: Hello, own: Versions, *, answers: bool) -> Table:
     its = hello.versions
     health = "does not answer" if not answers else "is not used" if its.difference(own) else "answers"
     disk = f", {hello.free_bytes / 1e9:.0f} GB free" if hello.free_bytes else ""
-    title = f"{hello.name}: {health}, EdgeSweep {its.edgesweep}, Python {its.python}, Ray {its.ray}{disk}"
+    tools = "".join(f", {name} {version}" for name, version in hello.tools)
+    title = f"{hello.name}: {health}, EdgeSweep {its.edgesweep}, Python {its.python}, Ray {its.ray}{tools}{disk}"
     table = new_table(title, "device", "class", "used by", "runs")
     for row in [_row(device) for device in hello.devices] or [("no device", "", "", "")]:
         table.add_row(*cells(*row))
@@ -57,7 +59,7 @@ def _row(device: HostDevice) -> tuple[str, str, str, str]:
     use = device.use
     who = "" if use is None else use.who + (" (gone)" if use.lapsed and use.who else "")
     waiting = f"; {len(use.waiting)} wait" if use is not None and use.waiting else ""
-    left = f", about {duration(use.left_s)} left" if use is not None and use.left_s else ""
+    left = f", {about} left" if use is not None and (about := left_of(use)) else ""
     return device.facts.name, device.facts.device_class, who + left + waiting, "" if use is None else use.running
 
 
@@ -81,7 +83,9 @@ def troubles(
             lines.append(f"{hello.name}: {trouble}")
         lines += [f"{hello.name}: {error.one_line}" for error in hello.refused]
         if hello.stored:
-            lines.append(f"{hello.name} keeps {hello.stored} results that no driver has fetched")
+            lines.append(
+                f"{hello.name} keeps {hello.stored} results that no driver has fetched, {KEPT_DAYS} days at most"
+            )
     holders: dict[str, list[str]] = {}
     for hello, _ in told:
         for device in hello.devices:
@@ -105,6 +109,7 @@ def _document(hello: Hello, own: Versions, kept_out: Mapping[str, Quarantine], *
             "protocol": hello.versions.protocol,
             "python": hello.versions.python,
             "ray": hello.versions.ray,
+            **dict(hello.tools),
         },
         "usable": not hello.versions.difference(own),
         "tags": list(hello.tags),
@@ -120,6 +125,7 @@ def _document(hello: Hello, own: Versions, kept_out: Mapping[str, Quarantine], *
                 "used_by": device.use.who if device.use else None,
                 "running": device.use.running if device.use else None,
                 "left_s": device.use.left_s if device.use and device.use.left_s else None,
+                "left_at_least": bool(device.use and device.use.at_least),
                 "waiting": list(device.use.waiting) if device.use else [],
                 "quarantine": one.document if (one := kept_out.get(device.facts.device_id)) else None,
             }

@@ -17,7 +17,7 @@ from sweeps.errors import ClusterError
 from sweeps.text import plain
 from workers.executors.loopback import LOOPBACK
 from workers.hosts.access import check_head, check_token, check_token_file, environment_of_driver, own_address, resolved
-from workers.hosts.node import Node, NodeOptions, node_of_head
+from workers.hosts.node import Node, NodeOptions, listening_on, node_of_head
 
 if TYPE_CHECKING:
     from workers.hosts.lab import Lab
@@ -69,8 +69,9 @@ def needed_lab(lab: str | None, token_file: Path | None) -> LabOptions:
 
 
 @contextmanager
-def open_lab(options: LabOptions, what: str) -> "Iterator[Lab]":
-    """The lab's hosts, as this driver sees them. `what`: the driver's task, for people at the hosts.
+def open_lab(options: LabOptions, what: str, *, tells_ports: bool = False) -> "Iterator[Lab]":
+    """The lab's hosts, as this driver sees them. `what`: the driver's task, for people at the hosts. `tells_ports`:
+    say what others may reach of this computer meanwhile.
 
     Starts a Ray node on this machine unless the lab's head runs here, and ends it. Raises `ClusterError`.
     """
@@ -84,6 +85,8 @@ def open_lab(options: LabOptions, what: str) -> "Iterator[Lab]":
         if folder is None:
             own = Node(node)
             stack.callback(own.end)
+            if tells_ports and ip != LOOPBACK:
+                _tell(f"this computer's node in the lab, until this ends, {listening_on(own)}")
             folder = own.folder
         os.environ.update(environment_of_driver(options.token_file, ip))
         # Ray reads the environment when it is imported; the others import numpy, which `plan --help` does not need.
@@ -100,13 +103,15 @@ def open_lab(options: LabOptions, what: str) -> "Iterator[Lab]":
 
 
 @contextmanager
-def lab_or_none(lab: str | None, token_file: Path | None, what: str) -> "Iterator[Lab | None]":
+def lab_or_none(
+    lab: str | None, token_file: Path | None, what: str, *, tells_ports: bool = False
+) -> "Iterator[Lab | None]":
     """As `open_lab`; `None` if no lab is named."""
     options = chosen_lab(lab, token_file)
     if options is None:
         yield None
     else:
-        with open_lab(options, what) as opened:
+        with open_lab(options, what, tells_ports=tells_ports) as opened:
             yield opened
 
 

@@ -66,7 +66,7 @@ def run(
     """
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
-    with lab_or_none(lab, token_file, spec.name) as hosts:
+    with lab_or_none(lab, token_file, spec.name, tells_ports=True) as hosts:
         run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts, sweep_file)
     ranked = rank_and_attach(workspace, spec.name)
     if as_json:

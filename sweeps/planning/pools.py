@@ -47,7 +47,8 @@ def pools_of(plan: Plan) -> tuple[Pool, ...]:
 def assigned(
     pool: Pool, left: Collection[str], ready: Collection[str], busy_s: dict[str, float], seconds: Callable[[Job], float]
 ) -> dict[str, str]:
-    """A unit for each variant of `left`, by their keys in the pool: the longest first, to whoever has the least to do.
+    """A unit for each variant of `left`, by their keys in the pool: the longest first, to whoever is done with it
+    first.
 
     What is of one build stays on one unit, where it is evaluated once. `ready`: the units that may get something.
     `busy_s`: what units have to do already, in seconds; this is added to it.
@@ -64,8 +65,9 @@ def assigned(
     for keys in sorted(builds.values(), key=long, reverse=True):
         able = [unit for unit in pool.units if unit in ready and all(unit in pool.variants[key] for key in keys)]
         if able:
-            unit = min(able, key=lambda one: busy_s[one])
-            busy_s[unit] += long(keys)
+            ends_s = {one: busy_s[one] + sum(seconds(pool.variants[key][one]) for key in keys) for one in able}
+            unit = min(able, key=ends_s.__getitem__)
+            busy_s[unit] = ends_s[unit]
             found |= dict.fromkeys(keys, unit)
     return found
 

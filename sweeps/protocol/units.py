@@ -17,27 +17,47 @@ from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate
 def differing(units: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
     """The units that differ, the one that differs most first: each with its latency divided by that of the units that
     were left, and the interval. `units`: in their order, the block medians (two or more each) of the common variant."""
+    return _compared(units)[0]
+
+
+def slightly_different(units: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
+    """As `differing`, of those that are left: which surely differ, but by less than 2 %."""
+    return _compared(units)[1]
+
+
+def _compared(units: Mapping[str, Sequence[float]]) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Those that differ, and those that differ a little."""
     left = {unit: [math.log(value) for value in medians] for unit, medians in units.items()}
     found: dict[str, Estimate] = {}
     while len(left) > 1:
-        degrees = sum(len(logs) - 1 for logs in left.values())
-        spread = sum((len(logs) - 1) * variance(logs) for logs in left.values()) / degrees
-        quantile = student_t_quantile(degrees, 1 - (1 - CONFIDENCE) / 2 / len(left))
-        means = {unit: fmean(logs) for unit, logs in left.items()}
-        beyond: dict[str, tuple[float, float]] = {}
-        for unit, logs in left.items():
-            others = [other for other in left if other != unit]
-            apart = means[unit] - median(means[other] for other in others)
-            # The error of a median of several is at most that of a mean of the middle ones: here, of one of them.
-            error = spread / len(logs) + spread / min(len(left[other]) for other in others)
-            half = quantile * math.sqrt(error)
-            if abs(apart) > half and abs(apart) >= math.log1p(NEGLIGIBLE):
-                beyond[unit] = apart, half
+        sure = _surely_apart(left)
+        beyond = {unit: apart for unit, (apart, _) in sure.items() if abs(apart) >= math.log1p(NEGLIGIBLE)}
         if not beyond:
-            break
+            # Of two that differ the later one, as above.
+            return found, {unit: _ratio(*sure[unit]) for unit in list(sure)[1 if len(left) == 2 else 0 :]}
         # Of equal ones the last.
-        worst = max(reversed(beyond), key=lambda unit: round(abs(beyond[unit][0]), 9))
-        apart, half = beyond[worst]
-        found[worst] = Estimate(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
+        worst = max(reversed(beyond), key=lambda unit: round(abs(beyond[unit]), 9))
+        found[worst] = _ratio(*sure[worst])
         del left[worst]
+    return found, {}
+
+
+def _surely_apart(left: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+    """Of the units that are further from the others than the interval of that difference: both, as logarithms."""
+    degrees = sum(len(logs) - 1 for logs in left.values())
+    spread = sum((len(logs) - 1) * variance(logs) for logs in left.values()) / degrees
+    quantile = student_t_quantile(degrees, 1 - (1 - CONFIDENCE) / 2 / len(left))
+    means = {unit: fmean(logs) for unit, logs in left.items()}
+    found: dict[str, tuple[float, float]] = {}
+    for unit, logs in left.items():
+        others = [other for other in left if other != unit]
+        apart = means[unit] - median(means[other] for other in others)
+        # The error of a median of several is at most that of a mean of the middle ones: here, of one of them.
+        half = quantile * math.sqrt(spread / len(logs) + spread / min(len(left[other]) for other in others))
+        if abs(apart) > half:
+            found[unit] = apart, half
     return found
+
+
+def _ratio(apart: float, half: float) -> Estimate:
+    return Estimate(math.exp(apart), math.exp(apart - half), math.exp(apart + half))

@@ -98,6 +98,15 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         pass
 
 
+def test_secrets_that_others_may_read_are_refused_with_the_way_to_keep_them(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets.toml"
+    secrets.touch(mode=0o644)
+    ended = CliRunner().invoke(main, ["dashboard", "--workspace", str(tmp_path), "--auth-secrets", str(secrets)])
+    assert ended.exit_code == 1
+    assert f"others may read the file of secrets {secrets} (mode 0644)" in ended.stderr
+    assert f"chmod 600 {secrets}" in ended.stderr
+
+
 def test_a_port_that_is_taken_is_named_with_the_way_to_another(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

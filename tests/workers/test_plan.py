@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,6 +17,7 @@ from workers import plan as planner
 from workers.devices import registry as devices
 from workers.devices.adb import discovery as adb_discovery
 from workers.devices.fake.device import FakeDevice
+from workers.hosts.this_machine import HostConfig, agent_of
 from workers.measure import attach as attaching
 from workers.measure.attach import Attached, attach
 from workers.runtimes.interface import Program, RunnerIdentity
@@ -158,6 +160,25 @@ def test_a_phone_has_the_same_fingerprint_whatever_runtimes_other_packages_bring
     gone, rude = sorted(told)
     assert gone.startswith("fake:steady: the runtime gone is left out: the runtime gone cannot be loaded: ")
     assert rude.startswith("fake:steady: the runtime rude is left out: RuntimeError: ")
+
+
+@pytest.mark.usefixtures("bare_phone")
+def test_a_host_brings_its_phones_all_that_it_has_and_a_driver_plans_by_that_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "listed", lambda: ([], {}))
+    agent = agent_of(HostConfig(name="lab-1", state=tmp_path, units=("fake:steady",)), 1, Mock())
+    hello = agent.hello()
+    agent.leave(0.0)
+    (told,) = [hello.named(device.facts) for device in hello.devices]
+    assert told.fingerprint == attach("fake:steady", tmp_path).facts.fingerprint, "in no key but its own jobs'"
+    assert dict(told.runners)["abacus"] == "abacus-runner 1 and abacus 7"
+    bare = replace(told, runners=(), runtime_versions=())
+    # What this computer has makes no difference.
+    for facts, lacking in ((told, ("rude", "gone")), (bare, ("torchscript", "abacus", "rude", "gone"))):
+        lacks = {name: planner.no_program(facts, name) for name in ("torchscript", *OTHERS)}
+        assert {name for name, lack in lacks.items() if lack is not None} == set(lacking)
+        assert "can be pushed to host:lab-1/fake:steady: the host lab-1 has none" in str(lacks["gone"])
 
 
 @pytest.mark.usefixtures("bare_phone")

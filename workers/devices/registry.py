@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,18 @@ def listed() -> tuple[list[str], dict[str, DeviceError]]:
         except DeviceError as error:
             troubles[entry.name] = error
     return names, troubles
+
+
+def tools() -> dict[str, str]:
+    """By transport, the version of the program that finds its devices. Without those that do not say."""
+    found = {}
+    for entry in catalog.devices().values():
+        if entry.discovery:
+            with suppress(DeviceError):
+                version = getattr(discovery(entry), "version", None)
+                if version is not None:
+                    found[entry.name] = str(version())
+    return found
 
 
 @contextmanager

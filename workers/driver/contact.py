@@ -128,7 +128,8 @@ class Contact:
         device has gone away at all, or is another driver's now.
         """
         while not self._is_away:
-            asked = replace(request, left_s=self._left_s(request.job))
+            left_s = self._context.schedule.about_s(request.job.device_id)
+            asked = replace(request, left_s=left_s, left_at_least=self._is_open)
             answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, asked))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
                 kept_out = yield from self._recovery.answered(answer, request.job)
@@ -152,10 +153,11 @@ class Contact:
                 return None
         return None
 
-    def _left_s(self, job: Job) -> float:
-        """A race ends when it is decided, and nobody knows when that is; but the rounds that are added are counted."""
-        is_open = self._context.protocol.budget == "race" and not self._context.more
-        return 0.0 if is_open else self._context.schedule.about_s(job.device_id)
+    @property
+    def _is_open(self) -> bool:
+        """A race ends when it is decided, and nobody knows when that is: what is expected of it are the rounds up to
+        its first decision. But the rounds that are added are counted."""
+        return self._context.protocol.budget == "race" and not self._context.more
 
     def leave(self, failed: Failed) -> Steps[None]:
         """Give the device up for this run."""

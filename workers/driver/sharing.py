@@ -5,6 +5,7 @@ that are alike. Both are recorded before anything is measured by them, so that a
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from sweeps.journal.assignments import EVERY_UNIT
 from sweeps.journal.journal import Journal
@@ -14,10 +15,11 @@ from sweeps.planning.planned import planned_job
 from sweeps.planning.pools import Pool, assigned, place_of, pools_of, shared_plan
 from sweeps.planning.size import block_seconds, evaluation_seconds
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.units import differing
+from sweeps.protocol.units import differing, slightly_different
 from sweeps.records import Failed, Job
 from sweeps.stats import Estimate
 from sweeps.trust import disqualified
+from workers.driver.schedule import Durations
 
 
 class Sharing:
@@ -30,6 +32,7 @@ class Sharing:
         self._record = record and journal is not None
         self._sweep = whole.sweep.name
         self._pools = pools_of(whole)
+        self._durations = Durations()
         self._places = {} if journal is None else journal.assignments(self._sweep)
         self._apart = {} if journal is None else journal.units_apart(self._sweep)
         for pool in self._pools:
@@ -48,6 +51,7 @@ class Sharing:
         `wait`: as long as a unit has not measured the common variant, nothing is assigned; otherwise it gets nothing.
         """
         before = dict(self._places), dict(self._apart)
+        self._learn()
         busy_s = self._busy_s()
         for pool in self._pools:
             self._choose_common(pool)
@@ -61,6 +65,7 @@ class Sharing:
 
     def propose(self) -> None:
         """Assign what is left as if all units were alike: for a look at the plan."""
+        self._learn()
         busy_s = self._busy_s()
         for pool in self._pools:
             ready = [unit for unit, job in self._common(pool).items() if job.key not in self._apart]
@@ -83,6 +88,8 @@ class Sharing:
                 f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {common}"
                 + (f"; {left} are assigned once the units have been compared" if left else "")
             )
+            for unit, ratio in slightly_different(self._compared(jobs)).items():
+                yield f"{names[unit]} differs a little and stays in its class: {_words(ratio, jobs[unit])}"
             for unit, job in jobs.items():
                 if job.key in self._apart:
                     why = self._apart[job.key]
@@ -115,13 +122,16 @@ class Sharing:
 
     def _compare(self, pool: Pool) -> None:
         jobs = self._common(pool)
-        medians = {
+        for unit, ratio in differing(self._compared(jobs)).items():
+            self._set_apart(jobs[unit], _words(ratio, jobs[unit]))
+
+    def _compared(self, jobs: dict[str, Job]) -> dict[str, list[float]]:
+        """Of the units that are in the pool and can be compared, by these jobs, the medians."""
+        return {
             unit: self._medians(job)
             for unit, job in jobs.items()
             if job.key not in self._apart and self._comparable(job, self._ending(job))
         }
-        for unit, ratio in differing(medians).items():
-            self._set_apart(jobs[unit], _words(ratio, jobs[unit]))
 
     def _comparable(self, link: Job, ending: Complete | Failed | None) -> bool:
         """Whether the unit of this job can be compared with others: an interval needs two blocks."""
@@ -157,12 +167,25 @@ class Sharing:
         return found
 
     def _seconds(self, job: Job) -> float:
-        """A rough estimate of all that is measured of it."""
-        evaluation_s = evaluation_seconds(self._whole, job)
+        """An estimate of all that is measured of it: by what blocks took on this unit and of this artifact."""
+        expected = partial(self._durations.expected, job.device_id, job.build_key)
+        evaluation_s = expected("evaluation", evaluation_seconds(self._whole, job))
         if job.emulated:
             return evaluation_s
         protocol = self._whole.protocol.on(job.device_id)
-        return evaluation_s + protocol.rounds * block_seconds(self._whole, protocol, job)
+        return evaluation_s + protocol.rounds * expected("block", block_seconds(self._whole, protocol, job))
+
+    def _learn(self) -> None:
+        """What blocks took, of all that has a unit: nothing else was measured."""
+        self._durations = Durations()
+        if self._journal is None:
+            return
+        for pool in self._pools:
+            measured = [jobs[unit] for key, jobs in pool.variants.items() if (unit := self._places.get(key)) in jobs]
+            for job in (*self._common(pool).values(), *measured):
+                count, seconds = self._journal.block_seconds(job.key)
+                guess_s = block_seconds(self._whole, self._whole.protocol.on(job.device_id), job)
+                self._durations.learn(job.device_id, job.build_key, "block", seconds, guess_s, count)
 
     def _assign(self, places: dict[str, str]) -> None:
         self._places |= places

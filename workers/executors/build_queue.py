@@ -22,7 +22,9 @@ class BuildQueue:
         self._waiting = list(requests)
         self._rank = rank
         self._seconds = seconds
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._families: dict[object, tuple[object, ...]] = {}
+        """By builder, what it built last."""
 
     @classmethod
     def of(cls, requests: "Iterable[BuildRequest] | BuildQueue") -> "BuildQueue":
@@ -49,6 +51,15 @@ class BuildQueue:
             chosen = next(request for request in urgent if request.family == family)
             self._waiting.remove(chosen)
             return chosen
+
+    def take_for(self, builder: object) -> BuildRequest | None:
+        """As `take`, for one of several builders, each of which has families of its own as far as there are some."""
+        with self._lock:
+            others = [family for one, family in self._families.items() if one is not builder]
+            request = self.take(self._families.get(builder), others)
+            if request is not None:
+                self._families[builder] = request.family
+            return request
 
     def __bool__(self) -> bool:
         """Whether anything is left to take."""

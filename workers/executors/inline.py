@@ -27,9 +27,7 @@ class InlineExecutor:
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
         queue = BuildQueue.of(requests)
-        family = None
-        while not stop() and (request := queue.take(family)) is not None:
-            family = request.family
+        while not stop() and (request := queue.take_for(self)) is not None:
             yield request, None
             outcome: PackedArtifact | Failed | None
             try:

@@ -67,6 +67,12 @@ def environment_of_driver(token_file: Path, ip: str) -> dict[str, str]:
     }
 
 
+def check_private(file: Path, mode: int, what: str) -> None:
+    """Raises `ClusterError` if others may read the file with this mode."""
+    if mode & 0o077:
+        raise ClusterError(f"others may read the {what} {file} (mode {mode:04o})", f"chmod 600 {file}")
+
+
 def check_token_file(file: Path) -> None:
     """Raises `ClusterError` if it is missing or empty, or others may read it."""
     try:
@@ -76,8 +82,7 @@ def check_token_file(file: Path) -> None:
             f"the token file {file} cannot be read: {error.strerror}",
             "copy it from the lab's head, where `edgesweep host up` has printed its name",
         ) from error
-    if mode & 0o077:
-        raise ClusterError(f"others may read the token file {file} (mode {mode:04o})", f"chmod 600 {file}")
+    check_private(file, mode, "token file")
     if not token:
         raise ClusterError(f"the token file {file} is empty", "copy it from the lab's head")
 

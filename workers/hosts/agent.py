@@ -39,6 +39,7 @@ class Identity:
     boot: int
     versions: Versions
     tags: tuple[str, ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()
 
 
 class HostAgent:
@@ -82,6 +83,7 @@ class HostAgent:
             boot=who.boot,
             versions=who.versions,
             tags=who.tags,
+            tools=who.tools,
             change=self._inventory.change,
             devices=tuple(HostDevice(facts=one, use=self._leases.use(one.device_id)) for one in self._devices()),
             refused=(*self._disk.troubles(), *self._inventory.refused()),
@@ -162,6 +164,7 @@ class HostAgent:
         """
         with suppress(StoreError):  # `hello` tells
             self._outbox.sync()
+            self._outbox.expire()
         self._inventory.refresh()
         self._disk.retry()
         for device_id in self._leases.overdue():
@@ -194,7 +197,8 @@ class HostAgent:
                 raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
             self._check_not_kept_out(device_id)
             self._disk.check()
-            self._leases.begin(device_id, epoch, request.job.name, request.left_s)
+            name, at_least = request.job.name, request.left_at_least
+            self._leases.begin(device_id, epoch, name, request.left_s, at_least=at_least)
             try:
                 answer = desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
             finally:

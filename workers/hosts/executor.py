@@ -12,7 +12,9 @@ from workers.artifacts import ArtifactStore
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import failed_by
+from workers.executors.several import BUILDERS, build_with
 from workers.hosts.interface import Host
+from workers.hosts.known import different
 from workers.hosts.lab import Lab
 from workers.measure.bench import AnswerT, Request, failed
 from workers.measure.kept import KeptRequest, not_kept
@@ -25,7 +27,7 @@ _LEASES = 2
 
 
 class LabExecutor:
-    """Builds in a process of this machine, measures on the hosts of a lab.
+    """Builds in processes of this machine, measures on the hosts of a lab.
 
     Devices without a host in their name are this machine's own.
     """
@@ -33,11 +35,12 @@ class LabExecutor:
     def __init__(self, lab: Lab, folder: Path) -> None:
         self._lab = lab
         self._here = InlineExecutor(folder)
+        self._builders = [InlineExecutor(folder) for _ in range(BUILDERS)]
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[LabLane] = []
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        yield from self._here.build(requests, stop)
+        yield from build_with(self._builders, requests, stop)
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         if places.host_of(facts.name) is None:
@@ -48,7 +51,8 @@ class LabExecutor:
 
     def close(self) -> None:
         """The lab stays open: a command may measure again."""
-        self._here.close()
+        for executor in (self._here, *self._builders):
+            executor.close()
         for lane in self._lanes:
             lane.close()
 
@@ -138,6 +142,7 @@ class LabLane:
 
     def _ask(self, host: Host, request: Request[AnswerT], taken: tuple[str, ...]) -> AnswerT | Failed:
         device_id = self._facts.device_id
+        self._check_unit(host, request)
         if host is not self._there_on:
             self._there, self._there_on = set(), host
         for attempt in range(_LEASES):
@@ -159,6 +164,20 @@ class LabLane:
                 return answer
             self._lab.lose(host, device_id)
         return answer
+
+    def _check_unit(self, host: Host, request: Request[AnswerT]) -> None:
+        """Raises `DeviceError("another_device", ...)` if the host tells of another one than was planned for: the host
+        itself would compare it with nothing but what it is now."""
+        there = self._lab.facts(host, self._facts.device_id)
+        if there is None:
+            return
+        used = sorted({job.variant.runtime for job in request.jobs})
+        if found := different(self._facts, there, used):
+            raise DeviceError(
+                "another_device",
+                f"{there.name} is another one than this sweep was planned for ({found})",
+                "run it again, to plan for what is there now",
+            )
 
     def _send(self, host: Host, build_key: str) -> None:
         manifest = self._store.find(build_key)

@@ -42,6 +42,7 @@ def greet(name: str, ask: Callable[[], About], hello: Callable[[], Hello], own: 
         boot=int(told["boot"]),
         versions=its,
         tags=(),
+        tools=(),
         change=0,
         devices=(),
         refused=(),

@@ -7,10 +7,11 @@ from typing import Protocol
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.records import Failed
+from sweeps.text import duration
 from workers.artifacts import PackedArtifact
 from workers.measure.bench import AnswerT, Request
 
-HOST_PROTOCOL = 5
+HOST_PROTOCOL = 6
 """Grows when drivers and hosts of different versions would not understand each other."""
 
 CLOCK_S = 60.0
@@ -59,6 +60,8 @@ class Use:
     """Who waits for the device, first come first."""
     left_s: float
     """For how much longer its driver expects to need it; 0 if that is not known."""
+    at_least: bool = False
+    """Whether its driver expects to need it for longer than that: a race is not decided yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,8 @@ class Hello:
     largest, and is the one that counts."""
     versions: Versions
     tags: tuple[str, ...]
+    tools: tuple[tuple[str, str], ...]
+    """By transport, the version of the program that finds its devices: adb's. Without those that do not say."""
     change: int
     """Grows whenever devices come or go."""
     devices: tuple[HostDevice, ...]
@@ -137,6 +142,13 @@ class Queued:
     """For how long the holder has had it."""
     left_s: float = 0.0
     """For how much longer the holder expects to need it; 0 if that is not known."""
+    at_least: bool = False
+    """As of a `Use`."""
+
+
+def left_of(one: Use | Queued) -> str:
+    """For how much longer the holder needs the device, for people: `about 5 min`; empty if that is not known."""
+    return f"{'at least' if one.at_least else 'about'} {duration(one.left_s)}" if one.left_s else ""
 
 
 class Host(Protocol):

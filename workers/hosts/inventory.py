@@ -1,4 +1,5 @@
-"""The devices of this host: noticed as they come and go, and asked for their facts once each time they come."""
+"""The devices of this host: noticed as they come and go, and asked for their facts once each time they come; those
+without a runner again, which somebody may build meanwhile."""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Condition
@@ -8,6 +9,8 @@ from sweeps.errors import DeviceError, in_one_line
 
 _AGAIN_S = 10.0
 """A device that could not be used is asked again after this time: a person may have unlocked it."""
+_RUNNER_S = 30.0
+"""The same of one that has no runner, which nobody measures on."""
 
 
 class Inventory:
@@ -25,8 +28,9 @@ class Inventory:
     ) -> None:
         """`always`: names of devices that are there whatever `listed` says. `listed`: the names of devices that are
         attached now, and by transport why it cannot list its own; it must not disturb them. `look`: the facts of one,
-        which may take long; not called for a device that is known, and for one at a time. It may raise `DeviceError`.
-        `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that is attached."""
+        which may take long; not called for a device that is known to have a runner, and for one at a time. It may
+        raise `DeviceError`. `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that
+        is attached."""
         self._listed = listed
         self._look = look
         self._clock = clock
@@ -39,6 +43,8 @@ class Inventory:
         self._change = 0
         self._found: dict[str, DeviceFacts] = {}
         """By the name under which it is attached; a device with two connections is here twice."""
+        self._looked_s: dict[str, float] = {}
+        """By name, when one of those was looked at last."""
         self._refused: dict[str, tuple[DeviceError, float]] = {}
         """By name, with the time of the last look."""
         self._present: set[str] = set()
@@ -101,8 +107,12 @@ class Inventory:
 
     def _is_new(self, name: str) -> bool:
         with self._changed:
-            if name in self._found or name in self._waiting:
+            if name in self._waiting:
                 return False
+            if (found := self._found.get(name)) is not None:
+                return (
+                    not (found.runtime_versions or found.runners) and self._clock() - self._looked_s[name] >= _RUNNER_S
+                )
             tried = self._refused.get(name)
             return tried is None or self._clock() - tried[1] >= _AGAIN_S
 
@@ -149,6 +159,9 @@ class Inventory:
         with self._changed:
             if name not in self._present:
                 return
+            if name in self._found:  # it was asked again, and is there as before
+                self._looked_s[name] = self._clock()
+                return
             before = self._refused.get(name)
             self._refused[name] = told, self._clock()
             if before is None or str(before[0]) != str(told):
@@ -159,8 +172,9 @@ class Inventory:
             if name not in self._present:
                 return
             self._refused.pop(name, None)
-            self._found[name] = facts
-            self._count()
+            before, self._found[name], self._looked_s[name] = self._found.get(name), facts, self._clock()
+            if facts != before:
+                self._count()
 
     def _count(self) -> None:
         self._change += 1

@@ -155,6 +155,12 @@ class Lab:
                     return one.host
         raise away(place[0], LOST)
 
+    def facts(self, host: Host, device_id: str) -> DeviceFacts | None:
+        """Of the device, as the host told last; `None` if it does not have it now."""
+        with self._lock:
+            hello = self._of(host).hello
+        return next((hello.named(one.facts) for one in hello.devices if one.facts.device_id == device_id), None)
+
     def lease(self, host: Host, device_id: str) -> int:
         """The epoch under which this driver has the device. Raises `DeviceError`, also of `QUEUED_KIND`."""
         known = self._of(host)
@@ -228,7 +234,7 @@ class Lab:
                     del self._known[other]
             known = self._known[key] = Known(host, hello, self._clock(), wrong)
             self._places[host] = known.place
-            self._remember(hello)
+            self._remember(known)
         follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
         follower.start()
         self._followers = [*(one for one in self._followers if one.is_alive()), follower]
@@ -258,15 +264,17 @@ class Lab:
                         del known.epochs[device_id]
                 if beat.hello:
                     known.hello = beat.hello
-                    self._remember(beat.hello)
+                    self._remember(known)
 
     def _tell_once(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
             self._tell(message)
 
-    def _remember(self, hello: Hello) -> None:
-        self._last_host |= {device.facts.device_id: hello.name for device in hello.devices}
+    def _remember(self, known: Known) -> None:
+        self._last_host |= {device.facts.device_id: known.hello.name for device in known.hello.devices}
+        now_s = self._clock()
+        known.meet(one for one in self._known.values() if one is not known and not one.is_silent(now_s))
 
     def _of(self, host: Host) -> Known:
         """Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""

@@ -28,6 +28,8 @@ class _Slot:
     running: str = ""
     left_until_s: float = 0.0
     """Until when its driver expects to need the device; 0 if that is not known."""
+    at_least: bool = False
+    """Whether it expects to need it for longer."""
     queue: dict[str, float] = field(default_factory=dict)
     """When each driver asked last, in the order in which they came."""
     barred: set[str] = field(default_factory=set)
@@ -63,7 +65,7 @@ class Leases:
             slot.queue = {name: last for name, last in slot.queue.items() if now - last <= _WAITER_S} | {who: now}
             ahead = list(slot.queue).index(who)
             if ahead or slot.running or now < slot.until_s:
-                return Queued(slot.who, slot.running, ahead, now - slot.since_s, slot.left_s(now))
+                return Queued(slot.who, slot.running, ahead, now - slot.since_s, slot.left_s(now), slot.at_least)
             epoch = self._next_epoch()
             del slot.queue[who]
             slot.who, slot.epoch = who, epoch
@@ -103,8 +105,9 @@ class Leases:
             _vacate(slot)
             return who
 
-    def begin(self, device_id: str, epoch: int, what: str, left_s: float = 0.0) -> None:
+    def begin(self, device_id: str, epoch: int, what: str, left_s: float = 0.0, *, at_least: bool = False) -> None:
         """A block starts. `left_s`: for how long its driver expects to need the device; 0 if it does not know.
+        `at_least`: it expects to need it for longer.
 
         Raises `DeviceError("lease_lost", ...)` if the lease of this epoch has ended or lapsed.
         """
@@ -115,7 +118,7 @@ class Leases:
                 raise lease_lost(device_id, epoch)
             slot.running = what
             if left_s:
-                slot.left_until_s = now + left_s
+                slot.left_until_s, slot.at_least = now + left_s, at_least
 
     def end(self, device_id: str) -> None:
         """The block has ended, however."""
@@ -156,6 +159,7 @@ class Leases:
                 lapsed=now >= slot.until_s,
                 waiting=waiting,
                 left_s=slot.left_s(now),
+                at_least=slot.at_least,
             )
 
 

@@ -122,6 +122,11 @@ class Node:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def listening_on(node: Node) -> str:
+    """For people: what others reach of a node, as far as no firewall keeps them off."""
+    return f"listening: {', '.join(text for _, text in node.listening())}"
+
+
 def node_of_head(head: str) -> Path | None:
     """The folder of the head's own node, if it runs on this machine for this user: a driver may use it.
 

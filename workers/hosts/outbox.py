@@ -6,7 +6,8 @@ one under the same id is ignored.
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -16,6 +17,8 @@ from sweeps.errors import StoreError
 from workers.hosts.disk import lack_of_room
 
 _CAP_BYTES = 2**30
+KEPT_DAYS = 7
+"""A result that nobody has fetched by then is dropped: its sweep measures it again, or decided without it."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -23,7 +26,8 @@ CREATE TABLE IF NOT EXISTS results (
     device_id TEXT NOT NULL,
     epoch INTEGER NOT NULL,
     version TEXT NOT NULL,
-    answer BLOB NOT NULL
+    answer BLOB NOT NULL,
+    at_s REAL NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS epochs (id INTEGER PRIMARY KEY, last INTEGER NOT NULL);
 """
@@ -35,14 +39,18 @@ class Outbox:
     All raise `StoreError` if the file cannot be read or written.
     """
 
-    def __init__(self, file: Path, version: str, cap_bytes: int = _CAP_BYTES) -> None:
-        """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable.
+    def __init__(
+        self, file: Path, version: str, cap_bytes: int = _CAP_BYTES, now: Callable[[], float] = time.time
+    ) -> None:
+        """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable. `now`:
+        seconds since 1970.
 
         On a full disk it is opened later, by whatever is asked first once there is room.
         """
         self._file = file
         self._version = version
         self._cap_bytes = cap_bytes
+        self._now = now
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self.trouble: StoreError | None = None
@@ -68,8 +76,8 @@ class Outbox:
         self._commit(
             *_forget(acknowledged),
             (
-                "INSERT OR IGNORE INTO results (id, device_id, epoch, version, answer) VALUES (?, ?, ?, ?, ?)",
-                (result_id, device_id, epoch, self._version, answer),
+                "INSERT OR IGNORE INTO results (id, device_id, epoch, version, answer, at_s) VALUES (?, ?, ?, ?, ?, ?)",
+                (result_id, device_id, epoch, self._version, answer, self._now()),
             ),
             (
                 "DELETE FROM results WHERE number IN (SELECT number FROM (SELECT number, SUM(LENGTH(answer))"
@@ -86,6 +94,13 @@ class Outbox:
         """Forget these results. Unknown ids are no error: it may be the second time."""
         if result_ids:
             self._commit(*_forget(result_ids))
+
+    def expire(self) -> None:
+        """Drop results that have waited for `KEPT_DAYS`. As good as free; to be called from time to time."""
+        last_s = self._now() - KEPT_DAYS * 86400
+        oldest = self._read("SELECT at_s FROM results ORDER BY number LIMIT 1")
+        if oldest and oldest[0][0] < last_s:
+            self._commit(("DELETE FROM results WHERE at_s < ?", (last_s,)))
 
     def count(self) -> int:
         """How many results no driver has acknowledged."""
@@ -140,6 +155,10 @@ class Outbox:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")  # `sync` does the rest
             connection.executescript(_TABLES)
+            if "at_s" not in {row[1] for row in connection.execute("PRAGMA table_info(results)")}:
+                # Of a host that was updated: their time begins now.
+                connection.execute("ALTER TABLE results ADD COLUMN at_s REAL NOT NULL DEFAULT 0")
+                connection.execute("UPDATE results SET at_s = ?", (self._now(),))
             others = connection.execute(
                 "SELECT version, COUNT(*) FROM results WHERE version != ? GROUP BY version", (self._version,)
             ).fetchall()

@@ -18,7 +18,7 @@ import psutil
 
 from sweeps.errors import ClusterError
 from workers.hosts.access import check_free, check_head, check_token, environment, own_address, split_address
-from workers.hosts.node import Node, NodeOptions
+from workers.hosts.node import Node, NodeOptions, listening_on
 from workers.hosts.this_machine import HostConfig
 
 LEAVE_S = 120.0
@@ -212,10 +212,8 @@ def _end_in_order(keeper: "subprocess.Popen[str]") -> None:
 def _joined(options: NodeOptions, config: HostConfig, devices: list[str], node: Node, *, again: bool) -> str:
     found = ", ".join(devices) or "no device yet: phones are noticed when they are plugged in"
     line = f"{config.name} is a host of the lab at {options.head}{' again' if again else ''}: {found}"
-    listening = node.listening()
-    if not again:
-        line += f"\nlistening: {', '.join(text for _, text in listening)}"
-    return line
+    # Also of a node that was started again: its ports may be others.
+    return f"{line}\n{listening_on(node)}"
 
 
 def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> None:

@@ -92,8 +92,9 @@ def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path],
     inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _apart, _kept_out)
     inventory.refresh()
     inventory.wait(_KNOWN_S)
+    tools = tuple(registry.tools().items())
     return HostAgent(
-        Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags),
+        Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags, tools=tools),
         config.node,
         inventory,
         Leases(time.monotonic, outbox.next_epoch),
@@ -122,7 +123,8 @@ def _facts(name: str, folder: Path) -> DeviceFacts:
     references: dict[str, str] = {}
     for runtime in built_in.BUILT_IN_NAMES:
         references |= runtimes.get(runtime).references()
-    return device_facts(name, folder, references, (), lambda _: None)
+    # Drivers plan for what is on the device, so all that this machine has a program of is brought there.
+    return device_facts(name, folder, references, catalog.runtimes(), lambda _: None)
 
 
 def _kept_out(facts: DeviceFacts) -> DeviceError | None:

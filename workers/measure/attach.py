@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -63,6 +64,8 @@ def _with_programs(
     for name in others:
         try:
             pushed, several = _push_programs(device, facts, name)
+            runtime = runtimes.get(name)
+            releases = runtime.releases(facts) if isinstance(runtime, ReleaseRuntime) else ()
         except (Exception, SystemExit) as error:  # another package's code
             if isinstance(error, DeviceError) and error.kind in ABSENT_KINDS:
                 raise
@@ -73,7 +76,7 @@ def _with_programs(
         if several:
             # Not among the versions that the fingerprint is made from: those say what PyTorch's jobs ran on.
             words = _all(word for one in several for word in (one.runner, one.runtime_version))
-            facts = replace(facts, runners=(*facts.runners, (name, words)))
+            facts = replace(facts, runners=(*facts.runners, (name, words)), releases=(*facts.releases, *releases))
             if offered := _each(backend for one in several for backend in one.backends):
                 facts = replace(facts, backends=(*facts.backends, (name, offered)))
     return Attached(device, facts, programs)
@@ -82,9 +85,10 @@ def _with_programs(
 def _with_backends_here(facts: DeviceFacts, used: Iterable[str]) -> DeviceFacts:
     """With what the libraries of this machine have besides the CPU. No key contains it."""
     for name in sorted(used) if catalog.is_host(facts.name) else ():
-        runtime = runtimes.get(name)
-        if isinstance(runtime, InstalledRuntime) and len(there := runtime.backends_here()) > 1:
-            facts = replace(facts, backends=(*facts.backends, (name, there)))
+        with suppress(EdgeSweepError):  # that it cannot be loaded is said where it is used
+            runtime = runtimes.get(name)
+            if isinstance(runtime, InstalledRuntime) and len(there := runtime.backends_here()) > 1:
+                facts = replace(facts, backends=(*facts.backends, (name, there)))
     return facts
 
 

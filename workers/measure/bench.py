@@ -39,6 +39,8 @@ class Request(ABC, Generic[AnswerT_co]):
     job: Job
     left_s: float = field(default=0.0, kw_only=True)
     """For how long the driver expects to need the device, this request included; 0 if it does not know."""
+    left_at_least: bool = field(default=False, kw_only=True)
+    """Whether it expects to need it for longer: it cannot say how long."""
     stage: ClassVar[Stage]
     """The job's stage to which a failure belongs."""
     keeps_mode: ClassVar[bool] = False

@@ -228,6 +228,10 @@ class ReleaseRuntime(Runtime, Protocol):
         """As `Runtime.programs`, of that release (`sweeps.spec.toolchains`)."""
         ...
 
+    def releases(self, facts: DeviceFacts) -> tuple[str, ...]:
+        """Those of which `programs_of` has one, as sweep files write them."""
+        ...
+
 
 @runtime_checkable
 class InstalledRuntime(Runtime, Protocol):

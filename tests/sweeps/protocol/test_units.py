@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.protocol.units import differing
+from sweeps.protocol.units import differing, slightly_different
 
 USUAL = [10.0, 10.1, 9.9]
 
@@ -39,6 +39,10 @@ def test_a_difference_below_two_percent_is_none_however_sure_it_is():
     exact = {"a": [10.0, 10.0001, 9.9999], "b": [10.15, 10.1501, 10.1499]}
     assert differing(exact) == {}
     assert list(differing(exact | {"b": [10.25, 10.2501, 10.2499]})) == ["b"]
+    for others, named in ((exact, ["b"]), (exact | {"c": exact["a"]}, ["b"]), (exact | {"b": times(1.5)}, [])):
+        assert list(slightly_different(others)) == named
+    assert slightly_different(exact)["b"].value == pytest.approx(1.015, rel=1e-4)
+    assert slightly_different({"a": USUAL, "b": times(1.001)}) == slightly_different({"a": USUAL}) == {}
 
 
 def test_a_difference_within_a_wide_interval_is_none():

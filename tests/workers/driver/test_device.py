@@ -448,9 +448,10 @@ class Estimates(InlineExecutor):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.left_s: list[float] = []
+        self.at_least: set[bool] = set()
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        lane, left_s = super().lane(facts), self.left_s
+        lane, left_s, at_least = super().lane(facts), self.left_s, self.at_least
 
         class Noted:
             rest, close = staticmethod(lane.rest), staticmethod(lane.close)
@@ -458,6 +459,7 @@ class Estimates(InlineExecutor):
             def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
                 if isinstance(request, BlockRequest):
                     left_s.append(request.left_s)
+                    at_least.add(request.left_at_least)
                 return lane.ask(request)
 
         return Noted()
@@ -477,6 +479,16 @@ def test_others_are_told_what_is_left_also_of_rounds_that_are_added_and_in_a_run
         assert len(added.left_s) == 8
         assert added.left_s == sorted(added.left_s, reverse=True)
         assert added.left_s[0] == pytest.approx(8 * added.left_s[-1], rel=0.2)
+        assert first.at_least | again.at_least | added.at_least == {False}
+
+
+def test_of_a_race_others_are_told_the_rounds_of_its_first_decision_as_the_least(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(preset="quick"))
+    with Journal.open(sweep.workspace.journal) as journal:
+        race = Estimates(sweep.workspace.root)
+        sweep.run(journal, executor=race)
+    assert race.at_least == {True}
+    assert race.left_s[0] == max(race.left_s) > 0
 
 
 def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(tmp_path: Path) -> None:

@@ -40,11 +40,15 @@ def units(*names: str) -> list[DeviceFacts]:
 
 
 def planned(
-    *devices: DeviceFacts, share: str | None = "class", rounds: int = ROUNDS, supports: Supports = lambda *_: None
+    *devices: DeviceFacts,
+    share: str | None = "class",
+    rounds: int = ROUNDS,
+    supports: Supports = lambda *_: None,
+    grid: GridSpec = GRID,
 ) -> Plan:
     net = ModelSpec(source="mobilenet_v2", weights="random")
     protocol = ProtocolSpec(preset="quick", rounds=rounds, max_rounds=rounds)
-    spec = SweepSpec(name="s", models=(net,), grids=(GRID,), protocol=protocol, share=share)
+    spec = SweepSpec(name="s", models=(net,), grids=(grid,), protocol=protocol, share=share)
     identities = Identities(
         models={net.name: ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")},
         calibration_id="c" * 64,
@@ -139,6 +143,24 @@ def test_each_variant_goes_to_one_unit_and_what_is_of_one_build_stays_together()
         where.setdefault(job.build_key, set()).add(job.device_id)
     assert [len(found) for found in where.values()] == [1, 1]
     assert len(set.union(*where.values())) == 2
+
+
+def test_a_unit_on_which_blocks_take_longer_gets_less(path: Path) -> None:
+    """It is as fast, but waits before each block, as one that has to cool down."""
+    grid = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), capture=("script", "trace"), fuse=(True, False))
+    for slower in ("a", "b"):
+        with Journal.open(path.with_name(slower)) as journal:
+            sharing = Sharing(planned(*units("a", "b"), grid=grid), journal)
+            for job in sharing.plan.jobs:
+                for round_ in range(ROUNDS):
+                    waited_s = 20.0 if job.device_id == slower else 0.0
+                    made = Records().block(job, round_, 5 + round_ / 1000, session=1, labels=(), device_seconds=10.0)
+                    conditions = replace(made.conditions, waited_seconds=waited_s)
+                    journal.add_block(replace(made, conditions=conditions))
+            assert sharing.advance(wait=True)
+            counts = {unit: len(on(sharing.plan, unit)) - 1 for unit in "ab"}
+        assert sum(counts.values()) == 7
+        assert counts[slower] <= 2, counts
 
 
 def test_a_later_run_keeps_the_assignment_also_where_a_unit_comes_or_is_away(path: Path) -> None:
@@ -263,6 +285,16 @@ def test_a_unit_whose_blocks_cannot_be_trusted_is_not_compared_and_gets_nothing(
         assert [len(on(sharing.plan, unit)) for unit in "ab"] == [6, 1]
         assert any("adb:b gets no variant" in line and "trusted" in line for line in sharing.lines())
         assert sharing.waiting == 0
+
+
+def test_a_unit_that_surely_differs_by_less_than_two_percent_stays_and_is_named(path: Path) -> None:
+    with Journal.open(path) as journal:
+        sharing = Sharing(planned(*units("a", "b", "c")), journal)
+        measure(journal, list(sharing.plan.jobs), lambda job: 5.06 if job.device_id == "b" else 5.0)
+        assert sharing.advance(wait=True)
+        named = [line for line in sharing.lines() if "differs a little and stays in its class" in line]
+        assert [line.startswith("adb:b ") and "1.012 times (" in line for line in named] == [True]
+        assert len(sharing.plan.jobs) == 3 + 5
 
 
 def test_without_a_unit_that_can_be_compared_nothing_is_assigned_and_the_variants_are_counted(path: Path) -> None:

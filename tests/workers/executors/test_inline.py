@@ -22,6 +22,7 @@ from workers.artifacts import TRANSIENT_KINDS, ArtifactStore, PackedArtifact
 from workers.build_log import LIMIT_BYTES
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
+from workers.executors.several import build_with
 
 
 @pytest.fixture
@@ -184,3 +185,27 @@ def test_a_build_ends_with_a_driver_that_is_killed_and_so_does_what_it_started(t
     assert bool(unfinished) is not listens
     ArtifactStore(folder / "artifacts").remove_abandoned()
     assert list((folder / "artifacts").iterdir()) == []
+
+
+@pytest.mark.system
+def test_several_builders_build_each_request_once_and_one_that_dies_stops_no_other(tmp_path: Path) -> None:
+    """They stand for a machine with more CPUs."""
+    before = set(psutil.Process().children())
+    builders = [InlineExecutor(tmp_path) for _ in range(2)]
+    requests = [_request("a", b"import os\nos._exit(1)\n"), *map(_request, "bcd")]
+    told = list(build_with(builders, requests, lambda: False))
+    assert sorted(one.build_key for one, outcome in told if outcome is None) == sorted(r.build_key for r in requests)
+    outcomes = {one.build_key[0]: type(outcome) for one, outcome in told if outcome is not None}
+    assert outcomes == {"a": Failed, **dict.fromkeys("bcd", PackedArtifact)}
+    assert set(psutil.Process().children()) <= before, "no builder occupies memory afterwards"
+
+
+@pytest.mark.system
+def test_builders_that_are_not_wanted_any_more_end_with_what_they_build(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    builders = [InlineExecutor(tmp_path) for _ in range(2)]
+    slow = b"import time\ntime.sleep(600)\n"
+    builds = build_with(builders, [_request("a", slow), _request("b", slow)], lambda: False)
+    assert {next(builds)[1], next(builds)[1]} == {None}
+    builds.close()  # type: ignore[attr-defined]  # as Ctrl-C does
+    assert set(psutil.Process().children()) <= before

@@ -166,7 +166,7 @@ def test_an_agent_starts_on_a_full_disk_and_works_once_there_is_room(disk: Small
         host.agent.acquire("one", "ann")
     disk.empty()
     host.agent.tend()
-    assert said(host) == ["lab-1 keeps 1 results that no driver has fetched"]
+    assert said(host) == ["lab-1 keeps 1 results that no driver has fetched, 7 days at most"]
     again = host.agent.acquire("one", "ann")
     assert isinstance(again, Granted)
     assert again.epoch > answer.epoch

@@ -36,6 +36,7 @@ class Cable:
         self.errors: dict[str, Exception] = {}
         self.looks: list[str] = []
         self.now_s = 0.0
+        self.versions: tuple[tuple[str, str], ...] = ()
 
     def listed(self) -> tuple[list[str], dict[str, DeviceError]]:
         return [name for name in self.names if name.partition(":")[0] not in self.troubles], self.troubles
@@ -44,7 +45,8 @@ class Cable:
         self.looks.append(name)
         if name in self.errors:
             raise self.errors[name]
-        return replace(FACTS, name=name, device_id=name.partition(":")[2].partition("@")[0])
+        device_id = name.partition(":")[2].partition("@")[0]
+        return replace(FACTS, name=name, device_id=device_id, runtime_versions=self.versions)
 
 
 @pytest.fixture
@@ -115,6 +117,24 @@ def test_a_device_that_cannot_be_used_is_asked_again_after_a_while(cable: Cable)
     assert ids(inventory) == ["one"]
     assert inventory.refused() == ()
     assert inventory.change > change
+
+
+def test_a_device_without_a_runner_has_one_once_it_was_built(cable: Cable) -> None:
+    inventory = of(cable)
+    for now_s, looks in ((0, 1), (20, 1), (31, 2), (40, 2)):
+        cable.now_s = now_s
+        inventory.refresh()
+        assert (len(cable.looks), inventory.change) == (looks, 1), "nothing has changed"
+    cable.errors, cable.now_s = {"adb:one": DeviceError("leased", "another program has it")}, 62
+    inventory.refresh()
+    assert (ids(inventory), inventory.refused(), inventory.change) == (["one"], (), 1)
+    cable.errors, cable.now_s, cable.versions = {}, 93, (("torchscript", "2.1"),)
+    inventory.refresh()
+    assert [facts.runtime_versions for facts in inventory.devices()] == [cable.versions]
+    assert inventory.change == 2
+    cable.now_s = 1000
+    inventory.refresh()
+    assert len(cable.looks) == 4, "it is left alone from then on"
 
 
 def test_a_phone_with_two_connections_is_one_device_until_both_are_gone(cable: Cable) -> None:

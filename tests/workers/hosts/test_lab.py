@@ -189,6 +189,45 @@ def test_a_device_that_a_person_keeps_out_on_its_host_is_not_called_offline(worl
     assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
 
 
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ({"os_build": "2"}, "host:lab-2/adb:one is another one than this sweep was planned for (os_build: 2, not 1)"),
+        ({"runners": (("torchscript", "runner 2"),)}, "(runner of torchscript: runner 2, not none)"),
+        ({"runners": (("onnxruntime", "runner 2"),)}, ""),
+    ],
+)
+def test_a_device_that_is_another_one_where_it_comes_back_is_not_measured_as_the_old_one(
+    world: World, there: dict[str, Any], told: str
+) -> None:
+    first, _ = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "two")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    first.names = []
+    first.agent.tend()
+    second.make = lambda name: facts(name.removeprefix("adb:"), **there)
+    second.names = ["adb:two", "adb:one"]
+    second.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
+    answer = lane.ask(Ask(JOB, 2))
+    if not told:
+        assert answer == "answer 0 to 2", "another runtime's runner is in no key of this job"
+        return
+    assert isinstance(answer, Failed)
+    assert (answer.kind, told in answer.message) == ("another_device", True), answer
+    assert "run it again" in answer.message
+    assert second.workers == []
+    assert second.agent.hello().devices[-1].use is None, "it takes no lease"
+    second.names = ["adb:two"]
+    second.agent.tend()
+    first.names = ["adb:one"]
+    first.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-1/adb:one"])
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
+
+
 def test_a_host_that_was_started_again_takes_the_place_of_its_last_start(world: World) -> None:
     _, wire = world.add("lab-1", "one", boot=1)
     lab = world.lab()
@@ -457,6 +496,32 @@ def test_a_phone_that_another_sweep_has_through_another_host_is_waited_for(world
     ann.hand_back(REMOTE)
     assert bob.ask(Ask(JOB, 7)) == "answer 0 to 7"
     assert len(first.workers) == 1
+
+
+def test_a_serial_that_two_hosts_have_by_cable_is_the_first_ones_also_while_that_is_cut_off(world: World) -> None:
+    first, wire = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "one")
+    lab = world.lab()
+    assert names(lab, "adb:one") == ["host:lab-1/adb:one"]
+    assert world.told == [
+        "host:lab-2/adb:one and host:lab-1/adb:one both call themselves one: measured as host:lab-1/adb:one"
+    ]
+    lane = lane_of(world, lab)
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    wire.cut_off()
+    world.now_s += SILENT_S + 1
+    wait_for(lambda: isinstance(lane.ask(Ask(JOB, 2)), Failed))
+    refused = lane.ask(Ask(JOB, 2))
+    assert isinstance(refused, Failed)
+    assert (refused.kind, "lab-1" in refused.message) == ("host_away", True), "it is another phone that lab-2 has"
+    assert second.workers == []
+    wire.cut = False
+    wait_for(lambda: lane.ask(Ask(JOB, 2)) == "answer 1 to 2")
+    # Unplugged there while both answer, it is one that has moved.
+    first.names = []
+    first.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
+    assert lane.ask(Ask(JOB, 3)) == "answer 0 to 3"
 
 
 @pytest.mark.parametrize("phone", ["one", "127.0.0.1:5555", "localhost:5555", "[::1]:5555"])

@@ -44,7 +44,12 @@ def said(ended: CompletedProcess[str]) -> str:
 
 def test_hosts_shows_of_each_host_its_health_its_versions_and_its_disk(world: World, edgesweep: Command) -> None:
     world.add("lab-3", "four", versions=replace(VERSIONS, edgesweep="0.9"))
+    world.add("lab-4", "five", tools=(("adb", "1.0.41"),))
     shown = said(edgesweep("hosts"))
+    assert "lab-4: answers, EdgeSweep 1, Python 3, Ray 2, adb 1.0.41, " in shown
+    versions = {host["name"]: host["versions"] for host in json.loads(edgesweep("hosts", "--json").stdout)["hosts"]}
+    assert versions["lab-4"]["adb"] == "1.0.41"
+    assert "adb" not in versions["lab-1"]
     assert "lab-1: answers, EdgeSweep 1, Python 3, Ray 2, " in shown
     assert " GB free" in shown
     assert "lab-3: is not used, EdgeSweep 0.9, Python 3, Ray 2" in shown

@@ -161,14 +161,14 @@ class LabSweep:
             assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in jobs)
         assert [one["used_by"] for host in self._lab.hosts() for one in host["devices"]] == [None, None]
 
-    def check(self, in_flight: int) -> None:
-        """The invariants: so many blocks may have been lost."""
+    def check(self, in_flight: int, *, counted: bool = True) -> None:
+        """The invariants: so many blocks may have been lost. `counted`: all starts of runners are known."""
         folders: dict[Path, set[str]] = {self.home: FILES}
         for phone in self.phones:
             folders[phone.data] = {"local", "misc"}
             folders[phone.data / "local"] = {"tmp", *OURS}
             folders[phone.data / "local/tmp"] = {"edgesweep"}
-        started = sum(map(timed, self.phones))
+        started = sum(map(timed, self.phones)) if counted else None
         scene = Scene(workspace=self.workspace, sweep="tiny", started=started, in_flight=in_flight, folders=folders)
         with Journal.open(self.workspace.journal) as journal:
             check(scene, journal)
@@ -230,6 +230,7 @@ def test_a_host_that_is_cut_off_in_a_block_costs_nothing(faulty: FaultyLab) -> N
         network.mend(OTHER)
     sweep.end(run)
     assert f"waiting for the host {OTHER} (" in sweep.said()
+    assert sweep.said().count("this computer's node in the lab, until this ends, listening: ") == 1
     sweep.check(in_flight=0)
 
 
@@ -289,8 +290,40 @@ def test_a_host_that_gets_another_address_joins_again_from_it_and_its_rules_go_w
     sweep.end(run)
     sweep.check(in_flight=len(faulty.phones))
     beside = lab.network.cable(OTHER, HEAD)[0]
-    # Those of Ray's workers may be others now.
+    # Those of Ray's workers are told anew.
+    assert lab.said(OTHER).count("listening:") > 1
     head, ports = lab.network.computers[HEAD], told_ports(lab.said(OTHER)) & set(range(24000, 24006))
     assert ports
     assert reached(head, MOVED_TO, ports) == ports
     assert reached(head, beside, ports) == set(), "only over the interface of its address"
+
+
+@pytest.mark.fault(
+    31, "SIGKILL of the head's computer while its phone measures", "told in a line; goes on once it is up"
+)
+def test_a_sweep_whose_head_is_killed_says_so_and_the_same_command_goes_on(faulty: FaultyLab) -> None:
+    lab, network, phone = faulty.lab, faulty.lab.network, f"{HEAD}-phone"
+    sweep = LabSweep(faulty, "head")
+    run = sweep.start()
+    eventually(lambda: min(map(timed, faulty.phones)) > 1 or run.poll() is not None)
+    assert run.poll() is None, sweep.said()
+    network.computers[HEAD].kill()
+    seen.injected()
+    assert run.wait(PATIENCE_S) == 1, sweep.said()
+    seen.told()
+    assert "Traceback" not in sweep.said()
+    told = [line for line in sweep.said().splitlines() if "the lab's head" in line]
+    assert len(told) == 1, sweep.said()
+    with Journal.open(sweep.workspace.journal) as journal:
+        kept = {job.key: len(journal.blocks(job.key)) for job, _ in journal.jobs("tiny")}
+    assert sum(kept.values()) > 0
+    network.add(HEAD)
+    lab.plug(HEAD, phone, CABLE_BYTES_PER_S)
+    lab.join(HEAD)
+    faulty.phones[0] = HostPhone(lab.data(phone))
+    lab.wait(lambda: [len(host["devices"]) for host in lab.hosts()] == [1, 1])
+    sweep.end(sweep.start())
+    with Journal.open(sweep.workspace.journal) as journal:
+        assert all(len(journal.blocks(key)) >= count for key, count in kept.items()), "none was lost"
+    # What the head's phone had counted went with its computer.
+    sweep.check(in_flight=len(faulty.phones), counted=False)

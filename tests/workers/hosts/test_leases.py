@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from sweeps.errors import DeviceError
-from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Queued
+from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Queued, left_of
 from workers.hosts.leases import PATIENCE_S, Leases
 
 PHONE = "phone-1"
@@ -97,8 +97,15 @@ def test_who_waits_is_told_for_how_long_as_far_as_the_holder_knows(leases: Lease
     assert queued(leases, "cid").left_s == 9.0
     leases.end(PHONE)
     clock.pass_(TIME_TO_LIVE_S)
-    assert granted(leases, "cid")
-    assert queued(leases, "ann").left_s == 0.0, "of the next driver nothing is known yet"
+    leases.begin(PHONE, granted(leases, "cid"), "race", 300.0, at_least=True)
+    waits = queued(leases, "ann")
+    use = leases.use(PHONE)
+    assert use is not None
+    assert left_of(waits) == left_of(use) == "at least 5 min"
+    leases.end(PHONE)
+    clock.pass_(TIME_TO_LIVE_S)
+    assert granted(leases, "ann")
+    assert left_of(queued(leases, "bob")) == "", "of the next driver nothing is known yet"
 
 
 def test_who_asks_no_more_loses_its_place(leases: Leases, clock: Clock) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from sweeps.errors import StoreError
-from workers.hosts.outbox import Outbox
+from workers.hosts.outbox import KEPT_DAYS, Outbox
 
 
 def test_a_result_stays_until_it_is_acknowledged_also_over_a_restart(tmp_path: Path) -> None:
@@ -44,6 +45,24 @@ def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_whatever
     outbox.keep("large", "phone", 1, b"x" * 1000)
     assert outbox.find("large") is not None
     assert outbox.count() == 1
+
+
+def test_what_nobody_fetches_is_dropped_after_days_and_what_an_older_host_kept_begins_anew(tmp_path: Path) -> None:
+    now_s = 1e9
+    file = tmp_path / "o"
+    db = sqlite3.connect(file)
+    db.executescript(
+        "CREATE TABLE results (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, device_id TEXT, "
+        "epoch INTEGER, version TEXT, answer BLOB); INSERT INTO results VALUES (1, 'older', 'phone', 1, '1', x'00')"
+    )
+    db.close()
+    outbox = Outbox(file, "1", now=lambda: now_s)
+    now_s += 86400
+    outbox.keep("newer", "phone", 1, b"1")
+    for days, left in ((KEPT_DAYS - 1.5, 2), (1, 1), (0, 1), (1, 0)):
+        now_s += days * 86400
+        outbox.expire()
+        assert outbox.count() == left, days
 
 
 def test_a_result_is_kept_and_others_are_forgotten_together_or_neither(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Whole sweeps on the devices of hosts, with real builds, real evaluations and a faulty network."""
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +252,46 @@ def test_a_block_whose_answer_was_lost_is_collected_although_the_device_is_taken
         assert any(isinstance(event, Away) for event in events)
         assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == sum(blocks.values()) == 2
     assert host.agent.hello().stored == 0
+
+
+def test_a_phone_that_was_updated_meanwhile_is_told_and_planned_anew(tmp_path: Path, world: World) -> None:
+    host = add(world, "lab-1", "steady")
+    lab = world.lab()
+    sweep = sweep_on(tmp_path, lab, "host:lab-1/fake:steady")
+    blocks = count_blocks(host)
+    (wire,) = world.wires.values()
+
+    def update() -> bool:
+        before, names = host.make, host.names
+        host.names = []
+        host.agent.tend()
+        host.make = lambda unit: replace(before(unit), os_build="2")
+        host.names = names
+        host.agent.tend()
+        while lab.facts(wire.host, "fake-steady") != lab_facts(host):
+            time.sleep(0.01)
+        return False
+
+    wire.faulty = nth_block(2, update)
+    brief = AwayWait(limit_s=0.1, poll_s=0.02)
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = sweep.run(journal, executor=LabExecutor(lab, sweep.workspace.root), away_wait=brief)
+        (away,) = [event for event in events if isinstance(event, Away)]
+        assert away.failed.kind == "another_device"
+        assert "os_build: 2, not " in away.failed.message
+        assert len([event for event in events if isinstance(event, Waiting)]) == 1, "it is said once"
+        assert sum(blocks.values()) == 2
+        assert not [failed for job in sweep.plan.jobs for failed in journal.failures(job.key)]
+        old = {job.key for job in sweep.plan.jobs}
+        sweep.plan = plan_sweep(sweep.spec, sweep.workspace.root, (tmp_path / "sweep of ann",), lab=lab.select)
+        assert not old & {job.key for job in sweep.plan.jobs}
+        run(lab, sweep, journal)
+        check_blocks(journal, sweep)
+
+
+def lab_facts(host: TestHost) -> DeviceFacts:
+    hello = host.agent.hello()
+    return hello.named(hello.devices[0].facts)
 
 
 @pytest.mark.system

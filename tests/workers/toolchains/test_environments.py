@@ -26,6 +26,7 @@ from sweeps.variant import INSTALLED, Variant
 from tests.workers.toolchains.releases import RUNS_NOTHING
 from workers import plan as planner
 from workers.devices.local import local_facts
+from workers.runtimes.onnxruntime.runtime import OnnxRuntime
 from workers.runtimes.torchscript import report
 from workers.toolchains import environments, within
 
@@ -196,6 +197,16 @@ def test_a_phone_runs_the_release_that_lies_beside_its_runner(tmp_path: Path, mo
     assert "libonnxruntime-1.30.9.so" in str(reason(named))
     other = replace(named, runtime="executorch", runner_toolchain="executorch==1.3.0")
     assert "write runner_toolchain: [installed]" in str(reason(other))
+    # On a lab's phone its host says which there are, and this computer has no part in it.
+    ours = tmp_path / "x86_64"
+    ours.mkdir()
+    for name in ("edgesweep_runner_onnxruntime", "libonnxruntime.so", "libonnxruntime-1.30.9.so"):
+        (ours / name).touch()
+    assert OnnxRuntime().releases(phone) == (RELEASE,)
+    away = replace(phone, name="host:lab-2/adb:1")
+    assert "the host lab-2 has no library of onnxruntime==1.30.9" in str(reason(named, away, attached=False))
+    assert reason(named, replace(away, releases=(RELEASE,)), attached=False) is None
+    assert "write runner_toolchain: [installed]" in str(reason(other, away, attached=False))
 
 
 # With pip and wheels of a folder: no network.

@@ -52,6 +52,11 @@ def listed(host: AdbHost | None = None) -> list[str]:
     return list(dict.fromkeys(f"adb:{one.serial}" for one in host.devices()))
 
 
+def version() -> str:
+    """Of this machine's adb. Raises `DeviceError`."""
+    return AdbHost().version()
+
+
 @cache
 def _kept(_port: str, _adb: str) -> AdbHost:
     """One connection to the server for all the times that phones are listed: to make a new one starts a process."""

@@ -247,6 +247,10 @@ class AdbHost:
             time.sleep(0.05)
         return False
 
+    def version(self) -> str:
+        """As adb itself says it, without a server."""
+        return f"1.0.{self._version()}"
+
     def _version(self) -> int:
         """The last number of `1.0.41`. Client and server compare only this number."""
         try:

@@ -8,6 +8,7 @@ from workers.runtimes.interface import Program
 from workers.runtimes.onnxruntime import native_runner, perf_test
 from workers.runtimes.onnxruntime.perf_test import PerfTest
 from workers.runtimes.torchscript.programs import check_machine, folder_for, megabytes
+from workers.toolchains import environments
 
 STOCK_TOOL = perf_test.NAME
 RUNNER, LIBRARY = "edgesweep_runner_onnxruntime", "libonnxruntime.so"
@@ -23,7 +24,7 @@ def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Progra
     """
     folder = folder_for(facts, _HINT)
     release = word(toolchain).removeprefix("onnxruntime") if toolchain != INSTALLED else ""
-    runner, library, tool = folder / RUNNER, folder / LIBRARY.replace(".so", f"{release}.so"), folder / STOCK_TOOL
+    runner, library, tool = folder / RUNNER, folder / _library(release), folder / STOCK_TOOL
     if runner.is_file() and library.is_file():
         for file in (runner, library):
             check_machine(file, facts.abi, _HINT)
@@ -43,3 +44,18 @@ def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Progra
         f"nor {STOCK_TOOL}",
         _HINT,
     )
+
+
+def releases(facts: DeviceFacts) -> tuple[str, ...]:
+    """Those whose library lies beside the runner; of a virtual phone also those that are on this machine."""
+    folder = folder_for(facts, _HINT)
+    before, _, after = _library("-*").partition("*")
+    files = folder.glob(before + "*" + after) if (folder / RUNNER).is_file() else ()
+    found = {f"onnxruntime=={file.name.removeprefix(before).removesuffix(after)}" for file in files}
+    if facts.exec_context == VIRTUAL_PHONE:
+        found |= {one.toolchain.text for one in environments.made() if one.toolchain.package == "onnxruntime"}
+    return tuple(sorted(found))
+
+
+def _library(release: str) -> str:
+    return LIBRARY.replace(".so", f"{release}.so")

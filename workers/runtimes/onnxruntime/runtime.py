@@ -78,6 +78,10 @@ class OnnxRuntime(Profiles):
         """See `ReleaseRuntime.programs_of`."""
         return programs.programs(facts, toolchain)
 
+    def releases(self, facts: DeviceFacts) -> tuple[str, ...]:
+        """See `ReleaseRuntime.releases`."""
+        return programs.releases(facts)
+
     def arguments(self, request: RunRequest) -> list[str]:
         own = ["--graph-optimization", request.graph_optimization]
         return [*arguments(request), *own, *with_sha256(request)]

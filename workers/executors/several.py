@@ -1,0 +1,54 @@
+"""Builds in several processes of this machine at once, without Ray."""
+
+import os
+from collections.abc import Iterable, Sequence
+from queue import SimpleQueue
+from threading import Event, Thread
+
+from sweeps.records import Failed
+from workers.artifacts import PackedArtifact
+from workers.executors.build_queue import BuildQueue
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import BuildRequest, Builds, Stop
+
+_Told = tuple[BuildRequest, PackedArtifact | Failed | None]
+
+BUILDERS = max(1, (os.cpu_count() or 1) // 2)
+"""So many at once: a build uses more than one CPU now and then, and this machine also drives."""
+
+
+def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildRequest], stop: Stop) -> Builds:
+    """As `workers.executors.interface.Executor.build`, by each of these in a thread of its own."""
+    queue = BuildQueue.of(requests)
+    told: SimpleQueue[_Told | BaseException | None] = SimpleQueue()
+    ended = Event()
+
+    def work(builder: InlineExecutor) -> None:
+        try:
+            for one in builder.build(queue, lambda: ended.is_set() or stop()):
+                told.put(one)
+        except BaseException as error:  # noqa: BLE001  # raised where the outcomes are waited for
+            told.put(error)
+        else:
+            told.put(None)
+
+    threads = [Thread(target=work, args=(one,), daemon=True) for one in builders]
+    for thread in threads:
+        thread.start()
+    at_work = len(threads)
+    try:
+        while at_work:
+            one = told.get()
+            if isinstance(one, BaseException):
+                raise one
+            if one is None:
+                at_work -= 1
+            else:
+                yield one
+    finally:
+        ended.set()
+        if at_work:  # Ctrl-C, or whoever asked wants no more: what runs is ended
+            for builder in builders:
+                builder.close()
+        for thread in threads:
+            thread.join()
