@@ -236,6 +236,7 @@ def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Text
                 f"{_named(rows.names_in(table, candidates))}: {plain_words(reason)}"
                 for reason, candidates in device.reasons.items()
             ),
+            *rows.partly_delegated(device, table),
             *filter(None, (device.cost_text,)),
         ),
     )

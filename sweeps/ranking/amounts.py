@@ -12,6 +12,9 @@ INTERVALS = {
     DROP: ("accuracy_drop_low_points", "accuracy_drop_high_points"),
 }
 """Metrics that have a 95 % interval, and the names of its bounds."""
+_DELEGATED = {"multiply-adds": "delegated_percent", "operators": "delegated_operators_percent"}
+_WHOLE_PERCENT = 99.95
+"""A share below it is printed as less than 100.0 %."""
 
 
 def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, float] | None:
@@ -34,6 +37,16 @@ def in_words(figures: Mapping[str, float | None], metric: str) -> str:
     """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
     ends = None if figures.get(metric) is None else interval(figures, metric)
     return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
+
+
+def delegated_in_words(figures: Mapping[str, float | None]) -> str:
+    """What is delegated of a model that is not wholly delegated, the usual reason of a slow one; else empty."""
+    shares = {what: figures.get(metric) for what, metric in _DELEGATED.items()}
+    known = {what: share for what, share in shares.items() if share is not None}
+    if not known or min(known.values()) >= _WHOLE_PERCENT:
+        return ""
+    text = " and ".join(f"{share:.1f} % of its {what}" for what, share in known.items())
+    return f"{text} are delegated; the rest runs in slow kernels"
 
 
 def _short(value: float) -> str:
