@@ -9,7 +9,7 @@ from dashboard.inert import NOTHING, line
 from dashboard.words import device_names, plain_words
 from sweeps.imported import Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking.amounts import paired
+from sweeps.ranking.amounts import delegated_in_words, paired
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassEntry, ClassRanking
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
@@ -63,6 +63,13 @@ def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
     """The name of each candidate in `table` (made by `ranked`), or the job's name if it is not in the table."""
     names = dict(zip(table["job_key"], table["variant"], strict=True))
     return [names.get(candidate.job_key, candidate.name) for candidate in candidates]
+
+
+def partly_delegated(ranking: DeviceRanking, table: pd.DataFrame) -> list[str]:
+    """A line for each candidate, timed or only checked, that is not wholly delegated. `table`: as of `names_in`."""
+    shown = (*ranking.ranking, *ranking.checked)
+    said = zip(names_in(table, shown), (delegated_in_words(one.figures) for one in shown), strict=True)
+    return [line(f"{name}: {text}") for name, text in said if text]
 
 
 def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:

@@ -120,6 +120,14 @@ def test_its_runtime_passes_the_conformance_tests() -> None:
     assert int(passed) >= 8
 
 
+def test_its_runtime_has_a_part_of_the_support_table(home: Path) -> None:
+    done = edgesweep("support", home / "sweep.yaml", "--runtime", "toy", "--workspace", home / "data", "--json")
+    (model,) = printed(done)["models"]
+    assert [(cell["variant"]["runtime"], cell["variant"]["format"], cell["state"]) for cell in model["cells"]] == [
+        ("toy", "table", "verified")
+    ]
+
+
 def test_the_entry_that_the_page_shows_for_another_runtime_is_one() -> None:
     page = (ROOT / "infra" / "runtimes.md").read_text(encoding="utf-8").partition("## Another runtime")[2]
     names = dict(vars(built_in))

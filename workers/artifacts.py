@@ -112,7 +112,7 @@ class ArtifactStore:
                 try:
                     environments.enter(variant.toolchain)
                     runtime = registry.get(variant.runtime)
-                    trial.check(runtime, variant.toolchain)
+                    trial.check(runtime, variant.toolchain, variant.precision)
                     manifest = runtime.build(variant, build_key, inputs, folder, shared)
                 except EdgeSweepError as error:
                     with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ Artifacts and failures are stored in the workspace at once: an interrupted surve
 nothing.
 """
 
+import itertools
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from sweeps.errors import DataError, ModelError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
 from sweeps.manifest import Manifest
+from sweeps.planning.axes import free_axes
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job, Skipped
+from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
 from sweeps.spec.sweep import SweepSpec
@@ -127,8 +130,34 @@ _OF_OTHERS: tuple[dict[str, Any], ...] = (
     {"runtime": "onnxruntime", "backend": "cpu", "precision": "int8", **_EXPORTED},
 )
 _MOBILE: dict[str, Any] = {"runtime": "torchscript", "layout": ("nhwc",)}
-_EVERY = (*(_MOBILE | grid for grid in _OF_PYTORCH_MOBILE), *_OF_OTHERS)
-BACKENDS = tuple(dict.fromkeys(str(grid["backend"]) for grid in _EVERY))
+_WRITTEN = (*(_MOBILE | grid for grid in _OF_PYTORCH_MOBILE), *_OF_OTHERS)
+
+
+def known_runtimes() -> tuple[str, ...]:
+    """Those that a survey may be about: all that can ship."""
+    return tuple(name for name, entry in catalog.runtimes().items() if not entry.unshippable)
+
+
+def known_backends() -> tuple[str, ...]:
+    """Those of all their grids."""
+    return tuple(dict.fromkeys(str(grid["backend"]) for grid in _every()))
+
+
+def _every() -> tuple[dict[str, Any], ...]:
+    """What is written above, and of a runtime that is not there whatever its entry has."""
+    written = {grid["runtime"] for grid in _WRITTEN}
+    return (*_WRITTEN, *(grid for name in known_runtimes() if name not in written for grid in _of_entry(name)))
+
+
+def _of_entry(name: str) -> Iterator[dict[str, Any]]:
+    """Each backend in each precision, int8 by each of its methods, and of other axes the first value."""
+    entry = catalog.runtimes()[name]
+    precisions = entry.values.get("precision", ("fp32",)) if "precision" in entry.axes else ("fp32",)
+    for backend, precision in itertools.product(entry.backends, precisions):
+        free = free_axes(name, backend.name, precision, "static") - {"backend", "precision"}
+        known = {axis: [one for one in words if one != "auto"] for axis, words in entry.values.items() if axis in free}
+        chosen = {axis: tuple(words if axis in _EXPORTED else words[:1]) for axis, words in known.items()}
+        yield {"runtime": name, "backend": backend.name, "precision": precision, **chosen}
 
 
 def grids(
@@ -139,7 +168,7 @@ def grids(
     single = ("runtime", "backend", "precision")
     return tuple(
         GridSpec(**grid | {axis: (grid[axis],) for axis in single})
-        for grid in _EVERY
+        for grid in _every()
         if grid["runtime"] in chosen
         and (not backends or grid["backend"] in backends)
         and (not precisions or grid["precision"] in precisions)

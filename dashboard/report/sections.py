@@ -239,6 +239,7 @@ def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Text
                 f"{some(rows.names_in(table, candidates))}: {plain_words(reason)}"
                 for reason, candidates in device.reasons.items()
             ),
+            *rows.partly_delegated(device, table),
             *filter(None, (device.cost_text,)),
         ),
     )

@@ -172,7 +172,9 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
 
 
 def _reasons(device: DeviceRanking, table: pd.DataFrame, more_images: Sequence[str]) -> None:
-    """Show the cost of measuring, why the others cannot win, and why a race was not decided."""
+    """Show what is not delegated, the cost of measuring, why the others cannot win, and why a race was not decided."""
+    for text in rows.partly_delegated(device, table):
+        st.text(text)
     if device.cost_text:
         st.caption(device.cost_text)
     if device.reasons:

@@ -16,12 +16,23 @@ from sweeps.operations.shown import show
 from sweeps.operations.sweep_file import roots_of
 from sweeps.report import support as support_report
 from sweeps.report.progress import RunProgress
+from sweeps.spec import catalog
 from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare as prepare_model
 from workers.models.prepared import PreparedModel
-from workers.support import BACKENDS, LISTED, InputShape, Subject, Survey, Weights, grids, subject
+from workers.support import (
+    LISTED,
+    InputShape,
+    Subject,
+    Survey,
+    Weights,
+    grids,
+    known_backends,
+    known_runtimes,
+    subject,
+)
 
 _SWEEP_FILES = (".yaml", ".yml")
 
@@ -32,21 +43,21 @@ _SWEEP_FILES = (".yaml", ".yml")
     "--backend",
     "backends",
     multiple=True,
-    type=click.Choice(BACKENDS),
+    type=click.Choice(known_backends()),
     help="Only this one; may be repeated.",
 )
 @click.option(
     "--runtime",
     "runtimes",
     multiple=True,
-    type=click.Choice(["torchscript", "executorch", "onnxruntime"]),
+    type=click.Choice(known_runtimes()),
     help="torchscript if left out; may be repeated.",
 )
 @click.option(
     "--precision",
     "precisions",
     multiple=True,
-    type=click.Choice(["fp32", "fp16", "int8"]),
+    type=click.Choice(catalog.values("precision")),
     help="Only this one; may be repeated.",
 )
 @click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out (demo: 1,3,64,64).")

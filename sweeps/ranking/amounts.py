@@ -13,6 +13,9 @@ INTERVALS = {
     DROP: ("accuracy_drop_low_points", "accuracy_drop_high_points"),
 }
 """Metrics that have a 95 % interval, and the names of its bounds."""
+_DELEGATED = {"multiply-adds": "delegated_percent", "operators": "delegated_operators_percent"}
+_WHOLE_PERCENT = 99.95
+"""A share below it is printed as less than 100.0 %."""
 
 
 def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, float] | None:
@@ -45,6 +48,16 @@ def paired(ratio: Estimate | None, source: str) -> str:
         return "–"
     ends = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f} to {ratio.high:.2f})"
     return f"{ratio.value:.2f}×{ends}{' in batches' if source == 'batches' else ''}"
+
+
+def delegated_in_words(figures: Mapping[str, float | None]) -> str:
+    """What is delegated of a model that is not wholly delegated, the usual reason of a slow one; else empty."""
+    shares = {what: figures.get(metric) for what, metric in _DELEGATED.items()}
+    known = {what: share for what, share in shares.items() if share is not None}
+    if not known or min(known.values()) >= _WHOLE_PERCENT:
+        return ""
+    text = " and ".join(f"{share:.1f} % of its {what}" for what, share in known.items())
+    return f"{text} are delegated; the rest runs in slow kernels"
 
 
 def _short(value: float) -> str:

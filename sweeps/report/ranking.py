@@ -7,7 +7,7 @@ from rich.text import Text
 from sweeps.advice import ANYWHERE, Here
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking.amounts import in_words, paired
+from sweeps.ranking.amounts import delegated_in_words, in_words, paired
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
@@ -48,8 +48,6 @@ _PAIRED = (
     "paired ratio: to the winner's latency in the same rounds, the median of these ratios (95 %); a p50 is over all "
     "rounds, so it need not be the quotient of two"
 )
-WHOLE_PERCENT = 99.95
-"""A share that is printed as less than 100.0 %."""
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
@@ -195,15 +193,9 @@ def _print_class(out: Lines, ranking: Ranking, pooled: ClassRanking) -> None:
 
 
 def _print_left(out: Lines, device: DeviceRanking, shown: Sequence[Candidate]) -> None:
-    """A model that was not delegated is the usual reason of a slow one."""
-    named = {"multiply-adds": "delegated_percent", "operators": "delegated_operators_percent"}
     for candidate in shown:
-        shares = {what: candidate.figures.get(metric) for what, metric in named.items()}
-        known = {what: share for what, share in shares.items() if share is not None}
-        if known and min(known.values()) < WHOLE_PERCENT:
-            text = " and ".join(f"{share:.1f} % of its {what}" for what, share in known.items())
-            name = _short(candidate.name_here, device)
-            out.line(f"{name}: {text} are delegated; the rest runs in slow kernels", "yellow")
+        if text := delegated_in_words(candidate.figures):
+            out.line(f"{_short(candidate.name_here, device)}: {text}", "yellow")
 
 
 def _print_trust(out: Lines, shown: Sequence[Candidate]) -> None:

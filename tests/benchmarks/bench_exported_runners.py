@@ -10,14 +10,16 @@ do; 2 minutes of building, 2 of measuring.
 A shared machine has two speeds, the slow one up to 1.7 times as slow, and an arm's median falls on either: what the
 arms add is told from their fastest blocks, where the machine took nothing.
 
-ExecuTorch's two runners are linked to two releases (infra/runtimes.md): the difference between them holds that of the
-releases' kernels.
+ExecuTorch's two runners are linked to two releases (infra/runtimes.md), and the difference between them holds that of
+the releases' kernels: its Python runner has a bound against a bare loop in Python over the same library.
 """
 
 import statistics
 import subprocess
+import sys
 import tempfile
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 from bench_runner import AGAIN, both, difference_percent
@@ -30,9 +32,20 @@ from workers.runtimes.executorch import native_runner as executorch
 from workers.runtimes.onnxruntime import native_runner as onnxruntime
 
 ROUNDS, BLOCK = 9, (60, 400)
+RELEASES = f"executorch {metadata.version('executorch')} and {executorch.LIBRARIES}, two releases of kernels"
 NATIVE_WITHIN, PYTHON_WITHIN = 3.0, 5.0
 HERE = Path(__file__).resolve().parent
 RUNTIMES = ("executorch", "onnxruntime")
+BARE_PYTHON = HERE / "bare_loop_executorch.py"
+PAIRS = {
+    "executorch": [
+        ("C++", "bare", NATIVE_WITHIN, ""),
+        ("Python", "bare Python", PYTHON_WITHIN, ""),
+        ("Python", "C++", None, f" ({RELEASES})"),
+    ],
+    "onnxruntime": [("C++", "bare", NATIVE_WITHIN, ""), ("Python", "C++", PYTHON_WITHIN, "")],
+}
+"""By runtime: an arm, what it is held against, its bound, and what else differs."""
 
 
 def bare(name: str) -> Path:
@@ -44,9 +57,9 @@ def bare(name: str) -> Path:
     return compiler.program(source, f"bare_loop_{name}", (*flags, "-I", str(compiler.FOLDER)), link)
 
 
-def bare_ms(program: Path, case: Case) -> float:
+def bare_ms(program: list[str], case: Case) -> float:
     request = case.request
-    argv = [str(program), request.model, str(request.warmup_iterations), str(request.iterations)]
+    argv = [*program, request.model, str(request.warmup_iterations), str(request.iterations)]
     ended = subprocess.run([*argv, *map(str, request.input_shape)], capture_output=True, check=True, text=True)
     return statistics.median(map(int, ended.stdout.split())) / 1e6
 
@@ -59,7 +72,10 @@ def main() -> None:
         builds.mkdir()
         for name in RUNTIMES:
             case = build(name, {}, inputs, builds, BLOCK)
-            one = {"bare": partial(bare_ms, bare(name), case), "C++": case.native_p50_ms, "Python": case.python_p50_ms}
+            loop = partial(bare_ms, [str(bare(name))], case)
+            one = {"bare": loop, "C++": case.native_p50_ms, "Python": case.python_p50_ms}
+            if name == "executorch":
+                one["bare Python"] = partial(bare_ms, [sys.executable, str(BARE_PYTHON)], case)
             # There and back: a steady drift within a round hits all alike.
             arms |= {f"{name} {arm}": time for arm, time in one.items()}
             arms |= {f"{name} {arm}{AGAIN}": time for arm, time in reversed(one.items())}
@@ -67,13 +83,13 @@ def main() -> None:
     table(taken)
     figures = []
     for name in RUNTIMES:
-        for arm, other, within in (("C++", "bare", NATIVE_WITHIN), ("Python", "C++", PYTHON_WITHIN)):
+        for arm, other, within, also in PAIRS[name]:
             measured, over = both(taken, f"{name} {arm}"), both(taken, f"{name} {other}")
-            off = 100 * (min(measured) / min(over) - 1)
-            text = f"within {within:g} %"
-            figures.append(Figure(f"{name}: {arm} over {other}, fastest blocks", off, "%", text, abs(off) <= within))
-            figures.append(Figure(f"{name}: {arm} over {other}, by rounds", difference_percent(measured, over), "%"))
-        for arm in ("bare", "C++", "Python"):
+            off, title = 100 * (min(measured) / min(over) - 1), f"{name}: {arm} over {other}{also}"
+            bound = ("", None) if within is None else (f"within {within:g} %", abs(off) <= within)
+            figures.append(Figure(f"{title}, fastest blocks", off, "%", *bound))
+            figures.append(Figure(f"{title}, by rounds", difference_percent(measured, over), "%"))
+        for arm in dict.fromkeys(arm for pair in PAIRS[name] for arm in pair[:2]):
             first, again = taken[f"{name} {arm}"], taken[f"{name} {arm}{AGAIN}"]
             off = 100 * (min(again) / min(first) - 1)
             figures.append(Figure(f"{name} {arm} over itself (A/A), fastest blocks", off, "%"))

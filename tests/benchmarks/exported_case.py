@@ -24,6 +24,8 @@ MOBILE = "torchscript"
 BUILDS: Mapping[str, Sequence[Mapping[str, object]]] = {
     MOBILE: [
         {"layout": "nhwc", "capture": "trace", "fuse": True, "optimize": True},
+        {"layout": "nhwc", "capture": "trace", "fuse": True, "optimize": True, "format": "ptl"},
+        {"layout": "nhwc", "capture": "script", "fuse": True, "optimize": True},
         {"layout": "nhwc", "capture": "script", "fuse": True, "optimize": True, "format": "ptl"},
         {"layout": "nchw", "capture": "trace", "fuse": True, "optimize": True},
     ],

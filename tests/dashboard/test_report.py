@@ -72,11 +72,13 @@ def test_runtimes_and_their_libraries_have_columns_where_there_are_several(works
     found = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
 
     def shown(libraries: tuple[float, ...]) -> tuple[str, list[set[str]]]:
-        """The report, and what the two columns of its ranking say; of a column that is not there, nothing."""
+        """The report and the notes of its ranking, and what its two columns say; of one that is not there, nothing."""
         mixed = [
             replace(row, runtime=("torchscript", "executorch")[row.layout == "nhwc"], metrics=dict(row.metrics) | size)
             for row in found
-            for size in [{"runtime_mb": libraries[row.layout == "nhwc"]} if libraries else {}]
+            for size in [
+                {"runtime_mb": libraries[row.layout == "nhwc"], "delegated_percent": 62.5} if libraries else {}
+            ]
         ]
         chosen = mixed if libraries else found
         objective = results.spec.objective
@@ -84,11 +86,13 @@ def test_runtimes_and_their_libraries_have_columns_where_there_are_several(works
         table = there[0].tables[0]
         places = [table.columns.index(name) if name in table.columns else None for name in ("Runtime", "Library")]
         said = [set() if place is None else {row[place] for row in table.rows} for place in places]
-        return markdown("phones", there, objective="", version=""), said
+        return "\n".join([markdown("phones", there, objective="", version=""), *table.notes]), said
 
     text, said = shown((24.0, 9.4))
     assert said == [{"torchscript", "executorch"}, {"24.0 MB", "9.4 MB"}]
     assert "| Runtime |" in text
+    assert "62.5 % of its multiply-adds are delegated; the rest runs in slow kernels" in text
+    assert "delegated" not in shown(())[0]
     assert shown(())[1] == [set(), set()]
 
 

@@ -10,7 +10,7 @@ import pytest
 from dashboard.beats import beats
 from dashboard.charts.drawing import STATUS
 from dashboard.ranked import Ranked
-from dashboard.rows import accuracy_metric, checked, ranked, shown_names
+from dashboard.rows import accuracy_metric, checked, partly_delegated, ranked, shown_names
 from dashboard.words import build_names
 from sweeps.journal.results_table import Place
 from sweeps.ranking.rank import rank, rank_rows
@@ -108,6 +108,16 @@ def test_libraries_are_in_the_table_and_are_worth_a_column_where_they_differ() -
     assert list(table["runtime_mb"][:2]) == [9.4, 24.0]
     assert np.isnan(table["runtime_mb"][2])
     assert not ranking(row("a", 1.0, runtime_mb=9.4), row("b", 3.0)).libraries_differ
+
+
+def test_what_is_not_wholly_delegated_has_a_line() -> None:
+    found = ranking(
+        row("a", 1.0, delegated_percent=100.0, delegated_operators_percent=66.5),
+        row("b", 3.0, delegated_percent=100.0, delegated_operators_percent=100.0),
+        row("c", 5.0),
+    )
+    (said,) = partly_delegated(found, ranked(found))
+    assert said.startswith("cpu fp32 nchw a: 100.0 % of its multiply-adds and 66.5 % of its operators are delegated; ")
 
 
 def test_without_repeated_rounds_there_is_no_interval() -> None:

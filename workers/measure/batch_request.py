@@ -90,7 +90,7 @@ class BatchRequest(Request[Batch]):
         rest = iter(outcomes)
         return Batch(
             outcomes=tuple(
-                built if isinstance(built, Failed) else self._outcome(job, built[1], next(rest), conditions)
+                built if isinstance(built, Failed) else self._outcome(bench, job, built[1], next(rest), conditions)
                 for job, built in zip(self.jobs, pushed, strict=True)
             ),
             device_seconds=seconds,
@@ -134,11 +134,11 @@ class BatchRequest(Request[Batch]):
                 device.remove(file)
 
     def _outcome(
-        self, job: Job, manifest: Manifest, outcome: BatchOutcome, conditions: Conditions
+        self, bench: Bench, job: Job, manifest: Manifest, outcome: BatchOutcome, conditions: Conditions
     ) -> BatchItem | Failed | NotReached:
         match outcome:
             case RunnerError():
-                return failed(self.stage, outcome)
+                return failed(self.stage, bench.with_versions(outcome, job))
             case NotReached():
                 return outcome
         item = BatchItem(

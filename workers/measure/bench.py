@@ -24,6 +24,9 @@ from workers.native.compiler import cache_folder
 from workers.runtimes import registry
 from workers.runtimes.interface import Program, RunReport, RunRequest
 
+_MISFITS = ("runtime_skew", "load_failed", "run_failed", "crashed")
+"""How it ends where a library cannot run what another release of it made."""
+
 AnswerT = TypeVar("AnswerT")
 """To one `Request`."""
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
@@ -197,7 +200,19 @@ class Bench:
         program = self.program(job)
         path = None if program is None else program.path
         runtime, toolchain = registry.get(job.variant.runtime), job.variant.runner_toolchain
-        return processes.report(self.device, runtime, path, request, deadline_s, toolchain)
+        try:
+            return processes.report(self.device, runtime, path, request, deadline_s, toolchain)
+        except RunnerError as error:
+            raise self.with_versions(error, job) from error
+
+    def with_versions(self, error: RunnerError, job: Job) -> RunnerError:
+        """The error with what made the artifact and what is on the device to run it, where those may not fit."""
+        manifest, _ = self.files.artifact(job.build_key)
+        made, here = manifest.versions.get(manifest.runtime), dict(self.facts.runners).get(manifest.runtime)
+        if error.kind not in _MISFITS or not made or not here or job.variant.runner_toolchain != INSTALLED:
+            return error
+        both = f"{error.message}; {manifest.runtime} {made} made it, and on the device is {here}"
+        return RunnerError(error.kind, both, error.next_step)
 
 
 def failed(stage: Stage, error: DeviceError) -> Failed:

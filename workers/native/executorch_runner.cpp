@@ -6,8 +6,10 @@
 #include <executorch/extension/module/module.h>
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/core/event_tracer.h>
+#include <executorch/runtime/kernel/operator_registry.h>
 #include <executorch/runtime/platform/runtime.h>
 
+#include "executorch_operators.h"
 #include "runner_plain.h"
 
 #ifndef EDGESWEEP_RUNNER_VERSION
@@ -277,7 +279,7 @@ class ExecuTorch : public Toolchain {
     notes_ = notes.get();
     auto module = std::make_unique<Module>(*given.model, Module::LoadMode::Mmap, std::move(notes));
     if (const Error error = module->load(Program::Verification::InternalConsistency); error != Error::Ok) {
-      refuse("load_failed", "the program cannot be loaded", error);
+      refuse("load_failed", version() + " cannot load the program", error);
     }
     const auto meta = need(module->method_meta("forward"), "there is no method forward");
     const std::string& name = kDelegates.at(given.backend);
@@ -287,9 +289,10 @@ class ExecuTorch : public Toolchain {
       }
     }
     if (const Error error = module->load_method("forward"); error != Error::Ok) {
-      refuse(error == Error::OperatorMissing ? "runtime_skew"
-             : error == Error::NotFound      ? "backend_missing"
-                                             : "load_failed",
+      if (error == Error::OperatorMissing) {
+        refuse("runtime_skew", version() + " has no kernel for " + missing(*given.model), error);
+      }
+      refuse(error == Error::NotFound ? "backend_missing" : "load_failed",
              version() + " cannot load the method forward", error);
     }
     return std::make_unique<EtModel>(std::move(module), given);
@@ -304,6 +307,21 @@ class ExecuTorch : public Toolchain {
 
  private:
   Notes* notes_ = nullptr;  // the module's
+
+  static std::string missing(const std::string& path) {
+    std::string named;
+    try {
+      for (const std::string& name : pte::operators(path)) {
+        if (!executorch::runtime::registry_has_op_function(name.c_str())) {
+          named += (named.empty() ? "" : ", ") + name;
+        }
+      }
+    } catch (const std::out_of_range&) {
+      // A library that does not check what it loads took a damaged file.
+    }
+    // A kernel may be there for other types only.
+    return named.empty() ? "one of the operators of " + path : named;
+  }
 
   // As in the Python runner: a file of another format is newer or older, not damaged.
   static void check_identifier(const std::string& path) {

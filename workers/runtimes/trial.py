@@ -42,9 +42,10 @@ _broken: dict[str, str] = {}
 """By set of versions, what this process has found."""
 
 
-def check(runtime: Runtime, toolchain: str) -> None:
-    """Build the tiny model in fp32 with `toolchain`, which this process has entered, and run it in a fresh process;
-    once per machine and set of versions. PyTorch's own runtimes have no library that could fit another torch.
+def check(runtime: Runtime, toolchain: str, precision: str) -> None:
+    """Build the tiny model in this precision with `toolchain`, which this process has entered, and run it in a fresh
+    process; once per machine, set of versions and precision: int8 is made and run by other parts of the libraries.
+    PyTorch's own runtimes have no library that could fit another torch.
 
     Raises `BuildError("runtime_broken")` with the versions.
     """
@@ -52,21 +53,25 @@ def check(runtime: Runtime, toolchain: str) -> None:
     if entry is None or not entry.extra:
         return
     versions = runtime.versions()
-    key = canonical_key({"versions": versions, "environment": sys.prefix, "python": sys.version})
+    key = canonical_key(
+        {"versions": versions, "environment": sys.prefix, "python": sys.version, "precision": precision}
+    )
     worked = cache_folder() / "tried" / f"{runtime.name}-{key[:16]}"
     with locked(worked.with_suffix(".lock")):
         if worked.is_file():
             return
-        why = _broken[key] = _broken.get(key) or _failure(runtime, toolchain)
+        why = _broken[key] = _broken.get(key) or _failure(runtime, toolchain, precision)
         if not why:
             worked.touch()
             return
     named = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "builder")
-    raise BuildError("runtime_broken", f"{named}: together they cannot build and run even a tiny model: {why}")
+    raise BuildError(
+        "runtime_broken", f"{named}: together they cannot build and run even a tiny model in {precision}: {why}"
+    )
 
 
 def check_release(chosen: Toolchain) -> None:
-    """As `check`, in a process of its own, of a release that has its environment on this machine.
+    """As `check` in fp32, in a process of its own, of a release that has its environment on this machine.
 
     Raises `BuildError("runtime_broken")`, also where that process crashes, and `EdgeSweepError` if it cannot be tried.
     """
@@ -99,9 +104,16 @@ def net() -> "torch.nn.Module":
     return torch.nn.Sequential(convolution, torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 6 * 6, 2))
 
 
-def _failure(runtime: Runtime, toolchain: str) -> str:
+def _failure(runtime: Runtime, toolchain: str, precision: str) -> str:
     """Why it cannot be built; empty if it was."""
-    variant = Variant(runtime=runtime.name, toolchain=toolchain, runner_toolchain=toolchain)
+    variant = Variant(
+        runtime=runtime.name,
+        precision=precision,
+        quantization="static",
+        granularity="auto",
+        toolchain=toolchain,
+        runner_toolchain=toolchain,
+    )
     try:
         with temporary_folder() as out:
             runtime.build(resolve_variant(variant, "any"), "trial", _inputs(runtime), out)
@@ -141,8 +153,8 @@ def _inputs(runtime: Runtime) -> BuildInputs:
     images = np.random.default_rng(0).standard_normal((_IMAGES, *_SHAPE[1:]), dtype=np.float32)
     return BuildInputs(
         package=package,
-        calibration=images[:0],
-        calibration_id="",
+        calibration=images,
+        calibration_id="trial",
         verification=images,
         verification_labels=None,
         verification_logits=eager_logits(made, images),
@@ -153,7 +165,7 @@ def _inputs(runtime: Runtime) -> BuildInputs:
 def main(text: str) -> int:
     """The process of `check_release`: its last line is the error as JSON: kind, message, next step."""
     try:
-        check(registry.get(toolchain(text).package), text)
+        check(registry.get(toolchain(text).package), text, "fp32")
     except EdgeSweepError as error:
         kind = error.kind if isinstance(error, BuildError) else ""
         print(json.dumps([kind, error.message, error.next_step]))  # noqa: T201  # `check_release` reads it

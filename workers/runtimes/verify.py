@@ -2,7 +2,8 @@
 
 import atexit
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Verification
 from sweeps.temporary import temporary_folder
-from sweeps.variant import Variant
+from sweeps.variant import INSTALLED, Variant
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
 from workers.runtimes.forks import ForkServer
@@ -56,9 +57,10 @@ def verify(
     """Evaluate the saved model on the verification images with the runner, and compare it with `standard`.
 
     Returns the figures and the number of classes. Raises `BuildError`: `low_sqnr` and `accuracy_lost` with the
-    figures, `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner reported.
+    figures, `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner reported;
+    each with the library that ran it, and its version.
     """
-    with temporary_folder() as folder:
+    with temporary_folder() as folder, _named(variant, inputs):
         images, answers = folder / "inputs.bin", folder / "logits.bin"
         images.write_bytes(np.ascontiguousarray(inputs.verification, dtype="<f4").tobytes())
         argv = command_within(command(_evaluating(request, images, answers)), variant.runner_toolchain)
@@ -70,7 +72,12 @@ def verify(
 
 def judge(variant: Variant, engine: str, logits: Logits, inputs: BuildInputs, standard: Standard) -> Verification:
     """Compare the answers of an artifact with `standard`. Raises `BuildError` as `verify` does."""
-    reference = standard.logits
+    with _named(variant, inputs):
+        _check_answers(logits, standard.logits)
+        return _judge(variant, engine, logits, inputs, standard)
+
+
+def _check_answers(logits: Logits, reference: Logits) -> None:
     if logits.shape != reference.shape:
         raise BuildError(
             "invalid_output",
@@ -79,7 +86,26 @@ def judge(variant: Variant, engine: str, logits: Logits, inputs: BuildInputs, st
     if not np.isfinite(logits).all():
         bad = int((~np.isfinite(logits).all(axis=1)).sum())
         raise BuildError("invalid_output", f"{bad} of {len(logits)} images get an answer that is not finite")
-    return _judge(variant, engine, logits, inputs, standard)
+
+
+@contextmanager
+def _named(variant: Variant, inputs: BuildInputs) -> Iterator[None]:
+    """Errors say which library ran the artifact, in which version."""
+    try:
+        yield
+    except BuildError as error:
+        library = _library(variant, inputs)
+        if library in error.message:
+            raise
+        raise BuildError(error.kind, f"{library}: {error.message}", error.next_step) from error
+
+
+def _library(variant: Variant, inputs: BuildInputs) -> str:
+    if variant.runner_toolchain != INSTALLED:
+        return variant.runner_toolchain.replace("==", " ")
+    # PyTorch's own runtimes are a part of torch.
+    package = variant.runtime if variant.runtime in inputs.versions else "torch"
+    return f"{package} {inputs.versions.get(package, '')}".strip()
 
 
 def warm_up() -> None:

@@ -32,16 +32,15 @@ def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
     for node in graph.nodes:
         if node.op == "call_function":
             work[operator_of(node)] += multiply_adds(node)
-    whole = work.total()
+    return ", ".join(with_share(name, work.get(_bare(name)), work.total()) for name in operators)
 
-    def said(name: str) -> str:
-        own = work.get(_bare(name))
-        if own is None:
-            return name
-        share = f"{100.0 * own / whole:.3g} % of the multiply-adds" if own else "no multiply-adds are counted"
-        return f"{name} ({share})"
 
-    return ", ".join(map(said, operators))
+def with_share(operator: str, own: int | None, whole: int) -> str:
+    """The operator with its share of the model's multiply-adds; without one if `own` is `None`."""
+    if own is None:
+        return operator
+    share = f"{100.0 * own / whole:.3g} % of the multiply-adds" if own else "no multiply-adds are counted"
+    return f"{operator} ({share})"
 
 
 def _bare(name: str) -> str:

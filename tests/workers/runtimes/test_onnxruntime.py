@@ -10,19 +10,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.batches import Batch
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
+from sweeps.protocol.presets import resolve
+from sweeps.records import Failed
+from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import Variant
 from tests.workers.runtimes import exported
 from tests.workers.runtimes.exported import Exported
 from tests.workers.tiny_model import tiny_job
+from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, local_facts
 from workers.measure.attach import attach
+from workers.measure.batch_request import BatchRequest
 from workers.measure.bench import Bench
+from workers.measure.device_files import Evaluation
 from workers.measure.partition import Partition, partition
+from workers.measure.readiness import Readiness
+from workers.measure.requests import BlockRequest, Evaluated, LogitsRequest
+from workers.models import accuracy
 from workers.models.package import BuildInputs
-from workers.runtimes import finishing
+from workers.runtimes import finishing, verify
+from workers.runtimes.interface import Program, RunRequest
+from workers.runtimes.onnxruntime.perf_test import PerfTest
 from workers.runtimes.onnxruntime.runtime import OnnxRuntime
 
 pytestmark = [pytest.mark.runtime("onnxruntime"), pytest.mark.xdist_group("onnxruntime")]
@@ -32,6 +44,19 @@ RUNTIME = OnnxRuntime()
 
 def variant_of(axes: dict[str, Any]) -> Variant:
     return exported.variant_of("onnxruntime", axes)
+
+
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
+    """What its runner is asked from now on."""
+    asked: list[RunRequest] = []
+    usual = OnnxRuntime.command
+
+    def command(self: OnnxRuntime, request: RunRequest, program: str | None = None) -> list[str]:
+        asked.append(request)
+        return usual(self, request, program)
+
+    monkeypatch.setattr(OnnxRuntime, "command", command)
+    return asked
 
 
 @pytest.fixture
@@ -106,11 +131,35 @@ def test_what_a_provider_took_is_counted_on_the_device(
 
 @pytest.mark.system
 def test_a_build_for_a_provider_that_is_not_here_says_what_checked_it(
-    make_inputs: Callable[..., BuildInputs], tmp_path: Path
+    make_inputs: Callable[..., BuildInputs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = RUNTIME.build(variant_of({"backend": "nnapi"}), "k" * 64, make_inputs("nets:NoLinear"), tmp_path)
+    asked = commands(monkeypatch)
+    variant = variant_of({"backend": "nnapi", "precision": "int8"})
+    manifest = RUNTIME.build(variant, "k" * 64, make_inputs("nets:NoLinear"), tmp_path)
     assert (manifest.backend, manifest.verification.executor) == ("nnapi", "ONNX Runtime's CPU provider")
     assert Manifest.read(tmp_path) == manifest
+    # On a CPU without VNNI, the sums of its weights of 8 bits would saturate.
+    assert [one.exact_int8 for one in asked] == [True]
+
+
+@pytest.mark.system
+def test_what_its_tool_does_not_answer_is_answered_here_as_on_the_device(
+    onnxruntime: Exported, tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = commands(monkeypatch)
+    program = Program(path="onnxruntime_perf_test", tool=PerfTest("0123"))
+    for name in ("static for a CPU with VNNI", "static per channel", "fp32"):
+        folder, manifest = onnxruntime.built[name]
+        there = tmp_path / name
+        shutil.copytree(folder, there / "artifacts" / manifest.build_key)
+        bench = Bench(LocalDevice(there), there, local_facts(), {("onnxruntime", "onnx"): program})
+        job = tiny_job(manifest.build_key, manifest.axes)
+        answer = bench.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=tiny.verification)))
+        assert isinstance(answer, Evaluated), answer
+        assert answer.labels == ("host_answers",)
+        sqnr_db = float(manifest.verification.sqnr_db or 0)
+        assert accuracy.sqnr_db(tiny.verification_logits, answer.logits) == pytest.approx(sqnr_db, abs=0.01)
+    assert [one.exact_int8 for one in asked] == [True, False, False]
 
 
 def test_an_older_release_that_keeps_no_ranges_calibrates_each_time_and_gives_the_same_file(
@@ -145,9 +194,56 @@ def test_what_is_verified_is_the_file_that_was_saved(tiny: BuildInputs, tmp_path
     assert RUNTIME.command(request)[-2:] == ["--sha256", request.sha256]
 
 
+@pytest.mark.parametrize("release", ["installed", "onnxruntime==1.31.1"])
+def test_answers_that_are_refused_say_which_release_gave_them(release: str, tiny: BuildInputs) -> None:
+    variant = replace(variant_of({"precision": "int8"}), runner_toolchain=release)
+    inputs = replace(tiny, versions=RUNTIME.versions())
+    version = inputs.versions["onnxruntime"] if release == "installed" else "1.31.1"
+    right = tiny.verification_logits
+    standard = verify.Standard(logits=right, against="fp32 eager", least_sqnr_db=10.0)
+    for answers, kind in (
+        (-right, "low_sqnr"),
+        (right[:, :-1], "invalid_output"),
+        (np.full_like(right, np.inf), "invalid_output"),
+    ):
+        with pytest.raises(BuildError) as caught:
+            verify.judge(variant, "none", answers, inputs, standard)
+        assert caught.value.kind == kind
+        assert caught.value.message.startswith(f"onnxruntime {version}: ")
+
+
+@pytest.mark.system
+@pytest.mark.compiler
+def test_where_two_releases_do_not_fit_the_failure_names_both(onnxruntime: Exported, tmp_path: Path) -> None:
+    import onnx
+
+    folder, manifest = onnxruntime.built["fp32"]
+    there = tmp_path / "artifacts" / manifest.build_key
+    shutil.copytree(folder, there)
+    newer = onnx.load(there / manifest.file)
+    newer.ir_version = 99
+    onnx.save(newer, there / manifest.file)
+    sha256 = hashlib.sha256((there / manifest.file).read_bytes()).hexdigest()
+    manifest.model_copy(update={"file_sha256": sha256, "versions": {"onnxruntime": "2.0.0"}}).write(there)
+    facts = replace(local_facts(), runners=(("onnxruntime", "native-onnxruntime 1 and onnxruntime 1.32.0"),))
+    program = Program(path=onnxruntime.native())
+    bench = Bench(LocalDevice(tmp_path), tmp_path, facts, {("onnxruntime", "onnx"): program})
+    protocol = resolve(ProtocolSpec(preset="quick"))
+    ready = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
+    job = tiny_job(manifest.build_key, manifest.axes)
+    batch = bench.ask(BatchRequest.of([job], protocol, ready))
+    assert isinstance(batch, Batch)
+    for failed in (bench.ask(BlockRequest(job, 0, protocol, ready)), *batch.outcomes):
+        assert isinstance(failed, Failed)
+        assert (failed.stage, failed.kind) == ("load", "runtime_skew")
+        assert failed.message.endswith(
+            "; onnxruntime 2.0.0 made it, and on the device is native-onnxruntime 1 and onnxruntime 1.32.0"
+        )
+
+
 FAULTS = {
-    "Bessel": ("unsupported_operator", r"torch 2\.\S+ has nothing for \S*bessel_j0"),
-    "Double": ("unsupported_operator", r"onnxruntime 1\.\S+ has no kernel for Conv"),
+    "Bessel": ("unsupported_operator", r"torch 2\.\S+ has nothing for \S*bessel_j0\S* \(no multiply-adds"),
+    "Double": ("unsupported_operator", r"onnxruntime 1\.\S+ has no kernel for Conv \(100 % of the multiply-adds\)"),
     "ValueDependent": ("not_exportable", r"torch 2\.\S+ exports no control flow to \w+"),
     "BrightPixels": ("not_exportable", r"torch 2\.\S+ exports no shape to \w+.* that depends on the values"),
     "TwoAnswers": ("bad_output", "2 outputs"),

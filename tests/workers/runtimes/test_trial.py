@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.manifest import Manifest
 from sweeps.planning.axes import resolve_variant
 from sweeps.records import Failed
 from sweeps.spec.grid import GridSpec
@@ -18,8 +19,10 @@ from tests.workers.toolchains.releases import RUNS_NOTHING
 from workers.artifacts import TRANSIENT_KINDS, PackedArtifact
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
+from workers.models.package import BuildInputs
 from workers.native.compiler import cache_folder
-from workers.runtimes import registry
+from workers.runtimes import registry, trial
+from workers.runtimes.onnxruntime.runtime import OnnxRuntime
 from workers.toolchains import environments, within
 
 RELEASE = "onnxruntime==1.30.9"
@@ -64,6 +67,33 @@ def test_a_release_that_exports_and_cannot_run_is_one_error_with_its_versions(
     assert tried.startswith("onnxruntime-")
     # The user's model was exported with the installed one only.
     assert len([*(tmp_path / "results" / "stages").glob("*.pt")]) == 1
+
+
+class NoInt8(OnnxRuntime):
+    """Libraries of which the part that makes int8 does not fit."""
+
+    def build(
+        self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
+    ) -> Manifest:
+        if variant.precision == "int8":
+            assert len(inputs.calibration)
+            raise ImportError("cannot import name 'quantize_pt2e'")
+        return super().build(variant, build_key, inputs, out, shared)
+
+
+@pytest.mark.system
+@pytest.mark.runtime("onnxruntime")
+def test_each_precision_is_tried_where_it_is_first_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path))
+    monkeypatch.setattr(trial, "_broken", {})
+    runtime = NoInt8()
+    trial.check(runtime, "installed", "fp32")
+    with pytest.raises(BuildError, match=r"a tiny model in int8: ImportError: cannot import name") as caught:
+        trial.check(runtime, "installed", "int8")
+    assert caught.value.kind == "runtime_broken"
+    trial.check(runtime, "installed", "fp32")
+    monkeypatch.setattr(trial, "_broken", {})  # as another process
+    trial.check(OnnxRuntime(), "installed", "int8")
 
 
 def test_an_installed_release_that_pairs_with_another_torch_is_refused_by_the_plan(

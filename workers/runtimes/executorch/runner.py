@@ -70,7 +70,7 @@ def _opened(given: argparse.Namespace) -> Load:
         except MemoryError:
             raise
         except Exception as error:  # ExecuTorch raises any exception on a damaged file
-            raise GiveUp(*_refusal(main_message(error), head)) from error
+            raise GiveUp(*_refusal(main_message(error), head, portable_lib)) from error
         return _Model(program, method), load_ns
 
     return load
@@ -134,11 +134,13 @@ def _check_backend(backend: str, head: pte.Head, library: Any) -> None:
         raise GiveUp("backend_missing", f"this ExecuTorch has no {name} (it has: {', '.join(there)})")
 
 
-def _refusal(message: str, head: pte.Head) -> tuple[str, str]:
+def _refusal(message: str, head: pte.Head, library: Any) -> tuple[str, str]:
     found = _ERROR.search(message)
     code = int(found[1], 16) if found else 0
     if code == _OPERATOR_MISSING:
-        return "runtime_skew", f"{_version()} lacks a kernel of {', '.join(head.operators)}: {message}"
+        known = {*library._get_operator_names()}
+        missing = [name for name in head.operators if name not in known] or head.operators
+        return "runtime_skew", f"{_version()} has no kernel for {', '.join(missing)}: {message}"
     return ("backend_missing" if code == _NO_BACKEND else "load_failed"), message
 
 

@@ -11,7 +11,6 @@ import onnxruntime
 
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
-from sweeps.planning.axes import saturates
 from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
@@ -20,6 +19,7 @@ from workers.runtimes.finishing import Saved, finish, request_of
 from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.onnxruntime import numbers, profile, runner
 from workers.runtimes.onnxruntime.export import export
+from workers.runtimes.onnxruntime.work import share_of
 from workers.runtimes.stages import ByteStages
 
 CPU_PROVIDER = "ONNX Runtime's CPU provider"
@@ -36,13 +36,14 @@ def build(
     request = replace(
         request_of(saved, variant, inputs),
         backend="cpu",
-        # The plan gives weights of 8 bits only to devices on which their sums do not saturate, as they may do here.
-        exact_int8=saturates(variant) and not variant.reduced_range,
+        # The plan gives weights of 8 bits only to devices on which their sums do not saturate, as they may do here: by
+        # whatever provider it is run there, the CPU's is what checks it.
+        exact_int8=variant.precision == "int8" and not variant.reduced_range,
     )
     try:
         manifest = finish(runtime, variant, build_key, inputs, saved, request)
     except BuildError as error:
-        raise _named(error, variant) from error
+        raise _named(error, variant, saved.file) from error
     # Only now: a file that ends the process that loads it has been refused.
     told: dict[str, object] = {"providers": _providers(saved.file, request)}
     if variant.backend != request.backend:
@@ -102,14 +103,15 @@ class _Stages:
         return numbers.to_static_int8(self._prepared(), ranges, self._variant)
 
 
-def _named(error: BuildError, variant: Variant) -> BuildError:
+def _named(error: BuildError, variant: Variant, file: Path) -> BuildError:
     """What a device's older library would lack, the one that made the file does not have at all."""
     found = _NO_KERNEL.search(error.message)
     if error.kind != "runtime_skew" or found is None or variant.toolchain != variant.runner_toolchain:
         return error
+    named = share_of(found[1], onnx.load(file))
     return BuildError(
         "unsupported_operator",
-        f"onnxruntime {onnxruntime.__version__} has no kernel for {found[1]}: {error.message}",
+        f"onnxruntime {onnxruntime.__version__} has no kernel for {named}: {error.message}",
         "replace this operator in the model, choose another precision, or ship it with another runtime",
     )
 

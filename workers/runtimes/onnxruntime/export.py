@@ -66,7 +66,10 @@ def _failure(error: Exception, model: torch.nn.Module, shape: tuple[int, ...]) -
         # torch raises any exception where it cannot export.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            named = with_shares(operators, torch.export.export(model, (example_of(shape),)).run_decompositions().graph)
+            exported = torch.export.export(model, (example_of(shape),))
+            # What it has nothing for, it decomposes as far as torch can.
+            table = dict(torch.export.default_decompositions().items()) | torch._decomp.decomposition_table
+            named = with_shares(operators, exported.run_decompositions(table).graph)
         return BuildError(
             "unsupported_operator",
             f"the ONNX exporter of torch {torch.__version__} has nothing for {named}",
