@@ -120,8 +120,19 @@ def read(text: str) -> Shown | None:
             continue
     counts = {what: len(here) for what in ("models", "grids") if isinstance(here := data.get(what), list)}
     beside = [f"{count - 1} more {what}" for what, count in counts.items() if count > 1]
+    beside += _axes_beside(data)
     beside += [str(key) for key in data if key not in ("name", "models", "data", "grids", "devices", "protocol")]
     return Shown(SweepForm(**found), tuple(name for name in FIELDS if name not in found), tuple(beside))
+
+
+def _axes_beside(data: Any) -> list[str]:
+    """Of the grid that the form shows, what it has no field for."""
+    try:
+        grid = _at(data, ("grids", 0))
+    except TypeError:
+        return []
+    others = [str(key) for key in grid if key not in AXES.values()] if isinstance(grid, dict) else []
+    return ["a name of the grid" if key == "name" else key for key in others]
 
 
 def write(text: str, name: str, value: Any) -> str:

@@ -69,7 +69,7 @@ _BUILDING = {
     "not_traceable": "torch.fx cannot trace the model, which fusing and int8 need -> use precision: [fp32] with fuse: "
     "[false], or take branches on the input out of forward()",
     "nothing_to_quantize": "dynamic quantization changes linear layers only, and there are none -> write "
-    "quantization: [static_fx]",
+    "quantization: [static]",
     "out_of_memory": "the process needed more memory than there was -> close programs, use fewer images or a smaller "
     "batch in input_shape",
     "too_few_calibration_images": "calibration_images in grids is more than data.calibration has -> lower it, or give "

@@ -130,6 +130,11 @@ def saturates(variant: Variant) -> bool:
     return variant.precision == "int8" and variant.quantization in methods
 
 
+def has_exact_sums(variant: Variant) -> bool:
+    """Whether the device that runs it adds 8-bit products exactly, as another CPU may not: this machine's."""
+    return saturates(variant) and not variant.reduced_range
+
+
 def _values(grid: GridSpec, axis: str, runtime: str) -> tuple[Any, ...]:
     """Of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names only such
     ones, it keeps its usual one."""

@@ -80,9 +80,10 @@ class Settling:
 class MadeOf:
     """What a `latency_ratio` is made of: two figures beside which it can stand."""
 
-    source: Literal["rounds", "batches", "times"]
+    source: Literal["rounds", "batches", "times", "blocks"]
     """`rounds`: the median of the ratios of common rounds; `batches`: those that decided a race; `times`: the quotient
-    of the two p50 latencies, since they have no common round."""
+    of the two p50 latencies, since they have no common round; `blocks`: that of the geometric means of all their
+    blocks, since these are from separate runs (`sweeps.ranking.gain`)."""
     rounds: int = 0
     """Common ones."""
     ms: float | None = None
@@ -92,7 +93,8 @@ class MadeOf:
     @property
     def how(self) -> str:
         """`paired by round`."""
-        return {"rounds": "paired by round", "batches": "in batches", "times": "not paired"}[self.source]
+        hows = {"rounds": "paired by round", "batches": "in batches", "times": "not paired"}
+        return hows.get(self.source, "not paired: of all blocks of separate runs")
 
     @property
     def where(self) -> str:

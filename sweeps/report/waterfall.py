@@ -2,14 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 
-from sweeps.ranking.waterfall import Gain, Step, Waterfall
+from sweeps.ranking.gain import Gain
+from sweeps.ranking.waterfall import Step, Waterfall
 from sweeps.stats import Estimate
 from sweeps.text import plain
 from sweeps.trust import TRUST
 
 _BAR = 44
 _HEADS = ("step", "p50 ms", "gain over the previous step", "MB", "size", "", "change (points)")
-_PAIRED = "gain in speed: paired by round (95 %); a p50 is over all rounds, so the gain need not be the quotient of two"
+_GAINS = {
+    "rounds": "paired by round (95 %); a p50 is over all rounds, so the gain need not be the quotient of two",
+    "batches": "of the batches that decided the race (95 %)",
+    "blocks": "not paired, of all blocks of separate runs, with the device's spread between sessions (95 %)",
+    "": "without an interval: more rounds give one",
+}
+"""By what a gain is made of, as `MadeOf.source`; empty without an interval."""
 _LEFT = {0, 2, 5}
 _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eager %"}
 
@@ -20,15 +27,13 @@ def render(sweep: str, waterfall: Waterfall) -> str:
     lines = [title, "", *_table(waterfall.steps), "", *_bars(waterfall.steps), ""]
     lines += [f"{step.name} {step.outcome}: {step.reason}" for step in waterfall.steps if step.outcome != "measured"]
     lines += _totals(waterfall)
-    if any(step.gain and step.gain.speedup and step.gain.speedup.low is not None for step in waterfall.steps):
-        lines.append(_PAIRED)
-    lines += _notes(waterfall.steps)
+    lines += [*_made_of(waterfall.steps), *_notes(waterfall.steps)]
     if waterfall.runtimes:
         lines += ["", "The best of each runtime, beside PyTorch Mobile's", ""]
         lines += _table(waterfall.runtimes, ("runtime", "p50 ms", "gain over PyTorch Mobile"))
         lines += ["", *_bars(waterfall.runtimes, over_first=True), ""]
         lines += [f"{step.name}: {step.variant or step.reason}" for step in waterfall.runtimes]
-        lines += _notes(waterfall.runtimes)
+        lines += [*_made_of(waterfall.runtimes), *_notes(waterfall.runtimes)]
     return plain("\n".join(lines))
 
 
@@ -107,6 +112,22 @@ def _totals(waterfall: Waterfall) -> Iterator[str]:
     parts += [f"{total.size_ratio:.2f}× the size"] if total.size_ratio else []
     parts += [f"{_estimate(total.accuracy_change, 2, sign='+')} points"] if total.accuracy_change else []
     yield f"All steps: {last.name} over {total.over}: {', '.join(parts)}"
+
+
+def _made_of(steps: Sequence[Step]) -> Iterator[str]:
+    """What the gains in speed are made of, with the steps where not all are made of the same."""
+    with_gain = [step for step in steps if step.gain and step.gain.speedup]
+    made = {step.name: _source(step.gain) for step in with_gain if step.gain}
+    for source, text in _GAINS.items():
+        if names := [name for name, found in made.items() if found == source]:
+            whose = "" if len(names) == len(made) else f" of {', '.join(names)}"
+            yield f"gain in speed{whose}: {text}"
+
+
+def _source(gain: Gain) -> str:
+    """Empty without an interval."""
+    has_interval = gain.speedup is not None and gain.speedup.low is not None
+    return gain.made_of.source if gain.made_of is not None and has_interval else ""
 
 
 def _notes(steps: Sequence[Step]) -> Iterator[str]:

@@ -126,6 +126,24 @@ def test_what_the_form_cannot_show_is_hidden(text: str, hidden: tuple[str, ...])
     assert shown.hidden == hidden
 
 
+@pytest.mark.parametrize(
+    ("text", "beside"),
+    [
+        (HAND, ("1 more models", "1 more grids", "reuse_input", "recovery")),
+        (
+            "grids: [{runtime: [onnxruntime], opset: [18], name: old, toolchain: [x], runner_toolchain: [y]}]",
+            ("opset", "a name of the grid", "toolchain", "runner_toolchain"),
+        ),
+        ("grids: 3", ()),
+        ("grids: [3]", ()),
+    ],
+)
+def test_what_has_no_field_is_named_beside_the_form(text: str, beside: tuple[str, ...]) -> None:
+    shown = read(text)
+    assert shown is not None
+    assert shown.beside == beside
+
+
 @pytest.mark.parametrize("text", ["a: [", "- a", "3", "\x00", "a: &a [*a]"])
 def test_what_is_no_file_is_not_read(text: str) -> None:
     assert read(text) is None

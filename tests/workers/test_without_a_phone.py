@@ -16,8 +16,10 @@ from sweeps.spec.inputs import DataSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import mlflow as store
 from sweeps.store import reading
+from tests import runtimes
 from tests.workers.tiny_sweep import Sweep
 from workers.native.compiler import INSTALL
+from workers.runtimes.executorch.runtime import ExecuTorch
 from workers.runtimes.torchscript import references
 
 pytestmark = pytest.mark.system
@@ -33,6 +35,9 @@ Combination = tuple[str, str, str]
 CPU: set[Combination] = {("cpu", precision, layout) for precision in GRID.precision for layout in GRID.layout}
 NNAPI: set[Combination] = {("nnapi", precision, layout) for _, precision, layout in CPU}
 METAL: set[Combination] = {("metal", "fp32", "nchw")}
+# Of ExecuTorch, where the extra is installed: its layout has no choice.
+VULKAN: set[Combination] = set() if runtimes.lack("executorch") else {("vulkan", "fp32", "nchw")}
+CHECKED = NNAPI | METAL | VULKAN
 IMPOSSIBLE: dict[Combination, str] = {
     ("metal", "fp32", "nhwc"): "no effect: Metal keeps a layout of its own",
     ("metal", "int8", "nchw"): "PyTorch's Metal backend has no quantized operators",
@@ -56,8 +61,8 @@ class Ended:
         return {key: outcome for key, outcome in found.items() if isinstance(outcome, Measured)}
 
 
-def ended(folder: Path, grid: GridSpec) -> Ended:
-    sweep = Sweep(folder, grid, data=DATA, objective=ObjectiveSpec(constraints=()))
+def ended(folder: Path, *grids: GridSpec) -> Ended:
+    sweep = Sweep(folder, *grids, data=DATA, objective=ObjectiveSpec(constraints=()))
     workspace, name = sweep.workspace, sweep.spec.name
     with Journal.open(workspace.journal) as journal:
         publisher = store.Store(workspace.tracking_uri, workspace.mlflow_artifacts)
@@ -73,18 +78,20 @@ def ended(folder: Path, grid: GridSpec) -> Ended:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """The sweep of all combinations; module-wide, since it builds nine artifacts."""
-    return ended(tmp_path_factory.mktemp("whole"), GRID)
+    """The sweep of all combinations; module-wide, since it builds ten artifacts."""
+    vulkan = [GridSpec(runtime=("executorch",), backend=(backend,), precision=("fp32",)) for backend, *_ in VULKAN]
+    return ended(tmp_path_factory.mktemp("whole"), GRID, *vulkan)
 
 
 @pytest.mark.compiler
 def test_every_possible_combination_has_an_accuracy_that_says_who_computed_it(whole: Ended) -> None:
-    assert set(whole.outcomes) == CPU | NNAPI | METAL
+    assert set(whole.outcomes) == CPU | CHECKED
     (facts,) = whole.plan.devices
-    signed = references.names() | {"cpu": facts.fingerprint}
+    signed = references.names() | ExecuTorch().references() | {"cpu": facts.fingerprint}
     assert signed["nnapi"].startswith("reference:nnapi@")
     assert signed["metal"].startswith("reference:metal@")
-    for (backend, precision, layout), outcome in whole.measured(CPU | NNAPI | METAL).items():
+    assert signed["vulkan"].startswith("reference:vulkan@")
+    for (backend, precision, layout), outcome in whole.measured(CPU | CHECKED).items():
         accuracy = outcome.accuracy
         assert accuracy is not None
         assert accuracy.executor == signed[backend]
@@ -102,10 +109,10 @@ def test_only_what_ran_on_the_cpu_has_a_time(whole: Ended) -> None:
     for outcome in whole.measured(CPU).values():
         assert outcome.timing is not None
         assert outcome.timing.rounds == 2
-    assert {outcome.timing for outcome in whole.measured(NNAPI | METAL).values()} == {None}
+    assert {outcome.timing for outcome in whole.measured(CHECKED).values()} == {None}
     timed = whole.rows[whole.rows["latency_p50_ms"].notna()]
     assert set(timed.index) == CPU
-    assert set(whole.rows[whole.rows["emulated"]].index) >= NNAPI | METAL
+    assert set(whole.rows[whole.rows["emulated"]].index) >= CHECKED
     assert not whole.rows.loc[sorted(CPU), "emulated"].any()
 
 
@@ -113,15 +120,15 @@ def test_only_what_ran_on_the_cpu_has_a_time(whole: Ended) -> None:
 def test_impossible_combinations_are_rows_that_say_why(whole: Ended) -> None:
     skipped = whole.rows[whole.rows["outcome"] == "skipped"]
     assert skipped["reason"].to_dict() == IMPOSSIBLE
-    assert set(whole.rows[whole.rows["outcome"] == "measured"].index) == CPU | NNAPI | METAL
-    assert len(whole.rows) == len(CPU | NNAPI | METAL) + len(IMPOSSIBLE), "and there is no other row"
+    assert set(whole.rows[whole.rows["outcome"] == "measured"].index) == CPU | CHECKED
+    assert len(whole.rows) == len(CPU | CHECKED) + len(IMPOSSIBLE), "and there is no other row"
 
 
 @pytest.mark.compiler
 def test_the_ranking_holds_what_was_timed_and_beside_it_stands_what_was_only_checked(whole: Ended) -> None:
     device = whole.ranking
     assert {whole.names[candidate.name] for candidate in device.ranking} == CPU
-    assert {whole.names[candidate.name] for candidate in device.checked} == NNAPI | METAL
+    assert {whole.names[candidate.name] for candidate in device.checked} == CHECKED
     assert device.winner is not None
     assert whole.names[device.winner.name] in CPU
     assert {row.reason for row in device.not_ranked} == set(IMPOSSIBLE.values())

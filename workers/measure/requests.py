@@ -11,6 +11,7 @@ import numpy as np
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError, DeviceError, RunnerError
 from sweeps.manifest import Manifest
+from sweeps.planning.axes import has_exact_sums
 from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Gate, Protocol
 from sweeps.records import Block, Conditions, Failed, Job, Stage
@@ -174,7 +175,7 @@ class LogitsRequest(Request[Evaluated]):
         bench = bench.for_answers_of(self.job)
         began_s, pushed_s = bench.device.now_s(), bench.pushes.total_s
         try:
-            logits = self._logits(bench)
+            logits = self._logits(bench, exact_int8=bool(labels) and has_exact_sums(self.job.variant))
             seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
             taken = partition(bench, self.job, self.limit_s)
         except BuildError as error:  # a reference is compiled at its first use
@@ -188,7 +189,7 @@ class LogitsRequest(Request[Evaluated]):
             extra_metrics=taken.metrics,
         )
 
-    def _logits(self, bench: Bench) -> Logits:
+    def _logits(self, bench: Bench, *, exact_int8: bool) -> Logits:
         job, device, images = self.job, bench.device, self.evaluation.images
         manifest, model = bench.files.artifact(job.build_key)
         program = bench.program(job)
@@ -198,7 +199,9 @@ class LogitsRequest(Request[Evaluated]):
         inputs = bench.files.images(self.evaluation, job.build_key)
         outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"
         on_device = str(PurePosixPath(inputs).with_name(outputs.name))
-        request = replace(_request(job, manifest, model), eval_inputs=inputs, eval_outputs=on_device)
+        request = replace(
+            _request(job, manifest, model), eval_inputs=inputs, eval_outputs=on_device, exact_int8=exact_int8
+        )
         if job.emulated:
             folder = bench.files.folder_of(manifest)
             reference = registry.get(job.variant.runtime).reference(job.variant.backend, folder)

@@ -139,6 +139,49 @@ def test_the_best_of_each_runtime_is_held_against_pytorch_mobile_s_best() -> Non
     assert documents[1]["gain_over_pytorch_mobile"]["over"] == "torchscript"
 
 
+def test_runtimes_that_were_measured_in_separate_runs_have_an_interval_that_says_what_it_is_made_of() -> None:
+    def blocks(start: int, medians_ms: tuple[float, ...]) -> dict[str, Any]:
+        visits = (start * 1000 + number for number in range(1, 1 + len(medians_ms)))
+        return {"block_medians_ms": tuple(zip(visits, medians_ms, strict=True)), "sessions": (start,)}
+
+    def found(medians_ms: tuple[float, ...]) -> Waterfall:
+        mobile, others = (4.0, 4.1, 3.9), {"runtime": "executorch", "grid": "runtime-executorch"}
+        rows = (
+            row("2-script", mobile, **blocks(1_700_000_000, mobile)),
+            row("3-int8", (6.0, 6.1, 5.9), **blocks(1_700_000_000, (6.0, 6.1, 5.9))),
+            row("executorch fp32", medians_ms, **others, **blocks(1_700_086_400, medians_ms)),
+        )
+        return waterfalls(results_of(*rows, others=("runtime-executorch",)))[0]
+
+    faster = found((2.0, 2.1, 1.9))
+    gain = faster.runtimes[1].gain
+    assert gain is not None
+    assert gain.speedup is not None
+    assert gain.speedup.low is not None
+    assert gain.speedup.high is not None
+    # Another day adds 2.5 % of each, of which nobody is sure: wider than the rounds alone would have it.
+    assert 1.6 < gain.speedup.low < 1.85
+    assert 2.2 < gain.speedup.high < 2.5
+    assert gain.made_of is not None
+    assert (gain.made_of.source, gain.latency) == ("blocks", "faster")
+    assert gain.made_of.ms is not None
+    assert gain.made_of.other_ms is not None
+    assert gain.made_of.ms / gain.made_of.other_ms == pytest.approx(gain.speedup.value)
+    assert "gain in speed: not paired, of all blocks of separate runs" in render("recipe-net", faster)
+    [_, document] = recipe_document("recipe-net", (faster,))["recipes"][0]["runtimes"]
+    assert document["gain_over_pytorch_mobile"]["speedup_made_of"]["source"] == "blocks"
+
+    alike = found((3.8, 3.9, 3.7)).runtimes[1].gain
+    assert alike is not None
+    assert alike.latency == "no difference shown", "a day's difference may be as much"
+    # A single block has no spread of its own.
+    single = found((2.0,)).runtimes[1].gain
+    assert single is not None
+    assert single.speedup == Estimate(2.0, None, None)
+    assert single.made_of is not None
+    assert single.made_of.source == "times"
+
+
 def test_a_runtime_whose_builds_may_not_win_says_why_and_not_what_else_failed() -> None:
     other = {"runtime": "executorch", "grid": "runtime-executorch"}
     results = results_of(

@@ -1,5 +1,6 @@
 """ExecuTorch: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.local import local_facts
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs
-from workers.runtimes.executorch import pte
+from workers.runtimes.executorch import export, pte
 from workers.runtimes.executorch.runtime import ExecuTorch
 from workers.runtimes.interface import RunReport, RunRequest
 
@@ -63,6 +64,14 @@ def test_a_file_that_is_none_of_executorch_has_no_head(tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(pte.NoProgram):
             pte.read(file)
+
+
+def test_weights_have_names_that_begin_with_a_letter_as_fusing_a_batch_norm_needs() -> None:
+    bare = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.BatchNorm2d(4)).eval()
+    program = export.exported(bare, (1, 3, 8, 8), "nchw")
+    assert set(program.graph_signature.parameters) == {"model.0.weight", "model.1.weight", "model.1.bias"}
+    named = torch.nn.Sequential(OrderedDict(stem=bare))
+    assert "stem.0.weight" in export.exported(named, (1, 3, 8, 8), "nchw").graph_signature.parameters
 
 
 # builds: each lowers for some seconds

@@ -20,9 +20,14 @@ from tests.workers.tiny_model import tiny_job
 from workers.devices.local import LocalDevice, local_facts
 from workers.measure.attach import attach
 from workers.measure.bench import Bench
+from workers.measure.device_files import Evaluation
 from workers.measure.partition import Partition, partition
+from workers.measure.requests import Evaluated, LogitsRequest
+from workers.models import accuracy
 from workers.models.package import BuildInputs
 from workers.runtimes import finishing
+from workers.runtimes.interface import Program, RunRequest
+from workers.runtimes.onnxruntime.perf_test import PerfTest
 from workers.runtimes.onnxruntime.runtime import OnnxRuntime
 
 pytestmark = [pytest.mark.runtime("onnxruntime"), pytest.mark.xdist_group("onnxruntime")]
@@ -32,6 +37,19 @@ RUNTIME = OnnxRuntime()
 
 def variant_of(axes: dict[str, Any]) -> Variant:
     return exported.variant_of("onnxruntime", axes)
+
+
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
+    """What its runner is asked from now on."""
+    asked: list[RunRequest] = []
+    usual = OnnxRuntime.command
+
+    def command(self: OnnxRuntime, request: RunRequest, program: str | None = None) -> list[str]:
+        asked.append(request)
+        return usual(self, request, program)
+
+    monkeypatch.setattr(OnnxRuntime, "command", command)
+    return asked
 
 
 @pytest.fixture
@@ -106,11 +124,35 @@ def test_what_a_provider_took_is_counted_on_the_device(
 
 @pytest.mark.system
 def test_a_build_for_a_provider_that_is_not_here_says_what_checked_it(
-    make_inputs: Callable[..., BuildInputs], tmp_path: Path
+    make_inputs: Callable[..., BuildInputs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = RUNTIME.build(variant_of({"backend": "nnapi"}), "k" * 64, make_inputs("nets:NoLinear"), tmp_path)
+    asked = commands(monkeypatch)
+    variant = variant_of({"backend": "nnapi", "precision": "int8"})
+    manifest = RUNTIME.build(variant, "k" * 64, make_inputs("nets:NoLinear"), tmp_path)
     assert (manifest.backend, manifest.verification.executor) == ("nnapi", "ONNX Runtime's CPU provider")
     assert Manifest.read(tmp_path) == manifest
+    # On a CPU without VNNI, the sums of its weights of 8 bits would saturate.
+    assert [one.exact_int8 for one in asked] == [True]
+
+
+@pytest.mark.system
+def test_what_its_tool_does_not_answer_is_answered_here_as_on_the_device(
+    onnxruntime: Exported, tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = commands(monkeypatch)
+    program = Program(path="onnxruntime_perf_test", tool=PerfTest("0123"))
+    for name in ("static for a CPU with VNNI", "static per channel", "fp32"):
+        folder, manifest = onnxruntime.built[name]
+        there = tmp_path / name
+        shutil.copytree(folder, there / "artifacts" / manifest.build_key)
+        bench = Bench(LocalDevice(there), there, local_facts(), {("onnxruntime", "onnx"): program})
+        job = tiny_job(manifest.build_key, manifest.axes)
+        answer = bench.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=tiny.verification)))
+        assert isinstance(answer, Evaluated), answer
+        assert answer.labels == ("host_answers",)
+        sqnr_db = float(manifest.verification.sqnr_db or 0)
+        assert accuracy.sqnr_db(tiny.verification_logits, answer.logits) == pytest.approx(sqnr_db, abs=0.01)
+    assert [one.exact_int8 for one in asked] == [True, False, False]
 
 
 def test_an_older_release_that_keeps_no_ranges_calibrates_each_time_and_gives_the_same_file(

@@ -35,7 +35,7 @@ def export(package: ModelPackage, layout: str) -> bytes:
 def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> ExportedProgram:
     """Raises `BuildError`."""
     try:
-        program = torch.export.export(model, (example(shape, layout),))
+        program = torch.export.export(_with_names(model), (example(shape, layout),))
     except Exception as error:  # torch raises any exception if it cannot export
         raise not_exportable(error, version()) from error
     signature = program.graph_signature
@@ -47,6 +47,27 @@ def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> Exp
             "put it into eval mode, or take that state out of forward()",
         )
     return program
+
+
+class _Named(torch.nn.Module):
+    """The model as a part with a name."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = self.model(x)
+        return answer
+
+
+def _with_names(model: torch.nn.Module) -> torch.nn.Module:
+    """With names of its weights that begin with a letter, which those of a bare `Sequential` do not (`0.weight`).
+
+    To fuse a convolution with its batch norm, ExecuTorch 1.3.1 looks for a node with the weight's name, and fx had put
+    a `_` before the digit: `'0_weight_fused_bn' is not in list`.
+    """
+    return _Named(model) if any(name[:1].isdigit() for name in model.state_dict()) else model
 
 
 def example(shape: tuple[int, ...], layout: str) -> torch.Tensor:

@@ -11,7 +11,6 @@ import onnxruntime
 
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
-from sweeps.planning.axes import saturates
 from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
@@ -36,8 +35,9 @@ def build(
     request = replace(
         request_of(saved, variant, inputs),
         backend="cpu",
-        # The plan gives weights of 8 bits only to devices on which their sums do not saturate, as they may do here.
-        exact_int8=saturates(variant) and not variant.reduced_range,
+        # The plan gives weights of 8 bits only to devices on which their sums do not saturate, as they may do here: by
+        # whatever provider it is run there, the CPU's is what checks it.
+        exact_int8=variant.precision == "int8" and not variant.reduced_range,
     )
     try:
         manifest = finish(runtime, variant, build_key, inputs, saved, request)

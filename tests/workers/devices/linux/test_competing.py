@@ -7,7 +7,9 @@ import pytest
 from sweeps.spec import catalog
 from workers.devices.linux.competing import benchmark_name, is_runner
 from workers.runtimes import registry
+from workers.runtimes.executorch import programs as executorch
 from workers.runtimes.interface import BatchRuntime, RunRequest
+from workers.runtimes.onnxruntime import programs as onnxruntime
 from workers.runtimes.torchscript import python_program
 from workers.runtimes.torchscript.programs import RUNNERS
 
@@ -22,10 +24,17 @@ REQUEST = RunRequest(
 )
 
 
-@pytest.mark.parametrize("file", [*RUNNERS.values(), "edgesweep_runner"])
+BROUGHT = {
+    **dict.fromkeys([*RUNNERS.values(), "edgesweep_runner"], "torchscript"),
+    executorch.RUNNER: "executorch",
+    onnxruntime.RUNNER: "onnxruntime",
+}
+
+
+@pytest.mark.parametrize("file", BROUGHT)
 def test_our_program_is_one_under_the_name_that_it_is_brought_with(file: str) -> None:
     program = f"/data/local/tmp/edgesweep/run/{file}-{'0f' * 8}"
-    runtime = registry.get("torchscript")
+    runtime = registry.get(BROUGHT[file])
     assert is_runner(runtime.command(REQUEST, program))
     assert isinstance(runtime, BatchRuntime)
     assert is_runner(runtime.batch_command("batch.jsonl", 60.0, program))
