@@ -1,5 +1,6 @@
 """Lowers an exported program to a backend, and counts what the backend takes of it."""
 
+import functools
 import os
 import re
 from collections import Counter
@@ -39,7 +40,15 @@ class Lowered:
     def runs(self) -> torch.nn.Module:
         """The lowered graph in PyTorch: what a delegate would compute is computed by the operators that it took."""
         module: torch.nn.Module = self._edge.exported_program().module()
+        for part in module.modules():
+            # Otherwise ExecuTorch makes the delegate's graph a module again in each call.
+            if (taken := getattr(part, "original_module", None)) is not None:
+                taken.module = functools.partial(_itself, taken.module())
         return module
+
+
+def _itself(module: torch.nn.Module) -> torch.nn.Module:
+    return module
 
 
 def lower(program: ExportedProgram, variant: Variant) -> Lowered:
