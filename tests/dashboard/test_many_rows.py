@@ -27,7 +27,9 @@ def test_100_000_results_open(
     assert not fleet.exception
     [sweeps] = fleet.dataframe
     places = DEVICES * MODELS
-    assert list(sweeps.value["Decided"]) == [f"{places} of {places}"]
+    [decided] = sweeps.value["Decided"]
+    count, of_all = decided.split(" of ")
+    assert (0 < int(count) <= places, of_all) == (True, str(places)), "ties and provisional winners are not decided"
     decide = page(tmp_path, "decide", sweep=SWEEP, device="phone-0001", model="net1")
     assert not decide.exception
     assert decide.header[0].value.startswith("fp32 · NCHW · ")
