@@ -14,7 +14,8 @@ from workers.native.compiler import compiler
 from workers.plan import plan_sweep
 from workers.runtimes import registry
 from workers.runtimes.torchscript import references
-from workers.support import LISTED, grids, subject
+from workers.support import LISTED, subject
+from workers.support_cells import grids
 
 DOCUMENT = (Path(__file__).parents[1] / "infra" / "support.md").read_text(encoding="utf-8")
 ANSWER = re.compile(rf"≥ ({'|'.join(map(str, LEAST_DB))})|equal|skipped|failed")

@@ -28,11 +28,9 @@ from workers.support import (
     Subject,
     Survey,
     Weights,
-    grids,
-    known_backends,
-    known_runtimes,
     subject,
 )
+from workers.support_cells import grids, known_backends, known_runtimes
 
 _SWEEP_FILES = (".yaml", ".yml")
 

@@ -24,7 +24,8 @@ from workers.driver.events import AttemptFailed, Building
 from workers.executors.inline import InlineExecutor
 from workers.models.prepare import prepare
 from workers.models.prepared import PreparedModel
-from workers.support import LISTED, Subject, Survey, grids, subject
+from workers.support import LISTED, Subject, Survey, subject
+from workers.support_cells import grids
 
 SHAPE = (1, 3, 32, 32)
 DATA = DataSpec(
