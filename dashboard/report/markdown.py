@@ -11,6 +11,7 @@ _ESCAPED = re.compile(r"[\\`|~$]|\*(?=\S)|(?<=\S)\*|(?<![^\W_])_|_(?![^\W_])|\](
 _REFERRED = re.compile(r"<|^[>#]|&(?=[#\w])|[@#](?=\w)|:(?=//|[\w+-]+:)|(?<=www)\.", re.IGNORECASE)
 """HTML, mentions, numbers of issues, addresses and emojis, which an escape does not break. The other marks mean
 something at the beginning of a line only, where none of this stands."""
+_IN_HTML = re.compile(r"[<>&\"'@#:`*\\\[\]]|(?<=www)\.", re.IGNORECASE)
 _MARKS = {"winner": "", "tied": "tied", "provisional": "provisional", "none": "none may ship"}
 
 
@@ -59,4 +60,4 @@ def _literal(text: str) -> str:
 
 def _html(text: str) -> str:
     """In an element of HTML, where Markdown's escapes do not count."""
-    return "".join(f"&#{ord(char)};" if char in "<>&\"'@#:`*\\" else char for char in text)
+    return _IN_HTML.sub(lambda found: f"&#{ord(found[0])};", text)

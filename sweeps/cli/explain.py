@@ -14,8 +14,8 @@ from sweeps.report.explanations import SORTS, explanation, explanations
 @click.argument("word", required=False)
 @json_option
 def explain(word: str | None, as_json: bool) -> None:
-    """Say what a word means: a trust label, verdict, failure, skip, metric, axis, field of the protocol, or a term of
-    tables and pages. Without a word: list them all.
+    """Say what a word means: a trust label, verdict, failure, skip, metric or axis. Fields of the protocol and terms of
+    tables and pages are known, too. Without a word: list them all.
     The name of a page prints it (boards, phones, lab, ...).
 
     \b

@@ -669,7 +669,7 @@ def test_what_would_settle_a_tie_is_said_of_each_that_is_tied_in_latency():
     assert ranked.rounds_to_settle == found["open"].rounds
     document = json.loads(json.dumps(ranking_document(rank(pd.DataFrame(rows), FREE, "s")), allow_nan=False))
     assert document["devices"][0]["rounds_to_settle"] == ranked.rounds_to_settle
-    assert document["devices"][0]["tied"][0]["settling"].keys() == {"rounds", "outcome", "text"}
+    assert document["devices"][0]["tied"][0]["settling"].keys() == {"rounds", "outcome", "at_least", "text"}
 
 
 def test_a_tie_in_size_cannot_be_settled_by_rounds():
