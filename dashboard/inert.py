@@ -12,6 +12,8 @@ _HARMLESS = re.compile(
     rf"(?:[^\W_]|[ ·,;()/≈×%°–?'\"{_MARKS}]|:(?= )|(?<=\d):(?=\d)|(?<=[^\W_])[-_.](?=[^\W_]))*"
 )
 _MARK = re.compile(f"[{_MARKS}]")
+_EMOJI = re.compile(r":\d{3,}:")
+"""`1:100:2` holds one: `:100:` has a picture, as `:1234:` has. A time of day (`12:30:05`) holds none."""
 _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 
@@ -42,6 +44,6 @@ def words(text: str) -> str:
     """Text for Markdown that shows literally: as it is if nothing in it can mean anything else, with a backslash where
     that is enough (`model[1]`), otherwise `inert`."""
     shown = line(text)
-    if not _HARMLESS.fullmatch(shown) or _ADDRESS.search(shown) or "__" in shown:
+    if not _HARMLESS.fullmatch(shown) or _ADDRESS.search(shown) or _EMOJI.search(shown) or "__" in shown:
         return inert(text)
     return _MARK.sub(r"\\\g<0>", shown)

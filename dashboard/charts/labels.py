@@ -44,15 +44,18 @@ class _Box:
         )
 
 
-def placed(points: Sequence[Point], names: Sequence[str], order: Sequence[int], width: float) -> list[Label | None]:
+def placed(
+    points: Sequence[Point], names: Sequence[str], order: Sequence[int], width: float, height: float
+) -> list[Label | None]:
     """The label of each point, if there is room for it. `points`: pixels from the left and from the top, of a chart of
-    this `width`; those in `order` may have a name, the first of them surely has."""
+    this `width` and `height`; those in `order` may have a name. The first of them has one if any fits into the
+    chart."""
     found: list[Label | None] = [None] * len(points)
     dots = [_Box(x - _POINT_PX, y - _POINT_PX, x + _POINT_PX, y + _POINT_PX) for x, y in points]
     taken: list[_Box] = []
     for number in order:
         others = [*taken, *(dot for at, dot in enumerate(dots) if at != number)]
-        ways = list(_ways(points[number], names[number], width))
+        ways = list(_ways(points[number], names[number], width, height))
         free = [(label, box) for label, box in ways if not any(map(box.meets, others))]
         if not free and not taken:
             free = ways[:1]
@@ -62,7 +65,7 @@ def placed(points: Sequence[Point], names: Sequence[str], order: Sequence[int], 
     return found
 
 
-def _ways(point: Point, name: str, width: float) -> Iterator[tuple[Label, _Box]]:
+def _ways(point: Point, name: str, width: float, height: float) -> Iterator[tuple[Label, _Box]]:
     """Where the name of a point may stand: above it first, and to the side with more room first."""
     x, y = point
     most = min(30, int((width / 2 - BESIDE_PX) / _CHARACTER_PX))
@@ -72,5 +75,5 @@ def _ways(point: Point, name: str, width: float) -> Iterator[tuple[Label, _Box]]
     for dy, align in itertools.product((-high - _POINT_PX - _GAP_PX, _POINT_PX + _GAP_PX), sides):
         left = x + BESIDE_PX if align == "left" else x - BESIDE_PX - wide
         box = _Box(left, y + dy, left + wide, y + dy + high)
-        if left >= 0 and box.right <= width and (box.top >= 0 or dy > 0):
+        if left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= height:
             yield Label("\n".join(lines), align, dy), box

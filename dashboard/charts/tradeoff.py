@@ -181,7 +181,7 @@ def names_beside(
             )
             for ms, accuracy in zip(rows["latency_p50_ms"], rows["accuracy"], strict=True)
         ]
-        for fields, label in zip(found, labels.placed(points, variants, order, width), strict=True):
+        for fields, label in zip(found, labels.placed(points, variants, order, width, height), strict=True):
             text, align, dy = (label.text, label.align, label.dy) if label else ("", "left", 0)
             fields |= {f"text{number}": text, f"align{number}": align, f"dy{number}": dy}
     return found

@@ -199,7 +199,7 @@ def test_no_name_lies_on_another_one_or_on_a_point_or_leaves_the_chart(width: in
     points = [(draws.uniform(24, width - 24), draws.uniform(14, 386)) for _ in range(14)]
     names = [" · ".join(["int8", "NHWC", "QNNPACK", "4 threads", "scripted"][: 1 + number % 5]) for number in range(14)]
     boxes = []
-    for (x, y), label in zip(points, labels.placed(points, names, range(14), width), strict=True):
+    for (x, y), label in zip(points, labels.placed(points, names, range(14), width, 400), strict=True):
         if label is None:
             continue
         lines = label.text.split("\n")
@@ -213,6 +213,19 @@ def test_no_name_lies_on_another_one_or_on_a_point_or_leaves_the_chart(width: in
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
         assert left >= 0
         assert right <= width
+        assert top >= 0
+        assert bottom <= 400
+
+
+@pytest.mark.parametrize(("y", "above"), [(14, False), (200, True), (386, True)])
+def test_a_name_stands_above_its_point_or_where_that_leaves_the_chart_below_it(y: int, above: bool) -> None:
+    [label] = labels.placed([(100.0, y)], ["int8"], [0], 640, 400)
+    assert label is not None
+    assert (label.dy < 0) == above
+    crowded = [(x, 386.0) for x in (90, 100, 110)]
+    found = labels.placed(crowded, ["int8 · NHWC"] * 3, range(3), 640, 400)
+    assert [label is not None and label.dy < 0 for label in found] == [True, True, False], "one to each side"
+    assert found[2] is None, "beneath the last row are the figures of the axis"
 
 
 def checks(*entries: tuple[str, str, float | None]) -> pd.DataFrame:

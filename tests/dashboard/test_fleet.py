@@ -17,10 +17,11 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
 from dashboard import data, downloads, fleet_cells, fleet_data
-from dashboard.charts.heat import TINTS
+from dashboard.charts.heat import TINTS, HeatRow
 from dashboard.fleet_cells import STATES, state_text
 from dashboard.inert import NOTHING
-from dashboard.views import every_result
+from dashboard.style import LIGHT
+from dashboard.views import every_result, fleet
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
@@ -220,6 +221,14 @@ def test_the_first_look_of_all_says_how_far_it_is(
     said.clear()
     assert not page(tmp_path / "copy", "fleet").exception
     assert said == []
+
+
+def test_before_a_first_result_a_phone_has_its_line_and_no_cell() -> None:
+    phone = HeatRow("Globex Phone 1", (), "3 jobs to come")
+    maps = fleet._maps([], [phone], LIGHT, 0)
+    assert phone.name in json.dumps(maps.wide)
+    assert phone.name not in json.dumps(maps.narrow), "nothing is best of nothing"
+    assert fleet._best_first(()) == ()
 
 
 def test_an_empty_workspace_says_what_to_do_first(page: Page, tmp_path: Path) -> None:

@@ -35,6 +35,21 @@ def test_words_are_shown_to_the_letter_wherever_they_stand(before: str, text: st
     assert html.unescape(letters).replace("\u2060", "") == line(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1:100:2", "`1:100:2`"),
+        ("1:1234:2", "`1:1234:2`"),
+        ("rows 1:100: 2", "`rows 1:100: 2`"),
+        ("1:10:2", "1:10:2"),
+        ("12:30:05", "12:30:05"),
+        ("0:1000", "0:1000"),
+    ],
+)
+def test_a_range_is_shown_as_such_though_the_number_between_its_colons_has_a_picture(text: str, shown: str) -> None:
+    assert words(text) == shown
+
+
 @pytest.mark.parametrize("text", ["", "  ", "\n\t"])
 def test_nothing_is_shown_as_a_dash(text: str) -> None:
     assert line(text) == "–"

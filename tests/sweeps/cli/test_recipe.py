@@ -98,9 +98,14 @@ def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path, recipe:
         assert best["variant"].startswith(f"{best['step']} cpu ")
         gain = best["gain_over_pytorch_mobile"]
         assert gain["over"] == "torchscript"
-        assert gain["speedup_low_ratio"] <= gain["speedup_ratio"] <= gain["speedup_high_ratio"]
-        # Measured by another run than PyTorch Mobile's, unless its best is a step of this recipe that was.
-        assert gain["speedup_made_of"]["source"] == "blocks"
+        # Measured by another run than PyTorch Mobile's: paired by nothing, and with an interval but for a single block,
+        # after which a race may have given it up.
+        made = gain["speedup_made_of"]
+        assert made["source"] in ("blocks", "batches", "times")
+        assert (gain["speedup_low_ratio"] is None) == (made["source"] == "times")
+        if made["source"] == "blocks":
+            assert gain["speedup_low_ratio"] < gain["speedup_ratio"] < gain["speedup_high_ratio"]
+            assert made["ms"] / made["other_ms"] == pytest.approx(gain["speedup_ratio"])
         assert gain["size_ratio"] > 0
 
 

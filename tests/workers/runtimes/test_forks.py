@@ -65,6 +65,25 @@ def test_an_error_a_crash_and_another_command_each_end_for_themselves(server: Fo
     assert server.run(arguments(model), 60).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("runner", "backend"),
+    [
+        ("workers.runtimes.torchscript.runner", "metal"),
+        pytest.param("workers.runtimes.executorch.runner", "vulkan", marks=pytest.mark.runtime("executorch")),
+    ],
+)
+def test_what_stands_in_for_metal_or_vulkan_has_a_process_with_torch_s_compilers(
+    server: ForkServer, model: Path, runner: str, backend: str
+) -> None:
+    words = arguments(model, "--reference", "eval.pt2")[len(RUNNER) :]
+    ended = server.run([sys.executable, "-m", runner, *words, "--backend", backend], 60)
+    assert (ended.returncode, b'"emulated"' in ended.stdout) == (3, True), "it would time what only stands in"
+    assert server._forks._process is None, "which the server has left out: nothing was forked of it"
+    # What stands in for NNAPI reads the file itself, and needs none of it.
+    assert server.run([*RUNNER, *words, "--backend", "nnapi"], 60).returncode == 3
+    assert server._forks._process is not None
+
+
 def test_a_crash_is_the_signal_that_ended_it_and_the_next_one_runs(
     server: ForkServer, model: Path, tmp_path: Path
 ) -> None:
