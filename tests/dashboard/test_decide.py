@@ -145,8 +145,17 @@ def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Pa
     assert set(found["SQNR"]) == {"31.0 dB"}
     assert not [column for column in found if "ms" in column or "p50" in column]
     assert NNAPI in texts(shown)
-    assert "Evaluation images: all 597 in the digits are used, and there are no others" in texts(shown)
     assert len(shown.get("vega_lite_chart")) == 3
+
+
+@pytest.mark.parametrize("sweep", ["checked", "broken"])
+def test_where_images_would_settle_a_constraint_it_is_said_once_whether_there_are_more(
+    page: Page, workspace: Path, monkeypatch: pytest.MonkeyPatch, sweep: str
+) -> None:
+    monkeypatch.setattr("dashboard.views.ranking.images_settle", lambda _: True)
+    shown = choose(page(workspace), "Sweep", sweep)
+    assert not shown.exception
+    assert texts(shown).count("Evaluation images: all 597 in the digits are used, and there are no others") == 1
 
 
 def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: Path) -> None:

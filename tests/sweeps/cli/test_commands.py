@@ -287,13 +287,14 @@ def test_models_that_end_their_process_fork_without_end_or_lack_classes_fail_alo
     folder: Path, edgesweep: Command
 ) -> None:
     (folder / "bad.py").write_text(MISBEHAVING)
-    models = {"leave": "bad:leave", "abort": "bad:abort", "fork": "bad:fork", "single": "my_net:make_net"}
-    bad = "".join(
-        f"  - {{name: {name}, source: '{source}', arguments: {{classes: {1 if name == 'single' else 2}}}, "
-        "weights: random, input_shape: [1, 3, 32, 32]}\n"
+    shutil.copytree(folder / "photos" / "dog", folder / "photos" / "fox")  # the user's own model has two classes
+    models = {"leave": "bad:leave", "abort": "bad:abort", "fork": "bad:fork", "wider": "my_net:make_net"}
+    more = "".join(
+        f"  - {{name: {name}, source: '{source}', arguments: {{classes: 3}}, weights: random, "
+        "input_shape: [1, 3, 32, 32]}\n"
         for name, source in models.items()
     )
-    (folder / "sweep.yaml").write_text(SWEEP.replace("models:\n", f"models:\n{bad}").replace("fp32, int8", "fp32"))
+    (folder / "sweep.yaml").write_text(SWEEP.replace("models:\n", f"models:\n{more}").replace("fp32, int8", "fp32"))
     checked = edgesweep("plan", "sweep.yaml", "--check")
     assert checked.returncode == 1
     assert "leave: bad:leave ended its process with exit code 3" in checked.stdout
@@ -307,15 +308,16 @@ def test_models_that_end_their_process_fork_without_end_or_lack_classes_fail_alo
     )
     assert run.returncode == 0, run.stderr
     assert "Traceback" not in run.stderr
-    told = "single cannot be used: it answers 1 classes, the evaluation folder has 2"
-    assert run.stderr.index(told) < run.stderr.index("Building ..."), "before the first build"
-    assert "Ship: " in run.stdout
+    told = "make_net cannot be used: it answers 2 classes, the evaluation folder has 3"
+    log = " ".join(run.stderr.split())
+    assert told in log.partition("Building ...")[0], run.stderr
+    assert "own · wider on " in run.stdout
     found = {device["model"]: device for device in json.loads(edgesweep("rank", "--json").stdout)["devices"]}
-    assert len(found["make_net"]["ranking"]) == 1
-    reasons = [found[name]["not_ranked"][0]["reason"] for name in models]
+    assert len(found["wider"]["ranking"]) == 1
+    reasons = [found[name]["not_ranked"][0]["reason"] for name in ("leave", "abort", "fork", "make_net")]
     words = (
         *("ended its process with exit code 3", "crashed its process (SIGABRT)", "started more than 64 processes"),
-        "the evaluation folder has 2",
+        "the evaluation folder has 3",
     )
     assert all(word in reason for word, reason in zip(words, reasons, strict=True)), reasons
     assert ["bad_model" in reason for reason in reasons] == [True, True, True, False]
