@@ -14,7 +14,8 @@ from workers.native.compiler import compiler
 from workers.plan import plan_sweep
 from workers.runtimes import registry
 from workers.runtimes.torchscript import references
-from workers.support import LISTED, grids, subject
+from workers.support import LISTED, subject
+from workers.support_cells import grids
 
 DOCUMENT = (Path(__file__).parents[1] / "infra" / "support.md").read_text(encoding="utf-8")
 ANSWER = re.compile(rf"≥ ({'|'.join(map(str, LEAST_DB))})|equal|skipped|failed")
@@ -35,8 +36,8 @@ def written() -> dict[str, Table]:
 
 
 OTHERS = ("executorch", "onnxruntime")
-RUNTIMES = ("torchscript", *(name for name in OTHERS if any(heading.startswith(f"{name} ") for heading in written())))
-"""Those of the page: a part of one is all of its parts."""
+RUNTIMES = ("torchscript", *(OTHERS if any(heading.startswith(OTHERS) for heading in written()) else ()))
+"""Those of the page: a part of one of the others is all parts of all."""
 
 
 def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
