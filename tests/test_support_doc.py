@@ -36,8 +36,8 @@ def written() -> dict[str, Table]:
 
 
 OTHERS = ("executorch", "onnxruntime")
-RUNTIMES = ("torchscript", *(name for name in OTHERS if any(heading.startswith(f"{name} ") for heading in written())))
-"""Those of the page: a part of one is all of its parts."""
+RUNTIMES = ("torchscript", *(OTHERS if any(heading.startswith(OTHERS) for heading in written()) else ()))
+"""Those of the page: a part of one of the others is all parts of all."""
 
 
 def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:

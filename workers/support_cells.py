@@ -1,4 +1,4 @@
-"""The cells of the table of what is supported: grids of each runtime that can ship."""
+"""The cells of the support table: which variants of every model `edgesweep support` builds."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -22,14 +22,7 @@ from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare as prepare_model
 from workers.models.prepared import PreparedModel
-from workers.support import (
-    LISTED,
-    InputShape,
-    Subject,
-    Survey,
-    Weights,
-    subject,
-)
+from workers.support import LISTED, InputShape, Subject, Survey, Weights, subject
 from workers.support_cells import grids, known_backends, known_runtimes
 
 _SWEEP_FILES = (".yaml", ".yml")

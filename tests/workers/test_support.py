@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -60,6 +61,15 @@ class Chosen(torch.nn.Module):
 
 def plain() -> torch.nn.Module:
     return Chosen().body
+
+
+class Whole(Chosen):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+
+def whole() -> torch.nn.Module:
+    return Whole()
 
 
 def chosen() -> torch.nn.Module:
@@ -167,10 +177,29 @@ def test_two_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(desk
     assert again.table() == table
 
 
+@pytest.mark.system
 @pytest.mark.runtime("executorch")
-def test_what_is_checked_as_it_is_built_needs_no_device_that_has_it(desk: _Desk) -> None:
-    survey = desk.survey([_subject("own_nets:plain")], grids(["vulkan"], runtimes=["executorch"]))
-    assert survey.pending() == 1
+@pytest.mark.runtime("onnxruntime")
+def test_the_other_runtimes_have_a_figure_or_a_reason_with_their_version_in_every_cell(desk: _Desk) -> None:
+    cells = tuple(
+        grid.model_copy(update={"quantization": ("static",), "granularity": ("per_channel",)})
+        for grid in grids(runtimes=["executorch", "onnxruntime"])
+    )
+    survey = desk.survey([_subject("own_nets:whole"), _subject("own_nets:chosen")], cells)
+    # Vulkan's build is checked without a device that has it.
+    assert survey.pending() == 2 * (4 + 3)
+    desk.run(survey)
+    table = survey.table()
+    for outcome in _outcomes(table, "whole").values():
+        assert isinstance(outcome, Manifest), outcome
+        assert outcome.verification.images == 8
+        assert (outcome.coverage is not None) == (outcome.runtime == "executorch")
+    for place, outcome in _outcomes(table, "chosen").items():
+        assert isinstance(outcome, Failed), place
+        assert outcome.kind == "not_exportable"
+        assert "exports no control flow" in outcome.message
+        assert re.search(r"(torch|executorch|onnxruntime) \d+\.\d+", outcome.message)
+    assert {"executorch", "onnxruntime", "builder executorch", "builder onnxruntime"} <= table.versions.keys()
 
 
 @pytest.mark.system

@@ -17,6 +17,7 @@ from sweeps.spec.inputs import ModelSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests.demo_weights import demo_weights
+from tests.workers.measure.test_capture import GATORD
 from tests.workers.runtimes import stock_stand_ins
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.adb.host import AdbHost
@@ -166,16 +167,20 @@ def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
             assert any("conv" in one["name"].lower() for one in told["operators"]), name
             kept.append(Path(told["trace"]))
             assert json.loads(kept[-1].read_text())["traceEvents"]
-    # What stands in for the programs of a phone says that it recorded nothing.
-    for name in ("perfetto", "simpleperf"):
-        argv = ["profile", devices[0]["ranking"][0]["name"], "--device", f"adb:{phones[0].serial}", "--capture", name]
+    # What stands in for the programs of a phone, and for one that the user names, says that it recorded nothing.
+    gatord = digits.folder / "gatord"
+    gatord.write_text(GATORD)
+    gatord.chmod(0o755)
+    for named in (f"gatord={gatord}", "perfetto", "simpleperf"):
+        name = named.partition("=")[0]
+        argv = ["profile", devices[0]["ranking"][0]["name"], "--device", f"adb:{phones[0].serial}", "--capture", named]
         done = CliRunner().invoke(main, [*argv, "--json", "--workspace", str(digits.folder)])
         assert done.exit_code == 0, done.output
         told = json.loads(done.stdout)
         assert (told["label"], told["capture"], told["operators"]) == ("profiled", name, [])
         assert told["iterations"] >= 20
         kept.append(Path(told["trace"]))
-        assert f"stand-in for {name}" in kept[-1].read_text()
+        assert f"stand-in for {name}".encode() in kept[-1].read_bytes()
     # Each lies with the run of its job too.
     logged = {file.read_bytes() for file in Workspace(digits.folder).mlflow_artifacts.glob("**/profiles/*")}
     assert {file.read_bytes() for file in kept} < logged
