@@ -22,7 +22,7 @@ from workers.hosts.access import wrong_token
 from workers.hosts.away import LOST, away
 from workers.hosts.device_process import CLOSE_S
 from workers.hosts.greeting import About, greet
-from workers.hosts.interface import Beat, Granted, Hello, Queued
+from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import versions
@@ -194,6 +194,9 @@ class RemoteHost:
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._call("acknowledge", tuple(results))
+
+    def hint(self, hint: Hint) -> None:
+        self._call("hint", hint)
 
     def _call(self, method: str, *values: object, within_s: float = _ANSWER_S) -> Any:
         return self._got(self._send(method, *values), within_s)

@@ -74,6 +74,16 @@ class HostDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """EdgeSweep of one user leaves a device alone after faults of its own. Others measure on it all the same."""
+
+    device_id: str
+    user: str
+    text: str
+    """Since when and why, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """What a host tells about itself."""
 
@@ -92,6 +102,8 @@ class Hello:
     devices: tuple[HostDevice, ...]
     refused: tuple[DeviceError, ...]
     """Devices that cannot be used, and what is wrong with the host itself."""
+    hints: tuple[Hint, ...]
+    """What drivers have told since the agent began."""
     stored: int
     """Results that no driver has acknowledged yet."""
     free_bytes: int
@@ -200,3 +212,7 @@ class Host(Protocol):
         ...
 
     def acknowledge(self, results: Sequence[str]) -> None: ...
+
+    def hint(self, hint: Hint) -> None:
+        """Show this instead of what this user's sweeps said of the device before; nothing if its text is empty."""
+        ...
