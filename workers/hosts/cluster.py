@@ -102,14 +102,18 @@ class Hosts:
         self._hosts: dict[str, RemoteHost] = {}
 
     def find(self) -> list[tuple[str, "RemoteHost"]]:
-        """Raises `DeviceError("host_away", ...)` if the head does not answer."""
+        """Raises `DeviceError("head_away", ...)` if the head does not answer."""
         told: list[tuple[list[str], dict[str, Address]]] = []
         # Ray itself would wait for the head as long as it is away.
         asking = threading.Thread(target=_ask_names, args=(self._hosts.keys(), told), daemon=True)
         asking.start()
         asking.join(_FIND_S)
         if not told:
-            raise DeviceError("host_away", "the lab's head: it does not answer", "check its network")
+            raise DeviceError(
+                "head_away",
+                "the lab's head: it does not answer",
+                "a sweep waits for it, for two minutes: check it and its network, then run the same command again",
+            )
         names, addresses = told[0]
         for name in names:
             if name not in self._hosts:

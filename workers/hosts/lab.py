@@ -58,7 +58,7 @@ class Lab:
         self.look()
 
     def look(self) -> None:
-        """Look for hosts that joined or left. Raises `DeviceError("host_away", ...)` if the head does not answer."""
+        """Look for hosts that joined or left. Raises `DeviceError("head_away", ...)` if the head does not answer."""
         with self._looking:
             self._look()
 
