@@ -95,21 +95,21 @@ class Hello:
     largest, and is the one that counts."""
     versions: Versions
     tags: tuple[str, ...]
-    tools: tuple[tuple[str, str], ...]
-    """By transport, the version of the program that finds its devices: adb's. Without those that do not say."""
     change: int
     """Grows whenever devices come or go."""
     devices: tuple[HostDevice, ...]
     refused: tuple[DeviceError, ...]
     """Devices that cannot be used, and what is wrong with the host itself."""
-    hints: tuple[Hint, ...]
-    """What drivers have told since the agent began."""
     stored: int
     """Results that no driver has acknowledged yet."""
     free_bytes: int
     """On the disk of the host's artifacts and results."""
     clock_s: float
     """Seconds since 1970 by the host's own clock."""
+    tools: tuple[tuple[str, str], ...]
+    """By transport, the version of the program that finds its devices: adb's. Without those that do not say."""
+    hints: tuple[Hint, ...]
+    """What drivers have told since the agent began."""
 
     def clock_trouble(self, now_s: float) -> str:
         """What is wrong with the host's clock, whoever's `now_s` is right. Empty if they agree."""
