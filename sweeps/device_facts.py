@@ -5,8 +5,6 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.records import LEFT_OUT_WHEN_EMPTY
-
 VIRTUAL_PHONE = "virtual phone"
 """`exec_context` of a virtual phone: all of it is as on a phone, except the CPU."""
 
@@ -60,7 +58,7 @@ class DeviceFacts:
     """Backends that this device lacks, but whose models its host can check: outputs are used, times are not."""
     backends: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Per runtime whose runners are compiled with a choice of them, the backends that the one on the device has."""
-    releases: tuple[str, ...] = field(default=(), metadata=LEFT_OUT_WHEN_EMPTY)
+    releases: tuple[str, ...] = field(default=(), metadata={"left_out_when_empty": True})
     """Of runtimes' libraries, those that its host can run on it beside the one there, e.g. `onnxruntime==1.31.1`."""
     python: str = ""
     """Path on a device that is not this host of a Python with torch, which can run a runner in one file."""

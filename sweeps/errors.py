@@ -35,7 +35,7 @@ HOST_KINDS = frozenset({"adb_server", "adb_version"})
 QUEUED_KIND = "queued"
 """Kind of `DeviceError` for a device of a lab that another driver has now, and that is this one's in its turn."""
 
-LAB_KINDS = frozenset({"host_away", "host_disk", "host_leaving", "lease_lost", QUEUED_KIND})
+LAB_KINDS = frozenset({"head_away", "host_away", "host_disk", "host_leaving", "lease_lost", QUEUED_KIND})
 """Kinds of `DeviceError` of a lab: the way to a device is closed, which says nothing about the device."""
 
 ABSENT_KINDS = (

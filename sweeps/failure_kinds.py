@@ -163,6 +163,7 @@ _REACHING = {
 }
 
 _LAB = {
+    "head_away": "the lab's head cannot be reached -> check it and its network, start it again, run the same command",
     "host_away": "a host of the lab cannot be reached -> check it and its network; what it measured is kept there",
     "host_disk": "a host of the lab is full, or its disk fails -> free space there; its devices are waited for",
     "host_leaving": "a host leaves the lab -> start edgesweep host there again",

@@ -82,6 +82,11 @@ def troubles(
         if answers and (trouble := hello.clock_trouble(now_s)):
             lines.append(f"{hello.name}: {trouble}")
         lines += [f"{hello.name}: {error.one_line}" for error in hello.refused]
+        lines += [
+            f"{hello.name}: sweeps of {hint.user} leave {hint.device_id} alone, quarantined {hint.text}"
+            for hint in hello.hints
+            if hint.device_id not in kept_out
+        ]
         if hello.stored:
             lines.append(
                 f"{hello.name} keeps {hello.stored} results that no driver has fetched, {KEPT_DAYS} days at most"
@@ -131,6 +136,7 @@ def _document(hello: Hello, own: Versions, kept_out: Mapping[str, Quarantine], *
             }
             for device in hello.devices
         ],
+        "hints": [{"device_id": hint.device_id, "user": hint.user, "text": hint.text} for hint in hello.hints],
         "refused": [
             {"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in hello.refused
         ],

@@ -43,6 +43,7 @@ from workers.driver.events import Away, Event
 from workers.driver.sharing import Sharing, with_links
 from workers.driver.sweep import Driver
 from workers.hosts.lab import Lab
+from workers.hosts.told_book import ToldBook
 from workers.measure.outlook import outlook_here
 from workers.models import apart
 from workers.models import prepare as models
@@ -287,6 +288,7 @@ class _Drive:
                 stop=stop,
                 more=more,
                 batches_decide={device_id: spread.noise for device_id, spread in spreads.items() if spread.decide},
+                book=ToldBook(self.lab) if self.lab else None,
             )
             for event in driver.run():
                 show(event, progress, self.live, self.workspace)

@@ -29,17 +29,14 @@ def _compared(units: Mapping[str, Sequence[float]]) -> tuple[dict[str, Estimate]
     """Those that differ, and those that differ a little."""
     left = {unit: [math.log(value) for value in medians] for unit, medians in units.items()}
     found: dict[str, Estimate] = {}
-    while len(left) > 1:
-        sure = _surely_apart(left)
-        beyond = {unit: apart for unit, (apart, _) in sure.items() if abs(apart) >= math.log1p(NEGLIGIBLE)}
-        if not beyond:
-            # Of two that differ the later one, as above.
-            return found, {unit: _ratio(*sure[unit]) for unit in list(sure)[1 if len(left) == 2 else 0 :]}
+    slightly: dict[str, Estimate] = {}
+    while len(left) > 1 and (sure := _surely_apart(left)):
         # Of equal ones the last.
-        worst = max(reversed(beyond), key=lambda unit: round(abs(beyond[unit]), 9))
-        found[worst] = _ratio(*sure[worst])
+        worst = max(reversed(sure), key=lambda unit: round(abs(sure[unit][0]), 9))
+        is_slight = slightly or abs(sure[worst][0]) < math.log1p(NEGLIGIBLE)
+        (slightly if is_slight else found)[worst] = _ratio(*sure[worst])
         del left[worst]
-    return found, {}
+    return found, slightly
 
 
 def _surely_apart(left: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:

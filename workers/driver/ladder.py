@@ -37,6 +37,9 @@ BOOT_SHARE = 3.0
 HOST_SHARE = 3.0
 """So many times as long a host of a lab is waited for: a cut of the network, or a restart. Its devices then have the
 usual time to come back."""
+HEAD_SHARE = 1.0
+"""The same of a lab's head: without it Ray ends this process two and a half minutes later, in the middle of whatever it
+does. A run that has given its devices up by then ends in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Ladder:
         began."""
         outage = self._outage = self._outage or _Outage(self._limit_s, set())
         if kind in LAB_KINDS:
-            outage.limit_s = max(outage.limit_s, min(waited_s, HOST_SHARE * self._limit_s) + self._limit_s)
+            share = HEAD_SHARE if kind == "head_away" else HOST_SHARE
+            outage.limit_s = max(outage.limit_s, min(waited_s, share * self._limit_s) + self._limit_s)
         for rung in RUNGS_OF.get(kind, ()) if self._has_rungs else ():
             if not self._is_open(rung, outage) or waited_s < DUE[rung] * self._limit_s:
                 continue

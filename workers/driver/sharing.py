@@ -181,8 +181,8 @@ class Sharing:
         if self._journal is None:
             return
         for pool in self._pools:
-            measured = [jobs[unit] for key, jobs in pool.variants.items() if (unit := self._places.get(key)) in jobs]
-            for job in (*self._common(pool).values(), *measured):
+            places = ((jobs, self._places.get(key, EVERY_UNIT)) for key, jobs in pool.variants.items())
+            for job in (*self._common(pool).values(), *(jobs[unit] for jobs, unit in places if unit in jobs)):
                 count, seconds = self._journal.block_seconds(job.key)
                 guess_s = block_seconds(self._whole, self._whole.protocol.on(job.device_id), job)
                 self._durations.learn(job.device_id, job.build_key, "block", seconds, guess_s, count)

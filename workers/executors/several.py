@@ -15,18 +15,25 @@ _Told = tuple[BuildRequest, PackedArtifact | Failed | None]
 
 BUILDERS = max(1, (os.cpu_count() or 1) // 2)
 """So many at once: a build uses more than one CPU now and then, and this machine also drives."""
+_LOOK_S = 0.5
 
 
 def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-    """As `workers.executors.interface.Executor.build`, by each of these in a thread of its own."""
+    """As `workers.executors.interface.Executor.build`, by each of these in a thread of its own.
+
+    A builder goes on once what it told was taken: whoever takes it looks then whether the run is to stop.
+    """
     queue = BuildQueue.of(requests)
-    told: SimpleQueue[_Told | BaseException | None] = SimpleQueue()
+    told: SimpleQueue[tuple[_Told, Event] | BaseException | None] = SimpleQueue()
     ended = Event()
 
     def work(builder: InlineExecutor) -> None:
         try:
             for one in builder.build(queue, lambda: ended.is_set() or stop()):
-                told.put(one)
+                taken = Event()
+                told.put((one, taken))
+                while not taken.wait(_LOOK_S) and not ended.is_set():
+                    pass
         except BaseException as error:  # noqa: BLE001  # raised where the outcomes are waited for
             told.put(error)
         else:
@@ -44,7 +51,8 @@ def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildReque
             if one is None:
                 at_work -= 1
             else:
-                yield one
+                yield one[0]
+                one[1].set()
     finally:
         ended.set()
         if at_work:  # Ctrl-C, or whoever asked wants no more: what runs is ended

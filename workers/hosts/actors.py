@@ -13,7 +13,7 @@ from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.device_process import DeviceProcess
 from workers.hosts.greeting import About, about
-from workers.hosts.interface import Beat, Granted, Hello, Queued
+from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.this_machine import HostConfig, agent_of, versions
 from workers.measure.bench import AnswerT, Request
 
@@ -69,6 +69,9 @@ class HostActor:
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._agent.acknowledge(results)
+
+    def hint(self, hint: Hint) -> None:
+        self._agent.hint(hint)
 
     def leave(self, timeout_s: float) -> None:
         self._agent.leave(timeout_s)

@@ -20,7 +20,7 @@ from sweeps.records import Block, Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.hosts.desk import Desk, Worker
 from workers.hosts.disk import Disk
-from workers.hosts.interface import Beat, Granted, Hello, HostDevice, Queued, Versions
+from workers.hosts.interface import Beat, Granted, Hello, Hint, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases, lease_lost
 from workers.hosts.outbox import Outbox
@@ -70,6 +70,8 @@ class HostAgent:
         self._now = now
         self._apart = apart
         self._leaving = Event()
+        self._hints: dict[tuple[str, str], Hint] = {}
+        """By device id and user."""
         self._desks: dict[str, Desk] = {}
         """By device id."""
         self._lock = Lock()
@@ -87,6 +89,7 @@ class HostAgent:
             change=self._inventory.change,
             devices=tuple(HostDevice(facts=one, use=self._leases.use(one.device_id)) for one in self._devices()),
             refused=(*self._disk.troubles(), *self._inventory.refused()),
+            hints=tuple(self._hints.copy().values()),
             stored=stored,
             free_bytes=self._disk.free_bytes,
             clock_s=self._now(),
@@ -155,6 +158,12 @@ class HostAgent:
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._outbox.acknowledge(results)
+
+    def hint(self, hint: Hint) -> None:
+        if hint.text:
+            self._hints[hint.device_id, hint.user] = hint
+        else:
+            self._hints.pop((hint.device_id, hint.user), None)
 
     def tend(self) -> None:
         """Look for devices, hand back those whose driver is gone, end blocks that are in another driver's way, and let

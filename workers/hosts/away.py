@@ -4,7 +4,7 @@ from sweeps.errors import DeviceError
 from sweeps.records import Failed
 
 LOST = "its connection is lost"
-_KINDS = frozenset({"host_away", "host_leaving", "host_disk"})
+_KINDS = frozenset({"head_away", "host_away", "host_leaving", "host_disk"})
 
 
 def away(name: str, why: str) -> DeviceError:

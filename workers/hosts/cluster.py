@@ -22,7 +22,7 @@ from workers.hosts.access import wrong_token
 from workers.hosts.away import LOST, away
 from workers.hosts.device_process import CLOSE_S
 from workers.hosts.greeting import About, greet
-from workers.hosts.interface import Beat, Granted, Hello, Queued
+from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import versions
@@ -102,14 +102,18 @@ class Hosts:
         self._hosts: dict[str, RemoteHost] = {}
 
     def find(self) -> list[tuple[str, "RemoteHost"]]:
-        """Raises `DeviceError("host_away", ...)` if the head does not answer."""
+        """Raises `DeviceError("head_away", ...)` if the head does not answer."""
         told: list[tuple[list[str], dict[str, Address]]] = []
         # Ray itself would wait for the head as long as it is away.
         asking = threading.Thread(target=_ask_names, args=(self._hosts.keys(), told), daemon=True)
         asking.start()
         asking.join(_FIND_S)
         if not told:
-            raise DeviceError("host_away", "the lab's head: it does not answer", "check its network")
+            raise DeviceError(
+                "head_away",
+                "the lab's head: it does not answer",
+                "a sweep waits for it, for two minutes: check it and its network, then run the same command again",
+            )
         names, addresses = told[0]
         for name in names:
             if name not in self._hosts:
@@ -194,6 +198,9 @@ class RemoteHost:
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._call("acknowledge", tuple(results))
+
+    def hint(self, hint: Hint) -> None:
+        self._call("hint", hint)
 
     def _call(self, method: str, *values: object, within_s: float = _ANSWER_S) -> Any:
         return self._got(self._send(method, *values), within_s)

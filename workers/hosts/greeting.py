@@ -46,6 +46,7 @@ def greet(name: str, ask: Callable[[], About], hello: Callable[[], Hello], own: 
         change=0,
         devices=(),
         refused=(),
+        hints=(),
         stored=0,
         free_bytes=0,
         clock_s=time.time(),

@@ -74,6 +74,16 @@ class HostDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """EdgeSweep of one user leaves a device alone after faults of its own. Others measure on it all the same."""
+
+    device_id: str
+    user: str
+    text: str
+    """Since when and why, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """What a host tells about itself."""
 
@@ -85,8 +95,6 @@ class Hello:
     largest, and is the one that counts."""
     versions: Versions
     tags: tuple[str, ...]
-    tools: tuple[tuple[str, str], ...]
-    """By transport, the version of the program that finds its devices: adb's. Without those that do not say."""
     change: int
     """Grows whenever devices come or go."""
     devices: tuple[HostDevice, ...]
@@ -98,6 +106,10 @@ class Hello:
     """On the disk of the host's artifacts and results."""
     clock_s: float
     """Seconds since 1970 by the host's own clock."""
+    tools: tuple[tuple[str, str], ...]
+    """By transport, the version of the program that finds its devices: adb's. Without those that do not say."""
+    hints: tuple[Hint, ...]
+    """What drivers have told since the agent began."""
 
     def clock_trouble(self, now_s: float) -> str:
         """What is wrong with the host's clock, whoever's `now_s` is right. Empty if they agree."""
@@ -200,3 +212,7 @@ class Host(Protocol):
         ...
 
     def acknowledge(self, results: Sequence[str]) -> None: ...
+
+    def hint(self, hint: Hint) -> None:
+        """Show this instead of what this user's sweeps said of the device before; nothing if its text is empty."""
+        ...

@@ -96,13 +96,14 @@ def used_at(other: Known, device_id: str, who: str) -> str:
 
 def different(planned: DeviceFacts, there: DeviceFacts, runtimes: Sequence[str]) -> str:
     """What of the job keys of these runtimes is another one than was planned for, in words; empty if nothing is."""
-    lines = []
+    named = ("maker", "model", "soc", "os_build", "abi", "runtime_versions", "nnapi_level")
+    compared: dict[str, tuple[object, object]] = {}
     if there.fingerprint != planned.fingerprint:
-        named = ("maker", "model", "soc", "os_build", "abi", "runtime_versions", "nnapi_level")
-        lines = [(name, getattr(there, name), getattr(planned, name)) for name in named]
-    runners = dict(there.runners), dict(planned.runners)
-    lines += [(f"runner of {name}", *(each.get(name, "none") for each in runners)) for name in runtimes]
-    return "; ".join(f"{name}: {now}, not {before}" for name, now, before in lines if now != before)[:300]
+        compared = {name: (getattr(there, name), getattr(planned, name)) for name in named}
+    for name in runtimes:
+        now, before = (dict(facts.runners).get(name, "none") for facts in (there, planned))
+        compared[f"runner of {name}"] = now, before
+    return "; ".join(f"{what}: {now}, not {before}" for what, (now, before) in compared.items() if now != before)[:300]
 
 
 def waits_for(queued: Queued, device_id: str) -> str:

@@ -11,7 +11,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import places
 from workers.hosts.away import LOST, away
-from workers.hosts.interface import BEAT_S, Beat, Hello, Host, Queued, Versions
+from workers.hosts.interface import BEAT_S, Beat, Hello, Hint, Host, Queued, Versions
 from workers.hosts.known import Known, chosen, used_at, waits_for
 
 _JOIN_S = 15.0
@@ -58,7 +58,7 @@ class Lab:
         self.look()
 
     def look(self) -> None:
-        """Look for hosts that joined or left. Raises `DeviceError("host_away", ...)` if the head does not answer."""
+        """Look for hosts that joined or left. Raises `DeviceError("head_away", ...)` if the head does not answer."""
         with self._looking:
             self._look()
 
@@ -193,6 +193,16 @@ class Lab:
         for known, epoch in holding:
             with suppress(DeviceError):
                 known.host.release(device_id, epoch)
+
+    def hint(self, device_id: str, text: str) -> None:
+        """Tell the hosts that have the device, or had it last, that this user's sweeps leave it alone; with an empty
+        text, that they do no more. A host that does not answer shows nothing."""
+        with self._lock:
+            last = self._last_host.get(device_id)
+            hosts = [one.host for one in self._known.values() if one.has(device_id) or one.hello.name == last]
+        for host in hosts:
+            with suppress(DeviceError):
+                host.hint(Hint(device_id=device_id, user=self.who.partition(" ")[0], text=text))
 
     def free(self, name: str) -> str:
         """A person ends the use of the device that `select` calls `name`. Returns who had it; empty if nobody had.

@@ -54,7 +54,11 @@ def test_what_a_person_or_another_process_ends_is_waited_for(kind: str) -> None:
     assert climbed(ladder(), kind) == [(60.0, "give_up")]
 
 
-@pytest.mark.parametrize("kind", sorted(LAB_KINDS))
+def test_the_head_of_a_lab_is_waited_for_no_longer_than_ray_lets_the_run_end_in_order() -> None:
+    assert climbed(ladder(), "head_away") == [(120.0, "give_up")]
+
+
+@pytest.mark.parametrize("kind", sorted(LAB_KINDS - {"head_away"}))
 def test_a_host_of_a_lab_is_waited_for_longer_and_then_its_device_has_its_time(kind: str) -> None:
     assert climbed(ladder(), kind) == [(240.0, "give_up")]
     one = ladder()

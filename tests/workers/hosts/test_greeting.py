@@ -55,7 +55,7 @@ def test_a_host_of_another_version_is_asked_for_nothing_but_who_it_is(other: obj
 
 @pytest.mark.parametrize("ask", [lambda: about("lab-1", "aa", 7, VERSIONS), older_than_the_call])
 def test_a_host_of_the_same_version_tells_everything(ask: Callable[[], NoReturn]) -> None:
-    whole = replace(old(), versions=VERSIONS, refused=(), free_bytes=1, clock_s=2.0, tools=())
+    whole = replace(old(), versions=VERSIONS, refused=(), free_bytes=1, clock_s=2.0, tools=(), hints=())
     assert greet("lab-1", ask, lambda: whole, VERSIONS) == (whole, True)
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from sweeps.cli.lab import LabOptions
 from sweeps.errors import DeviceError
-from sweeps.quarantine import QuarantineBook
+from sweeps.quarantine import STATE_VARIABLE, QuarantineBook
 from tests.workers.hosts.hosts import VERSIONS, World
 from workers.hosts.lab import Lab
+from workers.hosts.told_book import ToldBook
 
 Command = Callable[..., CompletedProcess[str]]
 
@@ -98,6 +99,26 @@ def test_a_device_of_a_lab_is_kept_out_and_let_in_again_and_hosts_says_so(
     assert set(found.values()) == {None}
     assert "it is let in again" in said(edgesweep("devices", "readmit", name))
     assert QuarantineBook().quarantine("three") is None
+
+
+def test_what_the_sweeps_of_another_user_leave_alone_is_shown_and_kept_from_nobody(
+    world: World, edgesweep: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(1000, 2000, 100))
+    with monkeypatch.context() as bobs:
+        bobs.setenv(STATE_VARIABLE, str(tmp_path / "bob"))
+        bob = world.lab("bob@desk sweep 1f2a")
+        book = ToldBook(bob, now_s=lambda: float(next(times)))
+    for job in ("a", "b", "c"):
+        book.add_fault("three", "host:lab-2/adb:three", "rebooted", "it restarted", job)
+    line = "lab-2: sweeps of bob@desk leave three alone, quarantined since 1970-01-01 00:20 UTC by EdgeSweep: 3 faults"
+    assert line in said(edgesweep("hosts"))
+    (one,) = [hint for host in json.loads(edgesweep("hosts", "--json").stdout)["hosts"] for hint in host["hints"]]
+    assert (one["device_id"], one["user"]) == ("three", "bob@desk")
+    ann = world.lab("ann@desk sweep 3b4c")
+    assert ann.lease(ann.where("three"), "three") > 0
+    book.pass_canary("three")
+    assert "leave three alone" not in said(edgesweep("hosts"))
 
 
 def test_a_name_that_means_several_devices_of_a_lab_or_none_is_refused(world: World, edgesweep: Command) -> None:

@@ -309,11 +309,11 @@ def test_a_sweep_whose_head_is_killed_says_so_and_the_same_command_goes_on(fault
     assert run.poll() is None, sweep.said()
     network.computers[HEAD].kill()
     seen.injected()
-    assert run.wait(PATIENCE_S) == 1, sweep.said()
+    assert run.wait(PATIENCE_S) != 0, sweep.said()
     seen.told()
     assert "Traceback" not in sweep.said()
-    told = [line for line in sweep.said().splitlines() if "the lab's head" in line]
-    assert len(told) == 1, sweep.said()
+    assert "waiting for the lab's head (" in sweep.said()
+    assert "run the same command again when they are back" in sweep.said(), sweep.said()
     with Journal.open(sweep.workspace.journal) as journal:
         kept = {job.key: len(journal.blocks(job.key)) for job, _ in journal.jobs("tiny")}
     assert sum(kept.values()) > 0
