@@ -68,7 +68,8 @@ def _failure(error: Exception, model: torch.nn.Module, shape: tuple[int, ...]) -
             warnings.simplefilter("ignore")
             exported = torch.export.export(model, (example_of(shape),))
             # What it has nothing for, it decomposes as far as torch can.
-            table = dict(torch.export.default_decompositions().items()) | torch._decomp.decomposition_table
+            usual = torch.export.default_decompositions().items()  # type: ignore[no-untyped-call]
+            table = dict(usual) | torch._decomp.decomposition_table
             named = with_shares(operators, exported.run_decompositions(table).graph)
         return BuildError(
             "unsupported_operator",
