@@ -13,7 +13,6 @@ from statistics import fmean, median, variance
 from sweeps.distributions import student_t_quantile
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate
 
-
 _ROUNDING = 1e-9
 """Of a sum of logarithms: no difference, where all blocks took the same."""
 
