@@ -13,6 +13,9 @@ from statistics import fmean, median, variance
 from sweeps.distributions import student_t_quantile
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate
 
+_ROUNDING = 1e-9
+"""Of a sum of logarithms: no difference, where all blocks took the same."""
+
 
 def differing(units: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
     """The units that differ, the one that differs most first: each with its latency divided by that of the units that
@@ -51,7 +54,7 @@ def _surely_apart(left: Mapping[str, Sequence[float]]) -> dict[str, tuple[float,
         apart = means[unit] - median(means[other] for other in others)
         # The error of a median of several is at most that of a mean of the middle ones: here, of one of them.
         half = quantile * math.sqrt(spread / len(logs) + spread / min(len(left[other]) for other in others))
-        if abs(apart) > half:
+        if abs(apart) > max(half, _ROUNDING):
             found[unit] = apart, half
     return found
 

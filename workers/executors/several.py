@@ -34,6 +34,8 @@ def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildReque
                 told.put((one, taken))
                 while not taken.wait(_LOOK_S) and not ended.is_set():
                     pass
+                if ended.is_set():
+                    break
         except BaseException as error:  # noqa: BLE001  # raised where the outcomes are waited for
             told.put(error)
         else:
@@ -55,8 +57,12 @@ def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildReque
                 one[1].set()
     finally:
         ended.set()
-        if at_work:  # Ctrl-C, or whoever asked wants no more: what runs is ended
+        # After Ctrl-C, or where no more is wanted, what runs is ended; one may be about to start meanwhile.
+        while at_work and any(thread.is_alive() for thread in threads):
             for builder in builders:
                 builder.close()
-        for thread in threads:
+            for thread in threads:
+                thread.join(_LOOK_S)
+        for thread, builder in zip(threads, builders, strict=True):
             thread.join()
+            builder.close()

@@ -488,7 +488,7 @@ def test_of_a_race_others_are_told_the_rounds_of_its_first_decision_as_the_least
         race = Estimates(sweep.workspace.root)
         sweep.run(journal, executor=race)
     assert race.at_least == {True}
-    assert race.left_s[0] == max(race.left_s) > 0
+    assert race.left_s[0] > 0
 
 
 def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(tmp_path: Path) -> None:
