@@ -130,7 +130,7 @@ def read(root: Path) -> Running:
                 journal.ended_counts(driver.sweep),
                 journal.last_conditions(driver.sweep),
                 tuple(journal.last_results(driver.sweep, LAST)),
-                under_way(journal, driver.told),
+                under_way=under_way(journal, driver.told),
             )
     except StoreError as error:  # the sweep is not planned yet, its table is just made again, or another version's
         return Running(driver, unread=f"{error.message}. Next step: {error.next_step}")

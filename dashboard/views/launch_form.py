@@ -125,7 +125,7 @@ def draw(root: Path, may: Role) -> None:
     more = ("rounds", "gate", "budget")
     with st.expander("More of the protocol", expanded=any(st.session_state[_key(name)] for name in more)):
         st.number_input(_LABELS["rounds"], 1, MOST_ROUNDS, placeholder=_PRESET_S, **_common("rounds", hidden))
-        st.selectbox(_LABELS["gate"], list(_GATES), format_func=_GATES.get, **_common("gate", hidden))
+        st.selectbox(_LABELS["gate"], tuple(_GATES), format_func=lambda gate: _GATES[gate], **_common("gate", hidden))
         _pick("budget", tuple(_BUDGETS), hidden, _budget_name)
         st.caption("Limits of the gate, times of a block and the rest: in the file.")
 

@@ -133,7 +133,7 @@ def test_a_second_start_says_who_runs_what_and_starts_nothing(tmp_path: Path) ->
     workspace = Workspace.open(tmp_path)
     with workspace.lock(), LiveFile(workspace.live, "phones"):
         shown = opened("launch", tmp_path)
-        assert "phones · Running" in [part.value for part in shown.subheader]
+        assert "phones · Planning" in [part.value for part in shown.subheader]
         next(button for button in shown.button if button.label == "Start").click().run()
         assert not shown.exception
         assert shown.error[0].value == "It was not started."
@@ -311,11 +311,11 @@ def test_the_address_has_the_file_and_what_differs_from_it(page: Callable[..., A
     assert dict(shown.query_params) == asked
     next(box for box in shown.number_input if box.label.startswith("Rounds")).set_value(5).run()
     next(box for box in shown.selectbox if box.label == "Before a block").set_value("none").run()
-    next(box for box in shown.selectbox if box.label.startswith("Budget")).set_value("35").run()
+    next(box for box in shown.selectbox if box.label.startswith("Budget")).set_value("race").run()
     file = yaml.safe_load(shown.text_area[0].value)
     assert file["protocol"] == {"preset": "quick", "rounds": 5, "gate": "none"}
-    assert file["budget"] == {"device_minutes": 35}
-    assert dict(shown.query_params) == {**asked, "rounds": "5", "gate": "none", "budget": "35"}
+    assert file["budget"] == "race"
+    assert dict(shown.query_params) == {**asked, "rounds": "5", "gate": "none", "budget": "race"}
     again = page(tmp_path, "launch", **dict(shown.query_params))
     assert again.text_area[0].value == shown.text_area[0].value
     assert not again.warning
