@@ -14,8 +14,7 @@ from workers.hosts.away import LOST, away
 from workers.hosts.interface import BEAT_S, Beat, Hello, Hint, Host, Queued, Versions
 from workers.hosts.known import Known, chosen, used_at, waits_for
 
-_JOIN_S = 15.0
-"""More than the longest call that a follower waits for."""
+_JOIN_S = 15.0  # more than the longest call that a follower waits for
 
 Found = tuple[str, Host]
 """A host of the lab, and a text that identifies this start of it."""
@@ -45,8 +44,7 @@ class Lab:
         self._now = now
         self._told: set[str] = set()
         self._known: dict[str, Known] = {}
-        self._last_host: dict[str, str] = {}
-        """By device id, the name of the host that had the device last."""
+        self._last_host: dict[str, str] = {}  # by device id: the name of the host that had the device last
         self._places: WeakKeyDictionary[Host, tuple[str, str]] = WeakKeyDictionary()
         """Of each start of a host that somebody still knows: what it is a start of."""
         self._mute: dict[str, DeviceError] = {}
