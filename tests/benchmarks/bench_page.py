@@ -114,7 +114,7 @@ def entered(page: Page, label: str, text: str) -> None:
 
 
 def picked(page: Page, label: str, number: int) -> None:
-    """One of the options of a box, from 0 on."""
+    """One of the options of a box, from 0 on. Only the first ten or so are drawn before somebody scrolls."""
     page.get_by_role("combobox", name=label, exact=True).click()
     page.get_by_role("option").nth(number).click()
 
@@ -129,9 +129,9 @@ def bounded(page: Page, number: int) -> None:
 
 
 ELSEWHERE: dict[str, tuple[str, Callable[[Page, int], None]]] = {
-    "Fleet of one model": (f"?sweep={SWEEP}&model=net0", lambda page, number: picked(page, "Model", 2 + number)),
-    "Compare": (f"compare?{PLACE}", lambda page, number: picked(page, "B: variant", 10 + number)),
-    "Result": (f"result?{PLACE}", lambda page, number: picked(page, "Job", 10 + number)),
+    "Fleet of one model": (f"?sweep={SWEEP}&model=net", lambda page, number: picked(page, "Model", 2 + number)),
+    "Compare": (f"compare?{PLACE}", lambda page, number: picked(page, "B: variant", 3 + number)),
+    "Result": (f"result?{PLACE}", lambda page, number: picked(page, "Job", 3 + number)),
     "Devices": ("devices", lambda page, number: picked(page, "Device", 1 + number)),
     "Launch": ("launch", lambda page, number: entered(page, "Name", f"sweep-{number}")),
 }

@@ -15,6 +15,11 @@ SWEEP = "phones"
 records = Records()
 
 
+def model_name(number: int) -> str:
+    """As `Records.plan` names them."""
+    return f"net{number or ''}"
+
+
 def make(workspace: Workspace, count: int, left: int = 0) -> None:
     """A sweep of so many finished jobs, in transactions of 500: the same builds on each phone. `left`: how many jobs
     more of each model wait on the first phone (see `add_ten`)."""
@@ -23,7 +28,7 @@ def make(workspace: Workspace, count: int, left: int = 0) -> None:
     facts = [replace(records.facts, device_id=f"phone-{number:04}") for number in range(max(1, places // MODELS))]
 
     def job(number: int, place: int, build: int) -> Job:
-        model = f"net{place // len(facts)}"
+        model = model_name(place // len(facts))
         made = records.job(number, model=model, name=f"{model} · variant {number}", run=RunAxes(threads=build + 1))
         return replace(made, device_id=facts[place % len(facts)].device_id)
 
@@ -42,7 +47,7 @@ def make(workspace: Workspace, count: int, left: int = 0) -> None:
 def add_ten(workspace: Workspace) -> None:
     """Ten results more, in ten places, of those that `make` has left."""
     with Journal.open(workspace.journal) as journal:
-        waiting = [journal.waiting_jobs(Place(SWEEP, "phone-0000", f"net{net}")) for net in range(MODELS)]
+        waiting = [journal.waiting_jobs(Place(SWEEP, "phone-0000", model_name(net))) for net in range(MODELS)]
         assert all(waiting), "nothing waits there any more: make the store anew"
         for first, *_ in waiting:
             measure(journal, journal.planned_job(SWEEP, first.job_key).job, 7.0, random.Random(first.job_key))
