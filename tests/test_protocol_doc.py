@@ -157,6 +157,6 @@ def test_links_inside_the_page_lead_somewhere() -> None:
 
 def test_every_command_that_is_shown_exists() -> None:
     shown = set(re.findall(r"edgesweep ([a-z]+)", PAGE.replace("edgesweep 0", "")))
-    expected = "simulate plan run compare check status noise journal store export rank"
+    expected = "simulate plan run compare check status noise journal store export rank report sweeps"
     assert shown - set(expected.split()) == set()
     assert shown <= set(main.commands)
