@@ -4,6 +4,7 @@ import http.client
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -80,6 +81,17 @@ def test_it_says_where_once_it_answers_and_listens_on_this_machine_only(tmp_path
         told += process.stdout.read()
     assert told.count(f"http://127.0.0.1:{port}") == 2, told
     assert "URL" not in told
+
+
+def test_the_link_is_said_though_the_server_takes_longer_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "START_LIMIT_S", 0.0)
+    launch.say_when_it_answers("the link", "127.0.0.1", free_port())
+    for thread in threading.enumerate():
+        if thread.name == "say-when-it-answers":
+            thread.join()
+    assert capsys.readouterr().err == "the link\n"
 
 
 def test_it_has_ended_after_the_block(tmp_path: Path) -> None:
