@@ -33,6 +33,7 @@ from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.report.evaluation import images_there
 from sweeps.results import ResultRow
+from sweeps.spec.inputs import DataSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import ResultFiles, result_files
@@ -193,10 +194,17 @@ def spec(now: Source, sweep: str) -> SweepSpec:
         return journal.spec(sweep)
 
 
-@st.cache_data(ttl=FOLDER_TTL_S, max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def more_images(now: Source, sweep: str) -> tuple[str, ...]:
     """Whether there are more evaluation images than the sweep uses, as a command says it."""
-    return tuple(images_there(spec(now, sweep).data))
+    return _more_images(spec(now, sweep).data)
+
+
+@st.cache_data(
+    ttl=FOLDER_TTL_S, max_entries=64, show_spinner=False, hash_funcs={DataSpec: lambda data: data.model_dump_json()}
+)
+def _more_images(data: DataSpec) -> tuple[str, ...]:
+    """Kept by the data alone: a new result changes no folder."""
+    return tuple(images_there(data))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
