@@ -62,6 +62,8 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     unranked.show_imported(
         found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )
+    for text in rows.partly_delegated(device, found.names):
+        st.text(text)
     _explain_references((*device.ranking, *device.checked))
     _explain_trust(device)
     names = data.waiting(now, place) if waiting else ()
@@ -172,9 +174,7 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
 
 
 def _reasons(device: DeviceRanking, table: pd.DataFrame, more_images: Sequence[str]) -> None:
-    """Show what is not delegated, the cost of measuring, why the others cannot win, and why a race was not decided."""
-    for text in rows.partly_delegated(device, table):
-        st.text(text)
+    """Show the cost of measuring, why the others cannot win, and why a race was not decided."""
     if device.cost_text:
         st.caption(device.cost_text)
     if device.reasons:

@@ -22,10 +22,12 @@ from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.record import Launch, kept_file, last
+from sweeps.manifest import Coverage
 from sweeps.quarantine import QuarantineBook
 from sweeps.results import ComparisonConditions
+from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
-from tests.dashboard.conftest import WIDE, Recorder, by_axes
+from tests.dashboard.conftest import HOST, WIDE, Recorder, by_axes
 
 Page = Callable[[Path], AppTest]
 
@@ -179,6 +181,22 @@ def test_where_all_was_only_checked_there_is_no_winner_and_no_chart_of_latency(p
     assert "nothing was timed: 4 only checked" in texts(shown)
     assert len(table(shown, "Checked by")) == 4
     assert len(shown.get("vega_lite_chart")) == 1
+
+
+def test_what_is_not_wholly_delegated_is_said_where_all_was_only_checked_too(page: Page, tmp_path: Path) -> None:
+    made = Recorder(Workspace.open(tmp_path))
+    plan = made.record("mine", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",), layout=("nhwc",)))
+    key = next(job.build_key for job in plan.jobs if job.variant.precision == "fp32")
+    with Journal.open(made.workspace.journal) as journal:
+        manifest = journal.artifact(key)
+        assert manifest is not None
+        covered = Coverage(operations={}, multiply_adds=100, multiply_adds_covered_percent=62.5, delegates=2)
+        journal.add_artifact(manifest.model_copy(update={"coverage": covered}))
+    shown = page(tmp_path)
+    assert shown.header[0].value == "No winner"
+    said = [text for text in texts(shown).splitlines() if "delegated" in text]
+    [name] = [name for name in table(shown, "Checked by")["Variant"] if "fp32" in name]
+    assert said == [f"{name}: 62.5 % of its multiply-adds are delegated; the rest runs in slow kernels"]
 
 
 def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_rank(
