@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import data
 from dashboard.source import EVIDENCE_KEYS, KEYS, Source
 from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
 from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import BOARD, Recorder, by_axes, by_hand
@@ -49,8 +50,11 @@ def test_a_new_result_does_not_list_a_folder_of_images_again(tmp_path: Path) -> 
     (images / "1.png").touch()
     folder = DataSpec(evaluation=FolderData(source="folder", path=images.parent))
 
+    def of_folder(plan: Plan) -> Plan:
+        return replace(plan, sweep=plan.sweep.model_copy(update={"data": folder}))
+
     def said(sweep: str) -> list[str]:
-        made.record(sweep, by_axes, edit=lambda plan: replace(plan, sweep=plan.sweep.model_copy(update={"data": folder})))
+        made.record(sweep, by_axes, edit=of_folder)
         now = data.source(made.workspace.root)
         assert now is not None
         return [text for one in ("first", sweep) for text in data.more_images(now, one)]
