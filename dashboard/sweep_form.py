@@ -7,6 +7,7 @@ from typing import Any
 from dashboard.sweep_text import GONE, changed, flow, values
 from sweeps.spec.yaml_source import Location
 from sweeps.spec.yaml_text import dumped
+from sweeps.text import digits
 
 PRESETS = ("quick", "full", "race")
 SIDES = (8, 2048)
@@ -267,7 +268,7 @@ def gate_of(value: Any) -> str:
 def budget_of(value: Any) -> str:
     """As the form has it. Raises `ValueError` if it cannot."""
     if isinstance(value, dict) and value.keys() == {"device_minutes"} and type(value["device_minutes"]) in (int, float):
-        return f"{value['device_minutes']:g}"
+        return digits(value["device_minutes"])
     if value not in (None, "full", "race"):
         raise ValueError("another budget")
     return value or ""
