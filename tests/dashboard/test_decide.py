@@ -24,10 +24,12 @@ from sweeps.launching.checked import check
 from sweeps.launching.record import Launch, kept_file, last
 from sweeps.manifest import Coverage
 from sweeps.quarantine import QuarantineBook
+from sweeps.records import Job
 from sweeps.results import ComparisonConditions
 from sweeps.spec.grid import GridSpec
+from sweeps.stats import Estimate, drop_of
 from sweeps.workspace import Workspace
-from tests.dashboard.conftest import HOST, WIDE, Recorder, by_axes
+from tests.dashboard.conftest import HOST, IMAGES, WIDE, Recorder, by_axes
 
 Page = Callable[[Path], AppTest]
 
@@ -150,14 +152,22 @@ def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Pa
     assert len(shown.get("vega_lite_chart")) == 3
 
 
-@pytest.mark.parametrize("sweep", ["checked", "broken"])
+@pytest.mark.parametrize(
+    ("of_fp32", "of_int8", "wins", "said"),
+    [((0, 0), (5, 1), True, 1), ((5, 1), (5, 1), False, 1), ((0, 0), (0, 0), True, 0), ((90, 0), (90, 0), False, 0)],
+)
 def test_where_images_would_settle_a_constraint_it_is_said_once_whether_there_are_more(
-    page: Page, workspace: Path, monkeypatch: pytest.MonkeyPatch, sweep: str
+    page: Page, tmp_path: Path, of_fp32: tuple[int, int], of_int8: tuple[int, int], wins: bool, said: int
 ) -> None:
-    monkeypatch.setattr("dashboard.views.ranking.images_settle", lambda _: True)
-    shown = choose(page(workspace), "Sweep", sweep)
+    def drop(job: Job) -> Estimate:
+        lost, gained = of_int8 if job.variant.precision == "int8" else of_fp32
+        return drop_of(lost, gained, IMAGES)
+
+    Recorder(Workspace.open(tmp_path)).record("mine", by_axes, drop_points=drop)
+    shown = page(tmp_path)
     assert not shown.exception
-    assert texts(shown).count("Evaluation images: all 597 in the digits are used, and there are no others") == 1
+    assert (shown.header[0].value != "No winner") == wins
+    assert texts(shown).count("Evaluation images: all 597 in the digits are used, and there are no others") == said
 
 
 def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: Path) -> None:
