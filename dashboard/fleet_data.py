@@ -5,7 +5,6 @@ As in `dashboard.data`, what it returns is shared by all sessions: never change 
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +15,6 @@ from dashboard import running
 from dashboard.data import ONE, place_rows, some_rows, spec, sweeps
 from dashboard.source import KEYS, Source
 from dashboard.words import build_names, device_names, setup_names
-from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
 from sweeps.ranking.overview import PlaceVerdict
@@ -121,11 +119,11 @@ def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ..
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out."""
-    with suppress(StoreError), Journal.open(path, read_only=True) as journal:
+    """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out.
+    Raises `StoreError`, which is not kept as an answer would be."""
+    with Journal.open(path, read_only=True) as journal:
         found = {key: row for key in job_keys if (row := journal.waiting_job(sweep, key)) is not None}
         return running.in_words(found, setup_names(found.values()))
-    return {}
 
 
 def judge_first(now: Source) -> None:
