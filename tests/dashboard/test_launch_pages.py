@@ -187,7 +187,7 @@ def test_a_device_on_which_nothing_runs_says_why() -> None:
     assert said(3, total=8) == "Waits for builds: 3 of 10 are made"
     assert said(3, done=8, total=8) == "Done"
     assert said(10, done=3, total=8) == "Nothing runs on it now"
-    assert said(10) == "Nothing has begun on it"
+    assert said(10) == "Nothing has begun on it in this run"
     assert said(10, total=8, waiting=("at most 35 °C",)) == "Waits until it is ready: at most 35 °C", "for long"
     assert said(10, running="sentinel", total=8) == "Now: sentinel"
 
