@@ -17,7 +17,7 @@ from dashboard.ranked import Ranked
 from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
-from dashboard.views.tables import table_height, text_width
+from dashboard.views.tables import size_format, table_height, text_width
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
 from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
@@ -167,8 +167,8 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
             f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f", help=meaning(metric)),
             "Drop (points)": configure.NumberColumn(format="%.2f", help=meaning("accuracy_drop_points")),
             "Verdict": configure.TextColumn(width=90, help=_VERDICTS),
-            "Size (MB)": configure.NumberColumn(format="%.3g", help=meaning("artifact_mb")),
-            "Library (MB)": configure.NumberColumn(format="%.3g", help=meaning("runtime_mb")),
+            "Size (MB)": configure.NumberColumn(format=size_format(table["artifact_mb"]), help=meaning("artifact_mb")),
+            "Library (MB)": configure.NumberColumn(format=size_format(table["runtime_mb"]), help=meaning("runtime_mb")),
         },
     )
 

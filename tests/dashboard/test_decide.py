@@ -1,5 +1,6 @@
 """Decide as Streamlit runs it, on workspaces that the real plan and journal wrote."""
 
+import json
 import re
 import shutil
 import sys
@@ -17,12 +18,14 @@ from streamlit.testing.v1 import AppTest
 from dashboard import rights
 from dashboard.inert import line
 from dashboard.views import decide
+from dashboard.views.tables import size_format
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.record import Launch, kept_file, last
 from sweeps.manifest import Coverage
+from sweeps.metrics import METRICS
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.results import ComparisonConditions
@@ -65,6 +68,18 @@ def test_the_latest_sweep_opens_with_its_recommendation(page: Page, workspace: P
         "Size": "0.70 MB",
     }
     assert "95 %: 2.984 to 3.022 ms" in texts(shown)
+
+
+def test_sizes_in_tables_have_the_digits_that_they_have_elsewhere(page: Page, workspace: Path) -> None:
+    assert [size_format(pd.Series(sizes)) % sizes[0] for sizes in ([123.45, 0.1], [1234.5, float("nan")])] == [
+        "123.45",
+        "1234.50",
+    ]
+    small = METRICS["artifact_mb"].format(0.0123)
+    assert (small, size_format(pd.Series([0.0123, 5.0])) % 0.0123) == ("12.3 kB", "0.0123")
+    shown = choose(page(workspace), "Sweep", "checked")
+    columns = [json.loads(frame.proto.columns) for frame in shown.dataframe if "Size (MB)" in frame.value]
+    assert [found["Size (MB)"]["type_config"]["format"] for found in columns] == ["%.2f", "%.2f"]
 
 
 @pytest.mark.fault(57, "two equal variants", "named as a tie, one rank")
