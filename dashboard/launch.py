@@ -140,13 +140,13 @@ def serving(
 
 
 def say_when_it_answers(text: str, host: str, port: int) -> None:
-    """Print `text` on stderr once this process's server answers, or after 60 s."""
+    """Print `text` on stderr once this process's server answers, and after 60 s all the same: its link is told nowhere
+    else, and a slow computer may answer later."""
     # What listens on all addresses is asked at this machine's own.
     asked = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
 
     def wait() -> None:
         deadline = time.monotonic() + START_LIMIT_S
-        # The text has the link that works once: whoever waited for it needs it after the deadline, too.
         while not _answers(asked, port) and time.monotonic() < deadline:
             time.sleep(0.1)
         sys.stderr.write(f"{text}\n")
