@@ -15,17 +15,21 @@ from dashboard import running
 from dashboard.data import ONE, place_rows, some_rows, spec, sweeps
 from dashboard.source import KEYS, Source
 from dashboard.words import build_names, device_names, setup_names
+from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.store import fleet
 from sweeps.store.fleet import Names, SweepSum, Trouble
+from sweeps.store.lag import Lag, read_lag
 from sweeps.store.verdicts import Each, Verdicts, read_verdicts
+from sweeps.workspace import Workspace
 
 TROUBLED = 3
 """So many of the latest sweeps are looked at for what needs attention."""
 MOST_TROUBLES = 6
+LAG_TTL_S = 5
 Found = TypeVar("Found")
 
 
@@ -124,6 +128,17 @@ def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tu
     with Journal.open(path, read_only=True) as journal:
         found = {key: row for key in job_keys if (row := journal.waiting_job(sweep, key)) is not None}
         return running.in_words(found, setup_names(found.values()))
+
+
+@st.cache_data(ttl=LAG_TTL_S, show_spinner=False, hash_funcs=KEYS)
+def lag(root: str, sweep: str) -> Lag | None:
+    """The finished jobs of a workspace that MLflow lacks, as of at most 5 s ago; `None` if that is not known."""
+    workspace = Workspace(Path(root))
+    try:
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            return read_lag(workspace, journal, sweep)
+    except StoreError:  # the store may have sweeps of other workspaces; `edgesweep status` says what a journal lacks
+        return None
 
 
 def judge_first(now: Source) -> None:

@@ -114,6 +114,6 @@ def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> 
         text = f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}"
         yield Need(text, ":material/warning:", "decide", wanted)
     for sweep in data.sweeps(now)[: fleet_data.TROUBLED]:
-        lag = data.lag(str(root), sweep.name)
+        lag = fleet_data.lag(str(root), sweep.name)
         if lag is not None and lag.jobs:
             yield Need(words(lag.text), ":material/schedule:")
