@@ -33,15 +33,15 @@ from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.report.evaluation import images_there
 from sweeps.results import ResultRow
+from sweeps.spec.inputs import DataSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import ResultFiles, result_files
-from sweeps.store.lag import Lag, is_own, read_lag
+from sweeps.store.lag import is_own
 from sweeps.store.uri import dialect, sqlite_path
 from sweeps.store.verdicts import Verdicts, overview, read_verdicts
 from sweeps.workspace import Workspace
 
-LIST_TTL_S = 5
 FOLDER_TTL_S = 300
 """Images in a folder are counted again after so long: a large folder takes seconds."""
 MOST_UNITS = 6
@@ -193,10 +193,15 @@ def spec(now: Source, sweep: str) -> SweepSpec:
         return journal.spec(sweep)
 
 
-@st.cache_data(ttl=FOLDER_TTL_S, max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def more_images(now: Source, sweep: str) -> tuple[str, ...]:
     """Whether there are more evaluation images than the sweep uses, as a command says it."""
-    return tuple(images_there(spec(now, sweep).data))
+    return _more_images(spec(now, sweep).data)
+
+
+@st.cache_data(ttl=FOLDER_TTL_S, max_entries=64, show_spinner=False, hash_funcs={DataSpec: repr})
+def _more_images(data: DataSpec) -> tuple[str, ...]:
+    """Kept by the data alone: a new result changes no folder."""
+    return tuple(images_there(data))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -292,14 +297,3 @@ def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> B
     return replace(
         figure, pairs=tuple(replace(one, cpu=named(one.cpu), nnapi=named(one.nnapi)) for one in figure.pairs)
     )
-
-
-@st.cache_data(ttl=LIST_TTL_S, show_spinner=False, hash_funcs=KEYS)
-def lag(root: str, sweep: str) -> Lag | None:
-    """The finished jobs of a workspace that MLflow lacks, as of at most 5 s ago; `None` if that is not known."""
-    workspace = Workspace(Path(root))
-    try:
-        with Journal.open(workspace.journal, read_only=True) as journal:
-            return read_lag(workspace, journal, sweep)
-    except StoreError:  # the store may have sweeps of other workspaces; `edgesweep status` says what a journal lacks
-        return None

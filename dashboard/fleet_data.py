@@ -5,7 +5,6 @@ As in `dashboard.data`, what it returns is shared by all sessions: never change 
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,11 +22,14 @@ from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.store import fleet
 from sweeps.store.fleet import Names, SweepSum, Trouble
+from sweeps.store.lag import Lag, read_lag
 from sweeps.store.verdicts import Each, Verdicts, read_verdicts
+from sweeps.workspace import Workspace
 
 TROUBLED = 3
 """So many of the latest sweeps are looked at for what needs attention."""
 MOST_TROUBLES = 6
+LAG_TTL_S = 5
 Found = TypeVar("Found")
 
 
@@ -121,11 +123,22 @@ def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ..
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out."""
-    with suppress(StoreError), Journal.open(path, read_only=True) as journal:
+    """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out.
+    Raises `StoreError`, which is not kept as an answer would be."""
+    with Journal.open(path, read_only=True) as journal:
         found = {key: row for key in job_keys if (row := journal.waiting_job(sweep, key)) is not None}
         return running.in_words(found, setup_names(found.values()))
-    return {}
+
+
+@st.cache_data(ttl=LAG_TTL_S, show_spinner=False, hash_funcs=KEYS)
+def lag(root: str, sweep: str) -> Lag | None:
+    """The finished jobs of a workspace that MLflow lacks, as of at most 5 s ago; `None` if that is not known."""
+    workspace = Workspace(Path(root))
+    try:
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            return read_lag(workspace, journal, sweep)
+    except StoreError:  # the store may have sweeps of other workspaces; `edgesweep status` says what a journal lacks
+        return None
 
 
 def judge_first(now: Source) -> None:

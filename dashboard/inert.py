@@ -12,8 +12,8 @@ _HARMLESS = re.compile(
     rf"(?:[^\W_]|[ ·,;()/≈×%°–?'\"{_MARKS}]|:(?= )|(?<=\d):(?=\d)|(?<=[^\W_])[-_.](?=[^\W_]))*"
 )
 _MARK = re.compile(f"[{_MARKS}]")
-_EMOJI = re.compile(r":\d{3,}:")
-"""`1:100:2` holds one: `:100:` has a picture, as `:1234:` has. A time of day (`12:30:05`) holds none."""
+_EMOJI = re.compile(r":\d[\w+-]{2,}:")
+"""`1:100:2` holds one: `:100:` has a picture, as `:8ball:` has. A time of day (`12:30:05`) holds none."""
 _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 

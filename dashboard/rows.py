@@ -65,10 +65,10 @@ def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
     return [names.get(candidate.job_key, candidate.name) for candidate in candidates]
 
 
-def partly_delegated(ranking: DeviceRanking, table: pd.DataFrame) -> list[str]:
-    """A line for each candidate, timed or only checked, that is not wholly delegated. `table`: as of `names_in`."""
+def partly_delegated(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each candidate, timed or only checked, that is not wholly delegated. `names`: as of `ranked`."""
     shown = (*ranking.ranking, *ranking.checked)
-    said = zip(names_in(table, shown), (delegated_in_words(one.figures) for one in shown), strict=True)
+    said = zip(shown_names(shown, names), (delegated_in_words(one.figures) for one in shown), strict=True)
     return [line(f"{name}: {text}") for name, text in said if text]
 
 

@@ -159,4 +159,4 @@ def doing(live: LiveDevice, told: Live | None, called: Mapping[str, tuple[str, s
         return f"waits for builds: {told.builds_done} of {told.builds_total} are made"
     if live.waiting:
         return f"waits until it is ready: {line('; '.join(live.waiting))}"
-    return "nothing runs on it now" if live.total else "nothing has begun on it"
+    return "nothing runs on it now" if live.total else "nothing has begun on it in this run"

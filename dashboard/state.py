@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard.inert import line, words
 from dashboard.style import hidden_but, hidden_unless, hidden_unless_pressed
+from sweeps.text import digits
 
 
 def chosen(
@@ -206,8 +207,8 @@ def _number(text: str) -> float | None:
 
 
 def _digits(value: float | None) -> str:
-    """The shortest text that is this number, and no other one."""
-    return "" if value is None else repr(float(value)).removesuffix(".0")
+    """What stands in a field."""
+    return "" if value is None else digits(value)
 
 
 def _default(name: str) -> str:

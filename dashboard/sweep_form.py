@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dashboard.sweep_text import GONE, changed, flow, values
+from dashboard.sweep_text import GONE, changed, flow, value_at, values
 from sweeps.spec.yaml_source import Location
 from sweeps.spec.yaml_text import dumped
+from sweeps.text import digits
 
 PRESETS = ("quick", "full", "race")
 SIDES = (8, 2048)
@@ -126,7 +127,7 @@ def read(text: str) -> Shown | None:
     found: dict[str, Any] = {}
     for name in FIELDS:
         try:
-            found[name] = _images_of(data) if name == "images" else _READ[name](_at(data, _PLACES[name]))
+            found[name] = _images_of(data) if name == "images" else _READ[name](value_at(data, _PLACES[name]))
         except (ValueError, TypeError, KeyError):
             continue
     counts = {what: len(here) for what in ("models", "grids") if isinstance(here := data.get(what), list)}
@@ -141,7 +142,7 @@ def read(text: str) -> Shown | None:
 def _axes_beside(data: Any) -> list[str]:
     """Of the grid that the form shows, what it has no field for."""
     try:
-        grid = _at(data, ("grids", 0))
+        grid = value_at(data, ("grids", 0))
     except TypeError:
         return []
     others = [str(key) for key in grid if key not in AXES.values()] if isinstance(grid, dict) else []
@@ -184,7 +185,7 @@ def _data(images: str, count: int | None) -> dict[str, Any]:
 
 
 def _images_of(data: Any) -> str:
-    found = {_source(_at(data, ("data", part))) for part in ("calibration", "evaluation")}
+    found = {_source(value_at(data, ("data", part))) for part in ("calibration", "evaluation")}
     if len(found) != 1:
         raise ValueError("two sources")
     return found.pop()
@@ -197,18 +198,6 @@ def _source(part: Any) -> str:
     if source not in ("digits", "synthetic", "folder"):
         raise ValueError(source)
     return _text(part["path"]) if source == "folder" else str(source)
-
-
-def _at(data: Any, at: Location) -> Any:
-    """`None` if it is missing. Raises `TypeError` if the file has something else there."""
-    here: Any = data
-    for key in at:
-        if here is None or (isinstance(key, int) and isinstance(here, list) and key >= len(here)):
-            return None
-        if not isinstance(here, list if isinstance(key, int) else dict):
-            raise TypeError(f"{key} of {type(here).__name__}")
-        here = here[int(key)] if isinstance(here, list) else here.get(key)
-    return here
 
 
 def _text(value: Any) -> str:
@@ -267,7 +256,7 @@ def gate_of(value: Any) -> str:
 def budget_of(value: Any) -> str:
     """As the form has it. Raises `ValueError` if it cannot."""
     if isinstance(value, dict) and value.keys() == {"device_minutes"} and type(value["device_minutes"]) in (int, float):
-        return f"{value['device_minutes']:g}"
+        return digits(value["device_minutes"])
     if value not in (None, "full", "race"):
         raise ValueError("another budget")
     return value or ""

@@ -24,6 +24,18 @@ def values(text: str) -> dict[str, Any] | None:
     return {} if data is None else data if isinstance(data, dict) else None
 
 
+def value_at(data: Any, at: Location) -> Any:
+    """What `values` have at a place; `None` if it is missing. Raises `TypeError` if something else is there."""
+    here: Any = data
+    for key in at:
+        if here is None or (isinstance(key, int) and isinstance(here, list) and key >= len(here)):
+            return None
+        if not isinstance(here, list if isinstance(key, int) else dict):
+            raise TypeError(f"{key} of {type(here).__name__}")
+        here = here[int(key)] if isinstance(here, list) else here.get(key)
+    return here
+
+
 def changed(text: str, at: Location, value: Any) -> str:
     """With another value at a place, which is made if it is missing. The text must have `values`.
 

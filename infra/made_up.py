@@ -162,6 +162,8 @@ def running(workspace: Workspace) -> Iterator[None]:
     away."""
     with Journal.open(workspace.journal, read_only=True) as journal:
         jobs = [job for job, _ in journal.jobs(NIGHT)]
+        ended = journal.ended_counts(NIGHT).get(_facts(3).device_id, {})
+        pending = sum(job.device_id == _facts(3).device_id for job in jobs) - sum(ended.values())
     first, third = (
         next(job for job in jobs if job.device_id == _facts(number).device_id and job.variant.precision == precision)
         for number, precision in ((0, "int8"), (2, "fp32"))
@@ -174,7 +176,7 @@ def running(workspace: Workspace) -> Iterator[None]:
         file.measuring("adb:R5CT02", 0, 50, f"{third.name}, round 1", third.key)
         file.measuring("adb:R5CT03", 12, 50, "")
         clock[0] = began_s + 1500
-        file.away("adb:R5CT03", "it does not answer: unplugged?", 6)
+        file.away("adb:R5CT03", "it does not answer: unplugged?", pending)
         file.note("Nothing Phone (2): it does not answer, so its jobs wait for the next run")
         file.measuring("adb:R5CT00", 27, 50, f"{first.name}, round 3", first.key)
         file.measuring("adb:R5CT02", 30, 50, f"{third.name}, round 1", third.key)

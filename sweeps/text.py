@@ -27,6 +27,11 @@ def shortened(text: str, whole: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST].rstrip()} ... (all of it: {whole})"
 
 
+def digits(value: float) -> str:
+    """The shortest text that is this number, and no other one: `1`, `0.12345678`, `1234567`."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def duration(seconds: float) -> str:
     """`40 s`, `3 min` or `2.5 h`."""
     if seconds < 90:

@@ -5,6 +5,7 @@ import pandas as pd
 from dashboard.charts import drawing as draw
 from dashboard.charts.drawing import Spec
 from dashboard.style import GREEN, GREY, PINK, VERMILION, Palette
+from sweeps.text import digits
 
 CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
 """The statuses of variants that were only checked, in the order of legends."""
@@ -122,7 +123,7 @@ def drops(rows: pd.DataFrame, most_points: float | None, look: Palette) -> Spec:
     )
     if most_points is not None:
         line = {"type": "rule", "color": look.quiet, "strokeDash": [5, 4]}
-        at = {"drop": most_points, "text": f"most allowed: {most_points:g} points"}
+        at = {"drop": most_points, "text": f"most allowed: {digits(most_points)} points"}
         words = {"type": "text", "align": "right", "dx": -4, "dy": 6, "baseline": "top", "color": look.quiet}
         x = {"field": "drop", "type": "quantitative"}
         layers = [

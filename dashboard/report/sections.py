@@ -198,8 +198,9 @@ def _themes(draw: Callable[[Palette], Spec]) -> tuple[Spec, Spec]:
 
 
 def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Iterable[TextTable]:
+    delegated = rows.partly_delegated(device, ranked.names)
     if not table.empty:
-        yield _ranking(ranked, device, table)
+        yield _ranking(ranked, device, table, delegated)
     checked = rows.checked(device, ranked.names)
     if not checked.empty:
         shown = (*device.ranking, *device.checked)
@@ -209,7 +210,10 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
             ("Build", "Top-1", "Drop", "SQNR", "Constraints", "Checked by"),
             [[str(one[name]) for name in _CHECKED] for one in checked.to_dict("records")],
             frozenset({"Top-1", "Drop", "SQNR"}),
-            tuple(line(f"{reference_name(executor)}: {reference_text(executor)}") for executor in references),
+            (
+                *(line(f"{reference_name(executor)}: {reference_text(executor)}") for executor in references),
+                *(delegated if table.empty else ()),
+            ),
         )
     there = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
     if there:
@@ -220,8 +224,9 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
         )
 
 
-def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> TextTable:
-    """Runtimes have a column where there are several, and their libraries where an app needs more for one of them."""
+def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame, delegated: Sequence[str]) -> TextTable:
+    """Runtimes have a column where there are several, and their libraries where an app needs more for one of them.
+    `delegated`: lines on what is not."""
     runtimes = {row.job_key: line(row.runtime) for row in ranked.rows}
     accuracy = METRICS[rows.accuracy_metric(device)].title
     cells = [_ranked_cells(row, runtimes[row["job_key"]], accuracy) for row in table.to_dict("records")]
@@ -239,7 +244,7 @@ def _ranking(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Text
                 f"{some(rows.names_in(table, candidates))}: {plain_words(reason)}"
                 for reason, candidates in device.reasons.items()
             ),
-            *rows.partly_delegated(device, table),
+            *delegated,
             *filter(None, (device.cost_text,)),
         ),
     )

@@ -13,7 +13,7 @@ from dashboard.inert import line, words
 from dashboard.running import Running
 from dashboard.source import Source
 from dashboard.views import watch
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.launching.driver import find
 from sweeps.launching.gone import gone_now
 from sweeps.launching.live import Live, LiveDevice
@@ -74,7 +74,10 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
         return
     st.markdown(f"**{words(live.sweep)}**")
     now_s = time.time()
-    jobs = fleet_data.under_way(Workspace(root).journal, live.sweep, tuple(sorted({one.job for one in live.devices})))
+    jobs: Mapping[str, tuple[str, str]] = {}
+    with suppress(StoreError):  # the journal's table is just made again, say: names as the driver writes them
+        keys = tuple(sorted({one.job for one in live.devices}))
+        jobs = fleet_data.under_way(Workspace(root).journal, live.sweep, keys)
     for device in live.devices[:MOST]:
         doing = doing_now(device, now_s, live, jobs)
         st.text(line(f"{called.get(device.name, device.name)}: {doing} ({device.done} of {device.total} steps)"))
@@ -111,6 +114,6 @@ def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> 
         text = f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}"
         yield Need(text, ":material/warning:", "decide", wanted)
     for sweep in data.sweeps(now)[: fleet_data.TROUBLED]:
-        lag = data.lag(str(root), sweep.name)
+        lag = fleet_data.lag(str(root), sweep.name)
         if lag is not None and lag.jobs:
             yield Need(words(lag.text), ":material/schedule:")

@@ -26,7 +26,6 @@ from sweeps.launching.record import Ask
 from sweeps.launching.start import last_lines, resume
 from sweeps.records import Conditions
 from sweeps.text import duration
-from sweeps.trust import readiness
 from sweeps.workspace import Workspace
 
 MOST_CARDS = 40
@@ -200,7 +199,7 @@ def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> 
     said = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
     if found.thermal_status_end is not None:
         said.append(f"thermal status {found.thermal_status_end}")
-    said.append(readiness("none" if found.gate == "none" else "gated", () if heat is not None else ("ungated",)))
+    said.append("no gate" if found.gate == "none" else "waited for a ready device")
     said += [f"lacked {'; '.join(found.lacking)}"] if found.lacking else []
     return "last block: " + ", ".join(said)
 

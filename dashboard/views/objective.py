@@ -8,7 +8,7 @@ from dashboard import state
 from dashboard.inert import line
 from dashboard.words import metric_title
 from sweeps.metrics import METRICS
-from sweeps.ranking.verdict import direction
+from sweeps.ranking.verdict import bound_text, direction
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 
@@ -56,8 +56,7 @@ def choose(asked: ObjectiveSpec) -> str | None:
         known = {(field.metric, field.is_most) for field in fields.values()}
         kept = [bound for bound in asked.constraints if _key(bound) not in known]
         for bound in kept:
-            limit = f"at most {bound.at_most:g}" if bound.at_most is not None else f"at least {bound.at_least:g}"
-            st.text(f"{metric_title(bound.metric)}: {limit} {catalog.metric(bound.metric).unit}".rstrip())
+            st.text(f"{metric_title(bound.metric)}: {bound_text(bound)}")
         changed = goal != own or wanted != given
         st.caption("Changed here, and in the address of this page." if changed else "As the sweep file has it.")
         st.button(
@@ -85,12 +84,7 @@ def in_words(objective: ObjectiveSpec) -> str:
     """`lowest latency (p50), with the accuracy drop at most 1 points`."""
     metric, smaller = direction(objective)
     found = f"{'lowest' if smaller else 'highest'} {metric_title(metric).removeprefix('the ')}"
-    bounds = [
-        f"{metric_title(bound.metric)} "
-        + (f"at most {bound.at_most:g}" if bound.at_most is not None else f"at least {bound.at_least:g}")
-        + f" {catalog.metric(bound.metric).unit}".rstrip()
-        for bound in objective.constraints
-    ]
+    bounds = [f"{metric_title(bound.metric)} {bound_text(bound)}" for bound in objective.constraints]
     return f"{found}, with {' and '.join(bounds)}" if bounds else found
 
 

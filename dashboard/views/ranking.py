@@ -17,7 +17,7 @@ from dashboard.ranked import Ranked
 from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
-from dashboard.views.tables import table_height, text_width
+from dashboard.views.tables import size_format, table_height, text_width
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
 from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
@@ -62,6 +62,8 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     unranked.show_imported(
         found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )
+    for text in rows.partly_delegated(device, found.names):
+        st.text(text)
     _explain_references((*device.ranking, *device.checked))
     _explain_trust(device)
     names = data.waiting(now, place) if waiting else ()
@@ -165,16 +167,14 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
             f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f", help=meaning(metric)),
             "Drop (points)": configure.NumberColumn(format="%.2f", help=meaning("accuracy_drop_points")),
             "Verdict": configure.TextColumn(width=90, help=_VERDICTS),
-            "Size (MB)": configure.NumberColumn(format="%.3g", help=meaning("artifact_mb")),
-            "Library (MB)": configure.NumberColumn(format="%.3g", help=meaning("runtime_mb")),
+            "Size (MB)": configure.NumberColumn(format=size_format(table["artifact_mb"]), help=meaning("artifact_mb")),
+            "Library (MB)": configure.NumberColumn(format=size_format(table["runtime_mb"]), help=meaning("runtime_mb")),
         },
     )
 
 
 def _reasons(device: DeviceRanking, table: pd.DataFrame, more_images: Sequence[str]) -> None:
-    """Show what is not delegated, the cost of measuring, why the others cannot win, and why a race was not decided."""
-    for text in rows.partly_delegated(device, table):
-        st.text(text)
+    """Show the cost of measuring, why the others cannot win, and why a race was not decided."""
     if device.cost_text:
         st.caption(device.cost_text)
     if device.reasons:

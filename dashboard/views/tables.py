@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.inert import words
@@ -21,6 +22,11 @@ def table_height(count: int, *, most: int | None = _TABLE_LIMIT_PX) -> int:
 def text_width(texts: Iterable[str]) -> int:
     """The width in pixels of a column that cuts none of these texts."""
     return _CELL_PX + _LETTER_PX * max(map(len, texts), default=0)
+
+
+def size_format(sizes: pd.Series) -> str:
+    """Of a column of megabytes, which stay numbers to be sorted by: no digit is lost that `Metric.format` shows."""
+    return "%.4f" if (sizes < 0.1).any() else "%.2f"  # below 0.1 MB that is tenths of a kB
 
 
 def figures(shown: Sequence[tuple[str, str, str]]) -> None:

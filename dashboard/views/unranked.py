@@ -15,7 +15,7 @@ from dashboard.ranked import Ranked
 from dashboard.source import Source
 from dashboard.style import palette
 from dashboard.views import explained
-from dashboard.views.tables import table_height, text_width
+from dashboard.views.tables import size_format, table_height, text_width
 from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
@@ -61,7 +61,7 @@ def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
         column_config={
             "Variant": st.column_config.TextColumn(width=text_width(shown["Variant"])),
             **{name: number(format="%.2f") for name in ("Top-1 (%)", "Drop (points)", "Agreement (%)")},
-            "Size (MB)": number(format="%.3g"),
+            "Size (MB)": number(format=size_format(checked["artifact_mb"])),
         },
     )
 

@@ -12,6 +12,7 @@ from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import Estimate
+from sweeps.text import digits
 from sweeps.trust import TRUST, disqualified
 
 BoundResult = Literal["pass", "fail", "unresolved"]
@@ -56,7 +57,7 @@ def direction(objective: ObjectiveSpec) -> tuple[str, bool]:
 
 def objective_text(objective: ObjectiveSpec) -> str:
     metric, smaller = direction(objective)
-    bounds = " and ".join(f"{constraint.metric} {_bound(constraint)}" for constraint in objective.constraints)
+    bounds = " and ".join(f"{constraint.metric} {bound_text(constraint)}" for constraint in objective.constraints)
     return f"{'smallest' if smaller else 'largest'} {metric}" + (f" with {bounds}" if bounds else "")
 
 
@@ -188,11 +189,13 @@ def _backend_in(executor: str) -> str:
     return executor.removeprefix("reference:").partition("@")[0]
 
 
-def _bound(constraint: ConstraintSpec) -> str:
+def bound_text(constraint: ConstraintSpec) -> str:
+    """`at most 1 points`, with all digits."""
     unit = catalog.metric(constraint.metric).unit
     if constraint.at_most is not None:
-        return f"at most {constraint.at_most:g} {unit}".rstrip()
-    return f"at least {constraint.at_least:g} {unit}".rstrip()
+        return f"at most {digits(constraint.at_most)} {unit}".rstrip()
+    assert constraint.at_least is not None
+    return f"at least {digits(constraint.at_least)} {unit}".rstrip()
 
 
 def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
@@ -206,7 +209,7 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
         counts = counts_behind(row) if metric == DROP else None
         result = _kept(row, constraint) if counts is None else _kept_by_counts(*counts, row.images, constraint)
         if result == "fail":
-            why = f"{metric} is {in_words(row.metrics, metric)}, not {_bound(constraint)}"
+            why = f"{metric} is {in_words(row.metrics, metric)}, not {bound_text(constraint)}"
         elif result == "unresolved":
             more = "more rounds" if metric == "latency_p50_ms" else "more evaluation images"
             settled = f"{more} would decide it"
@@ -216,11 +219,11 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
                 needed = images_needed(lost, gained, row.images, bound)
                 settled = f"{lost} lost and {gained} gained of {row.images} images"
                 settled += f"; {needed.text}" if needed else ""
-            is_kept = f"whether it is {_bound(constraint)} is not resolved"
+            is_kept = f"whether it is {bound_text(constraint)} is not resolved"
             why = f"{metric} is {in_words(row.metrics, metric)}: {is_kept}; {settled}"
     shown = row.metrics.get(metric)
     return ConstraintResult(
-        metric=metric, bound=_bound(constraint), value=shown, result=result, why=why, images_needed=needed
+        metric=metric, bound=bound_text(constraint), value=shown, result=result, why=why, images_needed=needed
     )
 
 

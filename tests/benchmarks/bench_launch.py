@@ -140,8 +140,11 @@ class Arms:
 
 
 def running(workspace: Workspace) -> None:
-    """Wait until the sweep that was started measures."""
+    """Wait until the sweep that was started measures. Raises `AssertionError` if it does not in time."""
+    deadline = time.monotonic() + LIMIT_MS / 1000
     while (told := find(workspace).told) is None or not any(one.running for one in told.devices):
+        assert told is None or not told.ended, f"the sweep {told.ended}: {told.problem}"
+        assert time.monotonic() < deadline, f"nothing is measured after {LIMIT_MS / 1000:.0f} s"
         time.sleep(0.2)
 
 

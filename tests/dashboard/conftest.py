@@ -31,6 +31,7 @@ from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
+from sweeps.stats import Estimate
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
@@ -52,6 +53,9 @@ BOARD = DeviceFacts(
 )
 PHONE = replace(BOARD, device_id="phone-1", name="adb:1", maker="Globex", model="Phone 9", soc="SoC X", abi="arm64-v8a")
 
+IMAGES = 597
+"""All that the digits hold out."""
+
 Latency = Callable[[Job], float | None]
 """Milliseconds of a job; `None`: it fails."""
 
@@ -69,7 +73,7 @@ class Recorder:
         devices: tuple[DeviceFacts, ...] = (BOARD,),
         grid: GridSpec | None = None,
         edit: Callable[[Plan], Plan] = lambda plan: plan,
-        drop_points: Callable[[Job], float] = lambda job: 0.2 if job.variant.precision == "int8" else 0.0,
+        drop_points: Callable[[Job], float | Estimate] = lambda job: 0.2 if job.variant.precision == "int8" else 0.0,
         message: str = "the process was ended by signal 11",
         settle: Callable[[Job], Settled | None] = lambda job: None,
         pace: Callable[[Job, int], float] = lambda job, round_: (1.0, 1.004, 0.996)[round_ % 3],
@@ -80,7 +84,7 @@ class Recorder:
         waits: Callable[[Job], bool] = lambda job: False,
     ) -> Plan:
         """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device. Of jobs
-        that wait there is nothing."""
+        that wait there is nothing. A drop without an interval has one that no counts of images give."""
         plan = edit(expand(_spec(name, grid, checks_every), devices, _supports, _identities(name)))
         protocol = protocol_of(plan.sweep)
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
@@ -414,21 +418,22 @@ def _block(job: Job, round_: int, ms: float) -> Block:
     )
 
 
-def _accuracy(job: Job, executor: str, drop: float) -> Accuracy:
+def _accuracy(job: Job, executor: str, found: float | Estimate) -> Accuracy:
+    drop = found if isinstance(found, Estimate) else Estimate(found, found - 0.46, found + 0.46)
     return Accuracy(
         build_key=job.build_key,
         evaluation_id="e" * 64,
         engine=job.variant.qengine,
         executor=executor,
-        images=597,
-        top1_percent=97.6 - drop,
+        images=IMAGES,
+        top1_percent=97.6 - drop.value,
         top5_percent=99.8,
         reference_top1_percent=97.6,
         agreement_percent=99.0,
         sqnr_db=31.0,
-        accuracy_drop_points=drop,
-        accuracy_drop_low_points=drop - 0.46,
-        accuracy_drop_high_points=drop + 0.46,
+        accuracy_drop_points=drop.value,
+        accuracy_drop_low_points=drop.low,
+        accuracy_drop_high_points=drop.high,
     )
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sqlite3
 import tarfile
 import time
@@ -112,6 +113,31 @@ def test_what_a_device_does_is_what_it_does_now() -> None:
     assert said(LiveDevice(name="a", done=12, total=12)) == "done"
     assert said(LiveDevice(name="a", done=3, total=12)) == "nothing runs on it now"
     assert said(LiveDevice(name="a", away="unplugged", done=12, total=12)) == "away"
+
+
+@pytest.mark.usefixtures("live_at_once")
+def test_what_runs_has_its_words_once_the_journal_can_be_read_again(own: Recorder) -> None:
+    workspace = own.workspace
+    own.record("phones", by_axes)
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        job = next(one for one, _ in journal.jobs("phones") if one.variant.precision == "int8")
+
+    def version(number: int) -> int:
+        with closing(sqlite3.connect(workspace.journal)) as db:
+            [before] = db.execute("PRAGMA user_version").fetchone()
+            db.execute(f"PRAGMA user_version = {number}")
+        return int(before)
+
+    script = "from pathlib import Path\nfrom dashboard.views import attention\nattention._runs(Path({root!r}), {{}})"
+    shown = AppTest.from_string(script.format(root=str(workspace.root)), default_timeout=60)
+    with workspace.lock(), LiveFile(workspace.live, "phones") as live:
+        live.measuring(BOARD.name, 4, 12, f"{job.name}, round 3", job.key)
+        ours = version(999)
+        assert f"local: {job.name}, round 3 (4 of 12 steps)" in said(shown.run())
+        version(ours)
+        text = said(shown.run())
+        assert job.name not in text
+        assert re.search(r"local: digits · int8 · .*, round 3 \(4 of 12 steps\)", text)
 
 
 @pytest.mark.usefixtures("live_at_once")

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard import data
 from dashboard.source import EVIDENCE_KEYS, KEYS, Source
 from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.workspace import Workspace
-from tests.dashboard.conftest import BOARD, by_hand
+from tests.dashboard.conftest import BOARD, Recorder, by_axes, by_hand
 
 Page = Callable[..., AppTest]
 
@@ -39,6 +42,29 @@ def test_figures_that_are_imported_beside_an_open_page_are_there_at_the_next_loo
     shown.run()
     [figures] = [one.value for one in shown.dataframe if "Mean (ms)" in one.value]
     assert list(figures["Mean (ms)"]) == [0.767]
+
+
+def test_a_new_result_does_not_list_a_folder_of_images_again(tmp_path: Path) -> None:
+    images, made = tmp_path / "images" / "cat", Recorder(Workspace.open(tmp_path / "own"))
+    images.mkdir(parents=True)
+    (images / "1.png").touch()
+    folder = DataSpec(evaluation=FolderData(source="folder", path=images.parent))
+
+    def of_folder(plan: Plan) -> Plan:
+        return replace(plan, sweep=plan.sweep.model_copy(update={"data": folder}))
+
+    def said(sweep: str) -> list[str]:
+        made.record(sweep, by_axes, edit=of_folder)
+        now = data.source(made.workspace.root)
+        assert now is not None
+        return [text for one in ("first", sweep) for text in data.more_images(now, one)]
+
+    first = said("first")
+    assert first[0] == f"Evaluation images: all 1 in {images.parent} are used; add more to it"
+    (images / "2.png").touch()
+    assert said("second") == first, "kept for minutes"
+    data._more_images.clear()
+    assert said("third")[0].startswith("Evaluation images: all 2 in ")
 
 
 def test_pages_of_a_copy_are_kept_while_only_the_own_journal_has_measured_something() -> None:

@@ -1,5 +1,6 @@
 """Decide as Streamlit runs it, on workspaces that the real plan and journal wrote."""
 
+import json
 import re
 import shutil
 import sys
@@ -17,15 +18,21 @@ from streamlit.testing.v1 import AppTest
 from dashboard import rights
 from dashboard.inert import line
 from dashboard.views import decide
+from dashboard.views.tables import size_format
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.record import Launch, kept_file, last
+from sweeps.manifest import Coverage
+from sweeps.metrics import METRICS
 from sweeps.quarantine import QuarantineBook
+from sweeps.records import Job
 from sweeps.results import ComparisonConditions
+from sweeps.spec.grid import GridSpec
+from sweeps.stats import Estimate, drop_of
 from sweeps.workspace import Workspace
-from tests.dashboard.conftest import WIDE, Recorder, by_axes
+from tests.dashboard.conftest import HOST, IMAGES, WIDE, Recorder, by_axes
 
 Page = Callable[[Path], AppTest]
 
@@ -61,6 +68,18 @@ def test_the_latest_sweep_opens_with_its_recommendation(page: Page, workspace: P
         "Size": "0.70 MB",
     }
     assert "95 %: 2.984 to 3.022 ms" in texts(shown)
+
+
+def test_sizes_in_tables_have_the_digits_that_they_have_elsewhere(page: Page, workspace: Path) -> None:
+    assert [size_format(pd.Series(sizes)) % sizes[0] for sizes in ([123.45, 0.1], [1234.5, float("nan")])] == [
+        "123.45",
+        "1234.50",
+    ]
+    small = METRICS["artifact_mb"].format(0.0123)
+    assert (small, size_format(pd.Series([0.0123, 5.0])) % 0.0123) == ("12.3 kB", "0.0123")
+    shown = choose(page(workspace), "Sweep", "checked")
+    columns = [json.loads(frame.proto.columns) for frame in shown.dataframe if "Size (MB)" in frame.value]
+    assert [found["Size (MB)"]["type_config"]["format"] for found in columns] == ["%.2f", "%.2f"]
 
 
 @pytest.mark.fault(57, "two equal variants", "named as a tie, one rank")
@@ -148,14 +167,22 @@ def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Pa
     assert len(shown.get("vega_lite_chart")) == 3
 
 
-@pytest.mark.parametrize("sweep", ["checked", "broken"])
+@pytest.mark.parametrize(
+    ("of_fp32", "of_int8", "wins", "said"),
+    [((0, 0), (5, 1), True, 1), ((5, 1), (5, 1), False, 1), ((0, 0), (0, 0), True, 0), ((90, 0), (90, 0), False, 0)],
+)
 def test_where_images_would_settle_a_constraint_it_is_said_once_whether_there_are_more(
-    page: Page, workspace: Path, monkeypatch: pytest.MonkeyPatch, sweep: str
+    page: Page, tmp_path: Path, of_fp32: tuple[int, int], of_int8: tuple[int, int], wins: bool, said: int
 ) -> None:
-    monkeypatch.setattr("dashboard.views.ranking.images_settle", lambda _: True)
-    shown = choose(page(workspace), "Sweep", sweep)
+    def drop(job: Job) -> Estimate:
+        lost, gained = of_int8 if job.variant.precision == "int8" else of_fp32
+        return drop_of(lost, gained, IMAGES)
+
+    Recorder(Workspace.open(tmp_path)).record("mine", by_axes, drop_points=drop)
+    shown = page(tmp_path)
     assert not shown.exception
-    assert texts(shown).count("Evaluation images: all 597 in the digits are used, and there are no others") == 1
+    assert (shown.header[0].value != "No winner") == wins
+    assert texts(shown).count("Evaluation images: all 597 in the digits are used, and there are no others") == said
 
 
 def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: Path) -> None:
@@ -179,6 +206,22 @@ def test_where_all_was_only_checked_there_is_no_winner_and_no_chart_of_latency(p
     assert "nothing was timed: 4 only checked" in texts(shown)
     assert len(table(shown, "Checked by")) == 4
     assert len(shown.get("vega_lite_chart")) == 1
+
+
+def test_what_is_not_wholly_delegated_is_said_where_all_was_only_checked_too(page: Page, tmp_path: Path) -> None:
+    made = Recorder(Workspace.open(tmp_path))
+    plan = made.record("mine", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",), layout=("nhwc",)))
+    key = next(job.build_key for job in plan.jobs if job.variant.precision == "fp32")
+    with Journal.open(made.workspace.journal) as journal:
+        manifest = journal.artifact(key)
+        assert manifest is not None
+        covered = Coverage(operations={}, multiply_adds=100, multiply_adds_covered_percent=62.5, delegates=2)
+        journal.add_artifact(manifest.model_copy(update={"coverage": covered}))
+    shown = page(tmp_path)
+    assert shown.header[0].value == "No winner"
+    said = [text for text in texts(shown).splitlines() if "delegated" in text]
+    [name] = [name for name in table(shown, "Checked by")["Variant"] if "fp32" in name]
+    assert said == [f"{name}: 62.5 % of its multiply-adds are delegated; the rest runs in slow kernels"]
 
 
 def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_rank(

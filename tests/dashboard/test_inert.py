@@ -41,6 +41,8 @@ def test_words_are_shown_to_the_letter_wherever_they_stand(before: str, text: st
         ("1:100:2", "`1:100:2`"),
         ("1:1234:2", "`1:1234:2`"),
         ("rows 1:100: 2", "`rows 1:100: 2`"),
+        ("1:8ball: x", "`1:8ball: x`"),
+        ("a 1:1st_place_medal: b", "`a 1:1st_place_medal: b`"),
         ("1:10:2", "1:10:2"),
         ("12:30:05", "12:30:05"),
         ("0:1000", "0:1000"),

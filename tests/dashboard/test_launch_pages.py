@@ -24,6 +24,7 @@ from sweeps.launching.checked import check
 from sweeps.launching.driver import Driver
 from sweeps.launching.live import Live, LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep, last
+from sweeps.records import Conditions
 from sweeps.workspace import Workspace
 
 SCRIPT = "from pathlib import Path\nfrom dashboard.views import {page}\n{page}.show(Path({root!r}))"
@@ -165,6 +166,15 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
     assert live._weather(None, {"failed": 2}, True) == "no block: its jobs failed"
     assert live._weather(None, {"measured": 1, "failed": 2}, True).startswith("last block: some time ago")
 
+    def said(**found: Any) -> str:
+        return live._weather(Conditions(**found), {"measured": 1}, True)
+
+    assert said(temp_start_c=33.0, temp_end_c=34.2, gate="ready") == "last block: 34 °C, waited for a ready device"
+    assert said(temp_end_c=34.2) == "last block: 34 °C, no gate"
+    assert said(thermal_status_end=1, gate="timed_out", lacking=("at most 20 % load",)) == (
+        "last block: no temperature sensor, thermal status 1, waited for a ready device, lacked at most 20 % load"
+    )
+
 
 def test_a_device_on_which_nothing_runs_says_why() -> None:
     told = Live(sweep="phones", pid=1, started_s=0.0, builds_done=3, builds_total=10)
@@ -177,7 +187,7 @@ def test_a_device_on_which_nothing_runs_says_why() -> None:
     assert said(3, total=8) == "Waits for builds: 3 of 10 are made"
     assert said(3, done=8, total=8) == "Done"
     assert said(10, done=3, total=8) == "Nothing runs on it now"
-    assert said(10) == "Nothing has begun on it"
+    assert said(10) == "Nothing has begun on it in this run"
     assert said(10, total=8, waiting=("at most 35 °C",)) == "Waits until it is ready: at most 35 °C", "for long"
     assert said(10, running="sentinel", total=8) == "Now: sentinel"
 

@@ -10,6 +10,7 @@ import pytest
 from dashboard.beats import beats
 from dashboard.charts.drawing import STATUS
 from dashboard.ranked import Ranked
+from dashboard.report.sections import sections
 from dashboard.rows import accuracy_metric, checked, partly_delegated, ranked, shown_names
 from dashboard.words import build_names
 from sweeps.journal.results_table import Place
@@ -116,8 +117,18 @@ def test_what_is_not_wholly_delegated_has_a_line() -> None:
         row("b", 3.0, delegated_percent=100.0, delegated_operators_percent=100.0),
         row("c", 5.0),
     )
-    (said,) = partly_delegated(found, ranked(found))
+    (said,) = partly_delegated(found)
     assert said.startswith("cpu fp32 nchw a: 100.0 % of its multiply-adds and 66.5 % of its operators are delegated; ")
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_what_is_not_wholly_delegated_is_said_once_in_a_report_also_of_what_was_only_checked(timed: bool) -> None:
+    found = [only_checked("b", delegated_percent=62.5), *([row("a", 3.0)] if timed else [])]
+    [section] = sections(found, rank_rows(found, ObjectiveSpec(), "s"), ObjectiveSpec())
+    assert [table.title for table in section.tables] == ["Ranking"] * timed + ["Checked, not timed"]
+    name = build_names(found)["key b"]
+    said = f"{name}: 62.5 % of its multiply-adds are delegated; the rest runs in slow kernels"
+    assert [said in table.notes for table in section.tables] == [True] + [False] * timed
 
 
 def test_without_repeated_rounds_there_is_no_interval() -> None:

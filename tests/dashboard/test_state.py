@@ -62,10 +62,10 @@ def test_memory_and_bounds_from_below_are_fields_too_and_those_of_the_sweep_file
 
 
 def test_a_bound_has_all_its_digits_and_what_is_no_number_changes_nothing(page: Page, workspace: Path) -> None:
-    shown = page(workspace, sweep="phones", device="phone-1", drop="0.4567")
+    shown = page(workspace, sweep="phones", device="phone-1", drop="0.4567", mb="1234567")
     [drop] = [box for box in shown.text_input if box.label.startswith("Accuracy drop")]
     assert drop.value == "0.4567"
-    assert "with the accuracy drop at most 0.4567 points" in texts(shown)
+    assert "with the accuracy drop at most 0.4567 points and the file's size at most 1234567 MB" in texts(shown)
     for refused in ("0,5", "-1", "nan", "1e999", "<b>"):
         shown.text_input[0].set_value(refused).run()
         assert not shown.exception

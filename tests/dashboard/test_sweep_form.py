@@ -54,7 +54,7 @@ OTHER = {
     "preset": "race",
     "rounds": 7,
     "gate": "none",
-    "budget": "35",
+    "budget": "1234567.25",
 }
 
 

@@ -6,6 +6,7 @@ from sweeps.ranking.accuracy_bound import least_images
 from sweeps.spec.image_folders import EvaluationImages, evaluation_images
 from sweeps.spec.inputs import DataSpec
 from sweeps.spec.objective import ObjectiveSpec
+from sweeps.text import digits
 
 
 def too_few_images(data: DataSpec, objective: ObjectiveSpec) -> Iterator[str]:
@@ -17,11 +18,11 @@ def too_few_images(data: DataSpec, objective: ObjectiveSpec) -> Iterator[str]:
             continue
         least = least_images(bound)
         if least is None:
-            yield f"no number of images can show that a build loses at most {bound:g} points: raise at_most"
+            yield f"no number of images can show that a build loses at most {digits(bound)} points: raise at_most"
         elif found.used < least:
             yield (
                 f"{found.used} evaluation images are too few: even of a build that answers like the original, {least} "
-                f"are needed to show that it loses at most {bound:g} points{_way_out(found, least)}"
+                f"are needed to show that it loses at most {digits(bound)} points{_way_out(found, least)}"
             )
 
 

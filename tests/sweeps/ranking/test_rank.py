@@ -552,6 +552,10 @@ def test_the_json_holds_the_whole_ranking_without_nan():
     document = json.loads(json.dumps(ranking_document(ranking), allow_nan=False))
     assert document["sweep"] == "s"
     assert document["objective"] == "smallest latency_p50_ms with accuracy_drop_points at most 1 points"
+    bounds = ({"metric": "accuracy_drop_points", "at_most": 0.12345678}, {"metric": "sqnr_db", "at_least": 1234567})
+    exact = ObjectiveSpec(constraints=tuple(ConstraintSpec.model_validate(one) for one in bounds))
+    said = "smallest latency_p50_ms with accuracy_drop_points at most 0.12345678 points and sqnr_db at least 1234567 dB"
+    assert rank(pd.DataFrame(rows), exact, "s").objective == said
     (device,) = document["devices"]
     assert {"device", "winner", "tied", "ranking", "not_ranked", "imported"} <= device.keys()
     assert device["winner"]["name"] == "a"
