@@ -1,6 +1,7 @@
 """What `plan --check` and the start of a run find in seconds."""
 
 import io
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,17 @@ def test_a_function_that_makes_no_model_is_told_and_images_are_tried_all_the_sam
     assert model.problem
     assert message in model.text
     assert not images.problem
+
+
+def test_a_folder_for_temporary_files_that_takes_none_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = home / "net.pt"  # a file, for root may write everywhere
+    monkeypatch.setattr(tempfile, "tempdir", str(full))
+    told = tried(home)
+    assert [one.what for one in told] == ["make", str(home / "photos")]
+    for one in told:
+        assert one.problem
+        assert one.message == f"{full} cannot take what the model is tried with: Not a directory"
+        assert "TMPDIR" in one.next_step
 
 
 def test_weights_that_are_damaged_are_told(home: Path) -> None:
