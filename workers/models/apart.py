@@ -83,7 +83,9 @@ def asked(
 
     modules = () if program == TRY_IMAGES else _modules(source, _code(request.asked().get("code")))
     try:
-        ended = (forks or FORKS).run(program, [str(folder)], limits or LIMITS, told, str(request.progress), modules)
+        ended = (forks or FORKS).run(
+            program, [str(folder)], limits or LIMITS, told, str(request.progress), modules, folder
+        )
     except RefusedError as refused:
         raise ModelError(
             f"PyTorch cannot be imported: {refused}", "rename that file, or take its folder off PYTHONPATH"

@@ -15,7 +15,7 @@ from tests.workers.models.mnist import mnist
 from tests.workers.tiny_model import SOURCE
 from workers.models.code import construct
 from workers.models.data_sources import files_in
-from workers.models.trial import Tried, try_all, try_evaluation
+from workers.models.trial import Tried, try_all, try_evaluation, try_models
 
 NETS = SOURCE.decode() + "\n\ndef broken():\n    raise RuntimeError('no such layer')\n"
 
@@ -79,6 +79,11 @@ def test_a_folder_for_temporary_files_that_takes_none_is_told(home: Path, monkey
         assert one.problem
         assert one.message == f"{full} cannot take what the model is tried with: Not a directory"
         assert "TMPDIR" in one.next_step
+    # In a run nothing of it lies there.
+    model = ModelSpec(source="nets:make", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
+    workspace = Workspace(home / "workspace")
+    ((_, classes, _),) = try_models([model], (home,), workspace, below=workspace.temporary)
+    assert classes == 4
 
 
 def test_weights_that_are_damaged_are_told(home: Path) -> None:
