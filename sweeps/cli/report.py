@@ -17,7 +17,7 @@ from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argu
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
 from sweeps.journal.told import told_by
-from sweeps.launching.here import here, running_now
+from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.rank import rank_rows
@@ -69,7 +69,6 @@ def report(
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
     there, notes = _drawn(results, rows, here(workspace, results.name)) if html or as_markdown else ([], [])
-    notes += map(line, running_now(workspace))
     with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweeps.advice import RUN, Here
-from sweeps.launching.live import read_live
+from sweeps.launching.live import Live, read_live
 from sweeps.launching.record import kept_file
 from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE, Workspace
 
@@ -28,17 +28,29 @@ def here(workspace: Workspace, sweep: str | None = None, file: Path | None = Non
 
 
 def running_now(workspace: Workspace) -> Iterator[str]:
-    """A line if a driver has the workspace: then no other one can start."""
-    live = read_live(workspace.live)
-    if workspace.holder() is not None:
-        what = f" of {live.sweep}" if live is not None and not live.ended else ""
-        yield f"A run{what} goes on in this workspace now. Whatever is to be run waits until it has ended"
+    """A line if a process has the workspace: a sweep's run, or another command that keeps runs out."""
+    holder = workspace.holder()
+    if holder is None:
+        return
+    live = _run_of(workspace, holder)
+    if live is not None:
+        yield f"A run of {live.sweep} goes on in this workspace now: another one cannot start before it has ended"
+    else:
+        process = f"Process {holder}" if holder else "Another process"
+        yield f"{process} uses this workspace now: no run can start before it has finished"
 
 
 def runs_now(workspace: Workspace, sweep: str) -> bool:
     """Whether a driver measures this sweep now."""
+    live = _run_of(workspace, workspace.holder())
+    return live is not None and live.sweep == sweep
+
+
+def _run_of(workspace: Workspace, holder: int | None) -> Live | None:
+    """What runs in the process that has the workspace; `None` if that is no sweep. A run that was killed has not told
+    that it ended."""
     live = read_live(workspace.live)
-    return live is not None and live.sweep == sweep and not live.ended and workspace.holder() is not None
+    return live if live is not None and live.pid == holder and not live.ended else None
 
 
 def _known_file(workspace: Workspace, sweep: str) -> Path | None:

@@ -31,14 +31,14 @@ def unusable(
         if stop():
             break
         _tell(model.name, progress, live)
-        for _, answer, _ in try_models([model], roots, workspace, RUN_SILENT_S):
+        for _, answer, _ in try_models([model], roots, workspace, RUN_SILENT_S, workspace.temporary):
             if isinstance(answer, ModelError):
                 found[model.name] = answer
             else:
                 classes[model.name] = answer
     if classes and not stop():
         _tell("the evaluation images", progress, live)
-        evaluated, tried = try_evaluation(data, RUN_IMAGES_S)
+        evaluated, tried = try_evaluation(data, RUN_IMAGES_S, workspace.temporary)
         if problems := [one for one in tried if one.problem]:
             found |= dict.fromkeys(classes, _as_error(problems))
         else:

@@ -117,6 +117,20 @@ def test_secrets_that_others_may_read_are_refused_with_the_way_to_keep_them(tmp_
     assert ended.exit_code == 1
     assert f"others may read the file of secrets {secrets} (mode 0644)" in ended.stderr
     assert f"chmod 600 {secrets}" in ended.stderr
+    assert "where a container mounts it, give it the mode 0400 or 0440 there" in ended.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o440, 0o640])
+def test_secrets_as_containers_mount_them_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    secrets = tmp_path / "secrets.toml"
+    secrets.touch()
+    secrets.chmod(mode)
+    started: list[list[str]] = []
+    monkeypatch.setattr("os.execve", lambda _path, argv, _environment: started.append(argv))
+    words = ["dashboard", "--workspace", str(tmp_path), "--auth-secrets", str(secrets), "--port", str(free_port())]
+    ended = CliRunner().invoke(main, words)
+    assert ended.exit_code == 0, ended.output
+    assert str(secrets) in started[0]
 
 
 def test_a_port_that_is_taken_is_named_with_the_way_to_another(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from select import select
 from typing import Any
 
@@ -61,13 +62,15 @@ class Forks:
         told: Told = lambda _: None,
         progress: str = "",
         modules: Sequence[str] = (),
+        below: Path | None = None,
     ) -> Ended:
         """Run a program. `progress`: the file to which it writes each step of its progress, which `told` gets.
-        `modules`: what it and later ones need; the server imports them once.
+        `modules`: what it and later ones need; the server imports them once. `below`: where what it prints lies
+        meanwhile, instead of the system's folder for temporary files.
 
         Raises `OSError` if the server ended, `RefusedError`, and `subprocess.TimeoutExpired` if the server hangs.
         """
-        with self._busy, temporary_folder() as folder:
+        with self._busy, temporary_folder(below) as folder:
             out, err = folder / "stdout", folder / "stderr"
             command = {
                 "program": program,

@@ -67,10 +67,12 @@ def environment_of_driver(token_file: Path, ip: str) -> dict[str, str]:
     }
 
 
-def check_private(file: Path, mode: int, what: str) -> None:
-    """Raises `ClusterError` if others may read the file with this mode."""
-    if mode & 0o077:
-        raise ClusterError(f"others may read the {what} {file} (mode {mode:04o})", f"chmod 600 {file}")
+def check_private(file: Path, mode: int, what: str, *, of_group: bool = False) -> None:
+    """Raises `ClusterError` if others may use the file with this mode. `of_group`: its group may, as where a container
+    mounts it."""
+    if mode & (0o007 if of_group else 0o077):
+        mounted = "; where a container mounts it, give it the mode 0400 or 0440 there" if of_group else ""
+        raise ClusterError(f"others may read the {what} {file} (mode {mode:04o})", f"chmod 600 {file}{mounted}")
 
 
 def check_token_file(file: Path) -> None:

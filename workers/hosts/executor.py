@@ -32,10 +32,11 @@ class LabExecutor:
     Devices without a host in their name are this machine's own.
     """
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
+    def __init__(self, lab: Lab, folder: Path, builders: int = BUILDERS) -> None:
+        """`builders`: how many processes build at once."""
         self._lab = lab
         self._here = InlineExecutor(folder)
-        self._builders = [InlineExecutor(folder) for _ in range(BUILDERS)]
+        self._builders = [InlineExecutor(folder) for _ in range(builders)]
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[LabLane] = []
 

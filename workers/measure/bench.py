@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Generic, TypeVar
 
-from sweeps.device_facts import DeviceFacts
+from sweeps.device_facts import AND, DeviceFacts
 from sweeps.errors import BuildError, DeviceError, RunnerError
 from sweeps.records import Failed, Job, Stage
 from sweeps.variant import INSTALLED
@@ -203,13 +203,18 @@ class Bench:
         try:
             return processes.report(self.device, runtime, path, request, deadline_s, toolchain)
         except RunnerError as error:
-            raise self.with_versions(error, job) from error
+            if (told := self.with_versions(error, job)) is error:
+                raise
+            raise told from error
 
     def with_versions(self, error: RunnerError, job: Job) -> RunnerError:
-        """The error with what made the artifact and what is on the device to run it, where those may not fit."""
+        """The error with what made the artifact and what is on the device to run it, where those are not the same and
+        may not fit; otherwise the error itself. Raises `DeviceError`."""
+        if error.kind not in _MISFITS or job.variant.runner_toolchain != INSTALLED:
+            return error
         manifest, _ = self.files.artifact(job.build_key)
         made, here = manifest.versions.get(manifest.runtime), dict(self.facts.runners).get(manifest.runtime)
-        if error.kind not in _MISFITS or not made or not here or job.variant.runner_toolchain != INSTALLED:
+        if not made or not here or f"{manifest.runtime} {made}" in here.split(AND):
             return error
         both = f"{error.message}; {manifest.runtime} {made} made it, and on the device is {here}"
         return RunnerError(error.kind, both, error.next_step)

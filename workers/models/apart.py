@@ -20,7 +20,6 @@ import numpy as np
 
 from sweeps.errors import DataError, EdgeSweepError, ModelError
 from sweeps.spec.inputs import ModelSpec
-from sweeps.temporary import temporary_folder
 from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
 from workers.forks.client import Forks, RefusedError
@@ -29,6 +28,7 @@ from workers.forks.server import Program, serve
 from workers.models.code import OwnCode
 from workers.models.package import Images, Logits, ModelPackage
 from workers.models.prepared import PreparationProgress
+from workers.models.room import folder_of_request, no_room
 
 TRY_IMAGES = "try_images"
 """The program that opens images, and runs no code of the user's."""
@@ -58,15 +58,12 @@ def make(
     Raises `ModelError`, also if its code ends the process, never ends, starts processes without end, or takes all
     memory; and `DataError`.
     """
-    try:
-        # Images take as much room as the data set has pixels: 600 MB for a thousand of 224 x 224.
-        with temporary_folder(workspace.temporary) as folder:
-            request = Request(folder)
-            request.write(model, code, workspace, images)
-            answer = asked("make", folder, model.source, progress)
-            return request.package(model, code, answer), None if images is None else request.logits(len(images))
-    except OSError as error:
-        raise ModelError(*_no_room(error, workspace.temporary)) from error
+    # Images take as much room as the data set has pixels: 600 MB for a thousand of 224 x 224.
+    with folder_of_request(workspace.temporary) as folder:
+        request = Request(folder)
+        request.write(model, code, workspace, images)
+        answer = asked("make", folder, model.source, progress)
+        return request.package(model, code, answer), None if images is None else request.logits(len(images))
 
 
 def asked(
@@ -86,7 +83,9 @@ def asked(
 
     modules = () if program == TRY_IMAGES else _modules(source, _code(request.asked().get("code")))
     try:
-        ended = (forks or FORKS).run(program, [str(folder)], limits or LIMITS, told, str(request.progress), modules)
+        ended = (forks or FORKS).run(
+            program, [str(folder)], limits or LIMITS, told, str(request.progress), modules, folder
+        )
     except RefusedError as refused:
         raise ModelError(
             f"PyTorch cannot be imported: {refused}", "rename that file, or take its folder off PYTHONPATH"
@@ -95,7 +94,7 @@ def asked(
         raise ModelError(f"the process in which {source} was loaded is gone: {error}", "run again") from error
     answer = request.answer() if ended.exit_code == 0 and not ended.beyond else None
     if answer is None and (full := _full_disk(ended)):
-        raise ModelError(*_no_room(full, folder))
+        raise ModelError(*no_room(full, folder))
     if answer is None:
         raise _unreadable(source, ended) if program == TRY_IMAGES else _ended_early(source, ended)
     match answer:
@@ -157,7 +156,7 @@ class Request:
             kind = "data" if isinstance(error, DataError) else "model"
             self.reply({"error": kind, "message": error.message, "next_step": error.next_step})
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            message, step = _no_room(error, self.folder)
+            message, step = no_room(error, self.folder)
             self.reply({"error": "model", "message": message, "next_step": step})
         else:
             words = f"{type(error).__name__}: {error}"[:500]
@@ -200,13 +199,6 @@ def _modules(source: str, code: OwnCode | None) -> tuple[str, ...]:
     """What takes seconds to import, if the model needs it."""
     named = code is not None and any(b"torchvision" in content for content in code.files.values())
     return ("torchvision",) if ":" not in source or named else ()
-
-
-def _no_room(error: OSError, folder: Path) -> tuple[str, str]:
-    """What is wrong, and the next step: a disk, and not the model."""
-    return f"{folder} cannot take what the model is tried with: {error.strerror or error}", (
-        "free space on that disk, or take another one: --workspace, or TMPDIR for what is tried before a run"
-    )
 
 
 def _full_disk(ended: Ended) -> OSError | None:

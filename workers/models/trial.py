@@ -12,12 +12,12 @@ from typing import Any
 
 from sweeps.errors import DataError, ModelError
 from sweeps.spec.inputs import WEIGHTS, DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
-from sweeps.temporary import temporary_folder
 from sweeps.workspace import Workspace
 from workers.forks.client import Forks
 from workers.models import apart
 from workers.models.code import check_not_hidden, own_code
 from workers.models.data_sources import evaluation_files, files_in
+from workers.models.room import folder_of_request
 
 SILENT_S = 60.0
 """For a person who waits: a model that tells nothing for so long is taken for an endless loop."""
@@ -42,16 +42,21 @@ class Tried:
 
 
 def try_models(
-    models: Sequence[ModelSpec], roots: Sequence[Path], workspace: Workspace, silent_s: float | None = SILENT_S
+    models: Sequence[ModelSpec],
+    roots: Sequence[Path],
+    workspace: Workspace,
+    silent_s: float | None = SILENT_S,
+    below: Path | None = None,
 ) -> Iterator[tuple[ModelSpec, int | ModelError, Tried]]:
-    """Each model with its number of classes, or why it cannot be used."""
+    """Each model with its number of classes, or why it cannot be used. `below`: for temporary files, instead of the
+    system's folder."""
     limits = replace(apart.LIMITS, silent_s=silent_s)
     for model in models:
         try:
             code = own_code(model.source, roots) if ":" in model.source else None
             if code is not None:
                 check_not_hidden(model.source, code, roots)
-            with temporary_folder() as folder:
+            with folder_of_request(below) as folder:
                 apart.Request(folder).write(model, code, workspace)
                 found = apart.asked("try_model", folder, model.source, limits=limits)
         except ModelError as error:
@@ -85,8 +90,9 @@ def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tri
             yield root, len(classes), tried
 
 
-def try_evaluation(data: DataSpec, seconds: float) -> tuple[Evaluated, tuple[Tried, ...]]:
-    """Only what accuracy is computed on: images that calibration needs are missed by some builds alone."""
+def try_evaluation(data: DataSpec, seconds: float, below: Path | None = None) -> tuple[Evaluated, tuple[Tried, ...]]:
+    """Only what accuracy is computed on: images that calibration needs are missed by some builds alone. `below`: as in
+    `try_models`."""
     match data.evaluation:
         case FolderData(path=root):
             try:
@@ -95,18 +101,20 @@ def try_evaluation(data: DataSpec, seconds: float) -> tuple[Evaluated, tuple[Tri
                 tried = Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
                 return Evaluated(what="", classes=None), (tried,)
             found = Evaluated(what="the evaluation folder", classes=classes)
-            return found, tuple(_try_files(root, files, classes, seconds))
+            return found, tuple(_try_files(root, files, classes, seconds, below))
         case DigitsData():
             return Evaluated(what="the digits data", classes=10), ()
         case TorchvisionData():
-            classes_or_none, tried = _try_set(data.evaluation, held_out=True)
+            classes_or_none, tried = _try_set(data.evaluation, held_out=True, below=below)
             return Evaluated(what=data.evaluation.dataset, classes=classes_or_none), (tried,)
     return Evaluated(what="", classes=None), ()
 
 
-def _try_files(root: Path, files: Sequence[Path], classes: int, seconds: float) -> Iterator[Tried]:
+def _try_files(
+    root: Path, files: Sequence[Path], classes: int, seconds: float, below: Path | None = None
+) -> Iterator[Tried]:
     try:
-        found = opened(root, files, seconds)
+        found = opened(root, files, seconds, below=below)
     except ModelError as error:
         yield Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
         return
@@ -117,10 +125,10 @@ def _try_files(root: Path, files: Sequence[Path], classes: int, seconds: float) 
         yield Tried(what=str(root), problem=False, message=message)
 
 
-def _try_set(source: TorchvisionData, *, held_out: bool) -> tuple[int | None, Tried]:
+def _try_set(source: TorchvisionData, *, held_out: bool, below: Path | None = None) -> tuple[int | None, Tried]:
     what = f"{source.dataset}, {'evaluation' if held_out else 'calibration'}"
     try:
-        with temporary_folder() as folder:
+        with folder_of_request(below) as folder:
             asked = {"dataset": source.dataset, "root": str(source.root), "held_out": held_out}
             apart.Request(folder).ask(asked)
             found = apart.asked("try_set", folder, source.dataset)
@@ -132,9 +140,11 @@ def _try_set(source: TorchvisionData, *, held_out: bool) -> tuple[int | None, Tr
     return found["classes"], Tried(what=what, problem=False, message=message)
 
 
-def opened(root: Path, files: Sequence[Path], seconds: float, forks: Forks | None = None) -> dict[str, Any]:
+def opened(
+    root: Path, files: Sequence[Path], seconds: float, forks: Forks | None = None, below: Path | None = None
+) -> dict[str, Any]:
     """Opens all files, and decodes those that there is time for. Raises `ModelError` if that ends badly."""
-    with temporary_folder() as folder:
+    with folder_of_request(below) as folder:
         apart.Request(folder).ask({"files": [str(file) for file in files], "seconds": seconds})
         return apart.asked(apart.TRY_IMAGES, folder, str(root), forks=forks)
 

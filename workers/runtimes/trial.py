@@ -17,6 +17,7 @@ from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError, EdgeSweepError, in_one_line
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec import catalog
+from sweeps.spec.entries import RuntimeEntry
 from sweeps.spec.toolchains import Toolchain, toolchain
 from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
@@ -35,6 +36,8 @@ _MODULE = "workers.runtimes.trial"
 _DEADLINE_S = 1800.0
 _SHAPE = (1, 3, 8, 8)
 _IMAGES = 4
+_METHOD = "static"
+"""Of int8."""
 
 _OF_THE_MACHINE = ("timeout", "out_of_memory", "worker_lost")
 """Failures that say nothing of the libraries."""
@@ -44,7 +47,8 @@ _broken: dict[str, str] = {}
 
 def check(runtime: Runtime, toolchain: str, precision: str) -> None:
     """Build the tiny model in this precision with `toolchain`, which this process has entered, and run it in a fresh
-    process; once per machine, set of versions and precision: int8 is made and run by other parts of the libraries.
+    process; once per machine, set of versions, precision and method of int8: other parts of the libraries make and run
+    each.
     PyTorch's own runtimes have no library that could fit another torch.
 
     Raises `BuildError("runtime_broken")` with the versions.
@@ -53,14 +57,21 @@ def check(runtime: Runtime, toolchain: str, precision: str) -> None:
     if entry is None or not entry.extra:
         return
     versions = runtime.versions()
+    variant = _variant(entry, toolchain, precision)
     key = canonical_key(
-        {"versions": versions, "environment": sys.prefix, "python": sys.version, "precision": precision}
+        {
+            "versions": versions,
+            "environment": sys.prefix,
+            "python": sys.version,
+            "precision": precision,
+            "quantization": variant.quantization,
+        }
     )
     worked = cache_folder() / "tried" / f"{runtime.name}-{key[:16]}"
     with locked(worked.with_suffix(".lock")):
         if worked.is_file():
             return
-        why = _broken[key] = _broken.get(key) or _failure(runtime, toolchain, precision)
+        why = _broken[key] = _broken.get(key) or _failure(runtime, variant)
         if not why:
             worked.touch()
             return
@@ -104,19 +115,26 @@ def net() -> "torch.nn.Module":
     return torch.nn.Sequential(convolution, torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 6 * 6, 2))
 
 
-def _failure(runtime: Runtime, toolchain: str, precision: str) -> str:
-    """Why it cannot be built; empty if it was."""
+def _variant(entry: RuntimeEntry, toolchain: str, precision: str) -> Variant:
+    """One that the runtime has: on the CPU and in static int8 if it has those."""
+    methods = entry.values.get("quantization", (_METHOD,))
     variant = Variant(
-        runtime=runtime.name,
+        runtime=entry.name,
+        backend=(entry.backend("cpu") or entry.backends[0]).name,
         precision=precision,
-        quantization="static",
+        quantization=_METHOD if _METHOD in methods else methods[0],
         granularity="auto",
         toolchain=toolchain,
         runner_toolchain=toolchain,
     )
+    return resolve_variant(variant, "any")
+
+
+def _failure(runtime: Runtime, variant: Variant) -> str:
+    """Why it cannot be built; empty if it was."""
     try:
         with temporary_folder() as out:
-            runtime.build(resolve_variant(variant, "any"), "trial", _inputs(runtime), out)
+            runtime.build(variant, "trial", _inputs(runtime), out)
     except (MemoryError, OSError):
         raise
     except BuildError as error:

@@ -1,6 +1,7 @@
 """A new user's first hour with a network of one's own, by the README's commands: from `init` to a file and an account
 of why it won. The README's own network is in tests/test_docs.py."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -113,12 +114,13 @@ def test_a_network_of_one_s_own_ends_in_a_file_and_an_account_of_why_it_won(
     told = edgesweep("run", "sweep.yaml", "--executor", "inline")
     assert f"make_net: the original has 100.00 % top-1 on the {IMAGES * 4 // 5} evaluation images" in told
     assert "Ship: cpu " in told
-    account = "Why it won: no"  # other that may win is shown to be better, or none of the others may win
+    # Whether another one may win depends on how it answers on this CPU.
+    account = r"Why it won: (no other that may win is shown to be better|none of the others that were measured may win)"
     ranked = edgesweep("rank", "--all")
-    assert account in ranked
+    assert re.search(account, ranked)
     assert "; accuracy_drop_points: 0.00 points, at most 1 points" in ranked
     edgesweep("report", "--markdown", "report.md")
-    assert account in (tmp_path / "report.md").read_text().replace("**", "").replace("&#58;", ":")
+    assert re.search(account, (tmp_path / "report.md").read_text().replace("**", "").replace("&#58;", ":"))
     edgesweep("export")
     shipped = torch.jit.load(str(tmp_path / "shipped/model.pt")).eval()
     # Of a dark cat and a bright dog: where there is a branch, both ways.

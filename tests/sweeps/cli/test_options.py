@@ -1,10 +1,12 @@
 """The commands that people copy."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
-from sweeps.launching.here import DEMO, here, running_now
+from sweeps.launching.here import DEMO, here, running_now, runs_now
 from sweeps.launching.live import LiveFile
 from sweeps.workspace import Workspace
 
@@ -48,10 +50,27 @@ def test_the_file_of_the_last_run_is_named_and_a_run_that_goes_on_is_told(
     file.touch()
     with workspace.lock(), LiveFile(workspace.live, "nets", file=file):
         assert [*running_now(workspace)] == [
-            "A run of nets goes on in this workspace now. Whatever is to be run waits until it has ended"
+            "A run of nets goes on in this workspace now: another one cannot start before it has ended"
         ]
+        assert runs_now(workspace, "nets")
+        assert not runs_now(workspace, "others")
     assert [*running_now(workspace)] == []
     assert here(workspace, "nets").run == "edgesweep run nets.yaml"
     assert here(workspace, "others").run == "edgesweep run SWEEP.yaml"
     file.unlink()
     assert here(workspace, "nets").run == "edgesweep run SWEEP.yaml"
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_another_command_that_has_the_workspace_is_not_taken_for_the_last_run(tmp_path: Path, how: str) -> None:
+    """Such as `edgesweep check` or `noise`."""
+    workspace = Workspace(tmp_path)
+    with LiveFile(workspace.live, "nets"):
+        left = json.loads(workspace.live.read_text()) | {"pid": os.getpid() + 1}
+    if how == "killed":
+        workspace.live.write_text(json.dumps(left))
+    with workspace.lock():
+        assert [*running_now(workspace)] == [
+            f"Process {os.getpid()} uses this workspace now: no run can start before it has finished"
+        ]
+        assert not runs_now(workspace, "nets")

@@ -18,3 +18,13 @@ def test_each_model_is_told_of_before_it_is_tried_and_none_after_an_end_is_asked
     told = capsys.readouterr().err
     assert told.index("Trying first ...") < told.index("first cannot be used: ")
     assert "second" not in told
+
+
+def test_what_a_run_tries_lies_in_its_workspace(tmp_path: Path) -> None:
+    """Not in the system's folder, which may be small."""
+    workspace = Workspace(tmp_path)
+    workspace.temporary.touch()
+    models = [ModelSpec(name="first", source="mobilenet_v2", weights="random")]
+    with RunProgress() as progress, LiveFile(workspace.live, "s") as live:
+        found = unusable(models, DataSpec(), (tmp_path,), workspace, progress, live, lambda: False)
+    assert found["first"].message.startswith(f"{workspace.temporary} cannot take what the model is tried with: ")

@@ -17,12 +17,13 @@ import pytest
 from sweeps.records import Failed
 from sweeps.variant import Variant
 from sweeps.workspace import BUILD_LOG, Workspace
+from tests.workers.hosts.hosts import World
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore, PackedArtifact
 from workers.build_log import LIMIT_BYTES
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
-from workers.executors.several import build_with
+from workers.hosts.executor import LabExecutor
 
 
 @pytest.fixture
@@ -30,6 +31,16 @@ def executor(tmp_path: Path) -> Iterator[InlineExecutor]:
     executor = InlineExecutor(tmp_path / "a folder")
     yield executor
     executor.close()
+
+
+@pytest.fixture
+def of_a_lab(tmp_path: Path) -> Iterator[LabExecutor]:
+    """With two builders, as on a computer with more CPUs."""
+    world = World(tmp_path / "lab")
+    executor = LabExecutor(world.lab(), tmp_path, builders=2)
+    yield executor
+    executor.close()
+    world.close()
 
 
 def _request(key: str, source: bytes | None = None) -> BuildRequest:
@@ -153,6 +164,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from sweeps.variant import Variant
+from tests.workers.hosts.hosts import World
 from tests.workers.tiny_model import tiny_inputs
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
@@ -188,12 +200,12 @@ def test_a_build_ends_with_a_driver_that_is_killed_and_so_does_what_it_started(t
 
 
 @pytest.mark.system
-def test_several_builders_build_each_request_once_and_one_that_dies_stops_no_other(tmp_path: Path) -> None:
-    """They stand for a machine with more CPUs."""
+def test_several_builders_build_each_request_once_and_one_that_dies_stops_no_other(
+    of_a_lab: LabExecutor,
+) -> None:
     before = set(psutil.Process().children())
-    builders = [InlineExecutor(tmp_path) for _ in range(2)]
     requests = [_request("a", b"import os\nos._exit(1)\n"), *map(_request, "bcd")]
-    told = list(build_with(builders, requests, lambda: False))
+    told = list(of_a_lab.build(requests, lambda: False))
     assert sorted(one.build_key for one, outcome in told if outcome is None) == sorted(r.build_key for r in requests)
     outcomes = {one.build_key[0]: type(outcome) for one, outcome in told if outcome is not None}
     assert outcomes == {"a": Failed, **dict.fromkeys("bcd", PackedArtifact)}
@@ -201,11 +213,10 @@ def test_several_builders_build_each_request_once_and_one_that_dies_stops_no_oth
 
 
 @pytest.mark.system
-def test_builders_that_are_not_wanted_any_more_end_with_what_they_build(tmp_path: Path) -> None:
+def test_builders_that_are_not_wanted_any_more_end_with_what_they_build(of_a_lab: LabExecutor) -> None:
     before = set(psutil.Process().children())
-    builders = [InlineExecutor(tmp_path) for _ in range(2)]
     slow = b"import time\ntime.sleep(600)\n"
-    builds = build_with(builders, [_request("a", slow), _request("b", slow)], lambda: False)
+    builds = of_a_lab.build([_request("a", slow), _request("b", slow)], lambda: False)
     assert {next(builds)[1], next(builds)[1]} == {None}
     builds.close()  # type: ignore[attr-defined]  # as Ctrl-C does
     assert set(psutil.Process().children()) <= before

@@ -1,6 +1,7 @@
 """Device hosts within the test's own process, with workers that the test controls."""
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from workers.hosts.outbox import Outbox
 from workers.measure.bench import AnswerT, Bench, Request
 from workers.measure.recovery import RecoverRequest, Taken
 
+PATIENCE_S = 300.0
+"""On a busy computer what is waited for may take long; what does not come ends its test here."""
 VERSIONS = Versions(edgesweep="1", protocol=1, python="3", ray="2")
 JOB = Job(
     key="job",
@@ -233,3 +236,10 @@ class World:
     def close(self) -> None:
         for lab in self._open:
             lab.close()
+
+
+def wait_for(until: Callable[[], bool]) -> None:
+    give_up_s = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < give_up_s, "what the test waits for does not come"
+        time.sleep(0.02)

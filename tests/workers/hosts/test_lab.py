@@ -2,9 +2,8 @@
 
 import gc
 import shutil
-import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from sweeps.errors import QUEUED_KIND, DeviceError
 from sweeps.records import Failed
-from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, Wire, World, facts
+from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, Wire, World, facts, wait_for
 from workers.artifacts import ArtifactStore
 from workers.hosts.executor import LabLane
 from workers.hosts.interface import SILENT_S, TIME_TO_LIVE_S, Hello
@@ -142,11 +141,6 @@ def test_after_a_cut_the_driver_goes_on_with_its_lease_or_waits_in_the_queue(wor
     assert kind_of(queued) == QUEUED_KIND
     assert isinstance(queued, Failed)
     assert "bob has one" in queued.message
-
-
-def wait_for(until: Callable[[], bool]) -> None:
-    while not until():
-        time.sleep(0.02)
 
 
 def test_a_device_that_moves_is_measured_on_its_new_host(world: World) -> None:

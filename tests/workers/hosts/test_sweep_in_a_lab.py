@@ -1,7 +1,6 @@
 """Whole sweeps on the devices of hosts, with real builds, real evaluations and a faulty network."""
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +17,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import ProtocolSpec
 from tests import gallery
 from tests.fresh_mlflow import fresh_mlflow
-from tests.workers.hosts.hosts import TestHost, World
+from tests.workers.hosts.hosts import TestHost, World, wait_for
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices.fake.device import FakeDevice
 from workers.driver.events import AttemptFailed, Away, Event, Waiting
@@ -71,7 +70,8 @@ def sweep_on(tmp_path: Path, lab: Lab, *names: str, **changes: object) -> BuiltS
 
 
 def run(lab: Lab, sweep: BuiltSweep, journal: Journal) -> list[Event]:
-    return sweep.run(journal, executor=LabExecutor(lab, sweep.workspace.root), away_wait=PATIENT)
+    executor = LabExecutor(lab, sweep.workspace.root, builders=2)  # as on a computer with more CPUs
+    return sweep.run(journal, executor=executor, away_wait=PATIENT)
 
 
 def check_blocks(journal: Journal, sweep: BuiltSweep) -> None:
@@ -268,8 +268,7 @@ def test_a_phone_that_was_updated_meanwhile_is_told_and_planned_anew(tmp_path: P
         host.make = lambda unit: replace(before(unit), os_build="2")
         host.names = names
         host.agent.tend()
-        while lab.facts(wire.host, "fake-steady") != lab_facts(host):
-            time.sleep(0.01)
+        wait_for(lambda: lab.facts(wire.host, "fake-steady") == lab_facts(host))
         return False
 
     wire.faulty = nth_block(2, update)

@@ -1,6 +1,7 @@
 """What `plan --check` and the start of a run find in seconds."""
 
 import io
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.workers.models.mnist import mnist
 from tests.workers.tiny_model import SOURCE
 from workers.models.code import construct
 from workers.models.data_sources import files_in
-from workers.models.trial import Tried, try_all, try_evaluation
+from workers.models.trial import Tried, try_all, try_evaluation, try_models
 
 NETS = SOURCE.decode() + "\n\ndef broken():\n    raise RuntimeError('no such layer')\n"
 
@@ -67,6 +68,22 @@ def test_a_function_that_makes_no_model_is_told_and_images_are_tried_all_the_sam
     assert model.problem
     assert message in model.text
     assert not images.problem
+
+
+def test_a_folder_for_temporary_files_that_takes_none_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = home / "net.pt"  # a file, for root may write everywhere
+    monkeypatch.setattr(tempfile, "tempdir", str(full))
+    told = tried(home)
+    assert [one.what for one in told] == ["make", str(home / "photos")]
+    for one in told:
+        assert one.problem
+        assert one.message == f"{full} cannot take what the model is tried with: Not a directory"
+        assert "TMPDIR" in one.next_step
+    # In a run nothing of it lies there.
+    model = ModelSpec(source="nets:make", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
+    workspace = Workspace(home / "workspace")
+    ((_, classes, _),) = try_models([model], (home,), workspace, below=workspace.temporary)
+    assert classes == 4
 
 
 def test_weights_that_are_damaged_are_told(home: Path) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import resolve_variant
 from sweeps.records import Failed
+from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.toolchains import toolchain
 from sweeps.variant import Variant
@@ -94,6 +97,35 @@ def test_each_precision_is_tried_where_it_is_first_built(tmp_path: Path, monkeyp
     trial.check(runtime, "installed", "fp32")
     monkeypatch.setattr(trial, "_broken", {})  # as another process
     trial.check(OnnxRuntime(), "installed", "int8")
+
+
+class Recorded(OnnxRuntime):
+    """Builds nothing, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str, str]] = []
+
+    def build(
+        self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
+    ) -> Any:  # the trial does not look at it
+        self.asked.append((variant.backend, variant.precision, variant.quantization))
+
+
+@pytest.mark.runtime("onnxruntime")
+def test_what_is_tried_is_a_variant_that_the_runtime_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path))
+    whole = catalog.runtimes()["onnxruntime"]
+    runtime = Recorded()
+    trial.check(runtime, "installed", "int8")
+    assert runtime.asked == [("cpu", "int8", "static")]
+    # Another package's, of the same libraries: what was tried above says nothing of its method.
+    npu = replace(whole.backends[0], name="npu")
+    other = replace(whole, backends=(npu,), values={**whole.values, "quantization": ("dynamic",)})
+    monkeypatch.setitem(catalog.runtimes(), "onnxruntime", other)
+    trial.check(runtime, "installed", "int8")
+    trial.check(runtime, "installed", "int8")
+    assert runtime.asked[1:] == [("npu", "int8", "dynamic")]
 
 
 def test_an_installed_release_that_pairs_with_another_torch_is_refused_by_the_plan(
