@@ -362,8 +362,14 @@ def test_of_many_ties_the_first_are_named_and_the_others_counted(printed, record
     rows = [records.row(records.job(2 * n), 10.0, name=f"net · {n}", **rounds(10.0, 10.4, 9.9)) for n in range(7)]
     lines = printed(rows)
     first = lines.index("Equal to it (shown at 95 % to be within 2 % of the best):") + 1
-    assert lines[first + 4] == "and 2 more (edgesweep rank -v lists them)"
+    assert lines[first + 4] == "and 2 more (edgesweep rank s -v lists them)"
     assert len({*lines[first : first + 4]} & {str(n) for n in range(7)}) == 4
+
+
+def test_of_many_that_share_a_reason_the_first_are_named_too(printed, records) -> None:
+    late = replace(LEFT, reason="out_of_time", by="", message="the 3 minutes of the device were used up")
+    lines = printed([records.row(records.job(n), name=f"net · {n}", settled=late) for n in range(6)])
+    assert "0, 1, 2, 3 and 2 more (edgesweep rank s -v lists them): the 3 minutes of the device were used up" in lines
 
 
 def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
