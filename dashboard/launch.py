@@ -140,15 +140,14 @@ def serving(
 
 
 def say_when_it_answers(text: str, host: str, port: int) -> None:
-    """Print `text` on stderr once this process's server answers; nothing if it does not within 60 s."""
+    """Print `text` on stderr once this process's server answers, and after 60 s all the same: its link is told nowhere
+    else, and a slow computer may answer later."""
     # What listens on all addresses is asked at this machine's own.
     asked = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
 
     def wait() -> None:
         deadline = time.monotonic() + START_LIMIT_S
-        while not _answers(asked, port):
-            if time.monotonic() > deadline:
-                return
+        while not _answers(asked, port) and time.monotonic() < deadline:
             time.sleep(0.1)
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

@@ -4,6 +4,7 @@ import http.client
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -45,6 +46,17 @@ def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypa
     with pytest.raises(EdgeSweepError, match="the dashboard is not installed") as caught:
         launch.command(Options(tmp_path))
     assert caught.value.next_step == "pip install 'edgesweep[dashboard]'"
+
+
+def test_a_server_that_is_slow_to_answer_still_has_its_link_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "START_LIMIT_S", 0.0)
+    before = set(threading.enumerate())
+    launch.say_when_it_answers("here is the link", "127.0.0.1", free_port())
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+    assert capsys.readouterr().err == "here is the link\n"
 
 
 @pytest.mark.fault(56, "a real server started", "it listens on loopback only")
