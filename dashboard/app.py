@@ -14,6 +14,8 @@ from dashboard.style import STYLE, WIDTH_PX
 from dashboard.views import empty, registry
 from dashboard.views.registry import PageEntry
 from sweeps.errors import EdgeSweepError
+from sweeps.launching.here import here
+from sweeps.workspace import Workspace
 
 
 def main() -> None:
@@ -58,7 +60,7 @@ def _draw(entry: PageEntry, root: Path) -> None:
             st.error("The results cannot be shown.", icon=":material/error:")
             st.text(line(error.message))
             if error.next_step:
-                st.text(f"Next step: {line(error.next_step)}")
+                st.text(f"Next step: {line(here(Workspace(root)).typed(error.next_step))}")
         rights.show_person()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dashboard.inert import NOTHING, line
+from sweeps.advice import RUN
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RETRIED_KINDS
 from sweeps.journal.changes import DatedBlock
@@ -151,13 +152,13 @@ def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[d
 
 
 def next_step(stage: str, kind: str) -> str:
-    """What to do about a failed job: Markdown, all of it ours."""
+    """What to do about a failed job."""
     if kind in RETRIED_KINDS:
-        return "remove the cause: the next `edgesweep run` of the sweep file tries it again"
+        return f"remove the cause: {RUN} tries it again"
     if kind == "not_possible":
         return "it cannot run there: take the combination out of the sweep file"
     advice = _NEXT_STEPS.get(stage, "see the message")
-    return f"{advice}; then `edgesweep run SWEEP.yaml --retry-failed` tries it again"
+    return f"{advice}; then {RUN} --retry-failed tries it again"
 
 
 def repeat_command(row: ResultRow, facts: DeviceFacts, root: str) -> str:

@@ -4,8 +4,13 @@ import re
 from dataclasses import dataclass
 
 RUN = "edgesweep run SWEEP.yaml"
-_VERBS = "run|demo|plan|status|rank|compare|export|check|report|profile|noise|import|sweeps|journal|store|quarantine"
-_COMMAND = re.compile(rf"{re.escape(RUN)}|\bedgesweep (?:{_VERBS})\b(?![^.;,]* --workspace )")
+_VERBS = "run|demo|plan|status|rank|compare|export|check|report|profile|noise|import|sweeps"
+_GROUPS = "journal|store"
+"""Their subcommands take `--workspace`, and they do not."""
+_COMMAND = re.compile(
+    rf"{re.escape(RUN)}|\bedgesweep (?:(?:{_GROUPS}) [a-z-]+|(?:{_VERBS}))\b"
+    r"(?!(?:(?!\bedgesweep )[^;,\n])* --workspace )"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,16 @@ import streamlit as st
 
 from dashboard import data, downloads, state
 from dashboard.inert import NOTHING, line
+from dashboard.options import given
 from dashboard.source import Source
 from dashboard.views.tables import table_height, text_width
 from dashboard.words import setup_names
+from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.report.table_files import results_table
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
+from sweeps.workspace import Workspace
 
 ANY = "*"
 """The choice that leaves nothing out."""
@@ -59,9 +62,10 @@ def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str])
                 lambda: results_table(data.chosen_results(now, sweep, chosen, SENT)[1]), f"{sweep}-results", "every"
             )
         if count > SENT:
+            whole = f"edgesweep report {shlex.quote(sweep)} --csv results.csv"
             st.text(
                 f"A file has the first {SENT:,} of them. All results: "
-                + line(f"edgesweep report {shlex.quote(sweep)} --csv results.csv")
+                + line(here(Workspace(given().workspace)).typed(whole))
             )
 
 

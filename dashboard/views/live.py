@@ -21,6 +21,7 @@ from dashboard.words import device_names
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import stop
+from sweeps.launching.here import here
 from sweeps.launching.live import LiveDevice
 from sweeps.launching.record import Ask
 from sweeps.launching.start import last_lines, resume
@@ -126,13 +127,13 @@ def _resume(root: Path) -> None:
     resume(Workspace(root), person(), given().models)
 
 
-def problem(title: str, error: EdgeSweepError) -> None:
-    """Draw an error: its words are text."""
+def problem(title: str, error: EdgeSweepError, sweep: str | None = None) -> None:
+    """Draw an error: its words are text. `sweep`: which it is about, if that is known."""
     st.error(title, icon=":material/error:")
     for part in error.message.splitlines():
         st.text(line(part))
     if error.next_step:
-        st.text(f"Next step: {line(error.next_step)}")
+        st.text(f"Next step: {line(here(Workspace(given().workspace), sweep).typed(error.next_step))}")
 
 
 def _problem(now: Running) -> None:
@@ -142,7 +143,7 @@ def _problem(now: Running) -> None:
     if told is not None and told.ended in ("finished", "stopped"):
         return
     message = told.problem if told is not None and told.problem else "it ended without saying why"
-    problem("The sweep failed.", EdgeSweepError(message, told.next_step if told is not None else ""))
+    problem("The sweep failed.", EdgeSweepError(message, told.next_step if told is not None else ""), driver.sweep)
     if lines := last_lines(Path(driver.launch.log)):
         st.caption("The last lines of its output")
         st.code("\n".join(line(one) for one in lines), language=None)
@@ -236,8 +237,9 @@ def _last(now: Running) -> None:
                 st.text(f"{row['Build']}\n{row['Device']} · {figure}")
     if told is not None and told.notes:
         st.caption("What happened (UTC)")
+        advice = here(Workspace(given().workspace), told.sweep)
         for note in reversed(told.notes):
-            st.text(f"{_clock(note.at_s)}  {line(note.text)}")
+            st.text(f"{_clock(note.at_s)}  {line(advice.typed(note.text))}")
 
 
 def _clock(seconds: float) -> str:

@@ -19,8 +19,10 @@ from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import size_format, table_height, text_width
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
+from sweeps.advice import Here
 from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
+from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.ranking.verdict import VERDICTS, reference_name, reference_text
@@ -28,6 +30,7 @@ from sweeps.report.evaluation import images_settle
 from sweeps.report.explanations import meaning
 from sweeps.text import some
 from sweeps.trust import TRUST
+from sweeps.workspace import Workspace
 
 TRADEOFF_PX = 400
 MOST_DOTS = 20
@@ -65,7 +68,7 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     for text in rows.partly_delegated(device, found.names):
         st.text(text)
     _explain_references((*device.ranking, *device.checked))
-    _explain_trust(device)
+    _explain_trust(device, here(Workspace(root), place.sweep))
     names = data.waiting(now, place) if waiting else ()
     unranked.show_not_ranked(found, names, unranked.why_waiting(root, now, place) if names else "")
 
@@ -190,13 +193,13 @@ def _explain_references(shown: tuple[Candidate, ...]) -> None:
         st.text(line(f"{reference_name(executor)}: {reference_text(executor)}"))
 
 
-def _explain_trust(device: DeviceRanking) -> None:
+def _explain_trust(device: DeviceRanking, advice: Here) -> None:
     labels = {label for candidate in (*device.ranking, *device.checked) for label in candidate.trust}
     if labels:
         with st.expander("What the doubts mean, and what to do"):
             for name, label in TRUST.items():
                 if name in labels:
                     kind = "it cannot win" if label.disqualifying else "it can win"
-                    st.markdown(f"**{TRUST_WORDS[name]}** ({kind}): {label.text}")
+                    st.text(line(f"{TRUST_WORDS[name]} ({kind}): {advice.typed(label.text)}"))
             for name in sorted(labels - TRUST.keys()):
                 st.markdown(f"{inert(name)}: not a label of this version")

@@ -13,12 +13,15 @@ from dashboard.inert import inert, line, words
 from dashboard.ranked import Ranked
 from dashboard.views import objective, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
+from sweeps.advice import Here
+from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
 from sweeps.spec import catalog
 from sweeps.text import some
 from sweeps.trust import TRUST
+from sweeps.workspace import Workspace
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
     "pass": ("constraints kept", "green", ":material/check_circle:"),
@@ -66,7 +69,7 @@ def show(
         settle.show(root, ranked, device)
         if device.alarm:
             st.warning(f"Batches are contradicted: {inert(device.alarm)}")
-        _trust(winner)
+        _trust(winner, here(Workspace(root), ranked.place.sweep))
         st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
         _take_along(root, ranked, device, winner)
 
@@ -138,12 +141,12 @@ def _badges(winner: Candidate, waiting: int) -> None:
             )
 
 
-def _trust(winner: Candidate) -> None:
+def _trust(winner: Candidate, advice: Here) -> None:
     """In words, with what to do. A winner has only labels of the closed list."""
     if winner.trust:
-        found = "\n".join(f"* {TRUST_WORDS[name]}: {TRUST[name].text}" for name in winner.trust)
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
-            st.markdown(found)
+            for name in winner.trust:
+                st.text(line(f"{TRUST_WORDS[name]}: {advice.typed(TRUST[name].text)}"))
 
 
 def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, build: Candidate | None) -> None:

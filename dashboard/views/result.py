@@ -10,12 +10,15 @@ from dashboard.links import link
 from dashboard.source import Source
 from dashboard.views import empty, explained, places, result_build, result_measured, result_profile, tables, watch
 from dashboard.words import build_names
+from sweeps.advice import Here
 from sweeps.journal.evidence import JobEvidence
 from sweeps.journal.result_row import row_of_waiting
 from sweeps.journal.results_table import Place
+from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.trust import TRUST
+from sweeps.workspace import Workspace
 
 _SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")
 _TITLES = {"accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
@@ -55,11 +58,12 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
         _without_evidence(row, name)
         return
     _card(row, found, place, name)
+    advice = here(Workspace(root), place.sweep)
     if row is None:
         watch.awaited(root, now)
     if row is not None and row.outcome == "failed":
-        _failed(row, found)
-    _trust(row, found)
+        _failed(row, found, advice)
+    _trust(row, found, advice)
     result_measured.show(now, place.sweep, job_key, found)
     result_profile.show(root, place.sweep, found)
     result_build.show(root, row, found)
@@ -146,13 +150,13 @@ def _badges(row: ResultRow) -> None:
                 st.badge(name, color="gray", icon=":material/info:")
 
 
-def _failed(row: ResultRow, found: JobEvidence) -> None:
+def _failed(row: ResultRow, found: JobEvidence, advice: Here) -> None:
     st.error("This job failed.", icon=":material/error:")
     st.text(
         f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}",
         help=explained.tip("failure", row.kind),
     )
-    st.markdown(f"Next step: {job_rows.next_step(row.stage, row.kind)}")
+    st.text(f"Next step: {line(advice.typed(job_rows.next_step(row.stage, row.kind)))}")
     if len(found.failures) > 1:
         with st.expander(f"All {len(found.failures)} failures"):
             for number, one in enumerate(found.failures, 1):
@@ -174,7 +178,7 @@ def _without_evidence(row: ResultRow | None, name: str) -> None:
             st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
 
 
-def _trust(row: ResultRow | None, found: JobEvidence) -> None:
+def _trust(row: ResultRow | None, found: JobEvidence, advice: Here) -> None:
     st.subheader("How far it can be trusted", anchor=False)
     labels = tuple(
         dict.fromkeys((*(row.trust if row else ()), *(label for one in found.blocks for label in one.block.labels)))
@@ -190,5 +194,5 @@ def _trust(row: ResultRow | None, found: JobEvidence) -> None:
                 st.markdown(f"{inert(name)}: not a label of this version; it cannot win")
             else:
                 kind = "disqualifying: it cannot win" if label.disqualifying else "advisory"
-                st.markdown(f"**{name}** ({kind}): {label.text}")
+                st.text(line(f"{name} ({kind}): {advice.typed(label.text)}"))
         st.text(f"Why its rounds ended: {line(ended)}" if ended else fixed)

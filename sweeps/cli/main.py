@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sweeps.cli.options import EXIT_INTERRUPTED, ROOT
+from sweeps.cli.options import EXIT_INTERRUPTED, ROOT, SWEEP
 from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import as_installed_here, lacking
@@ -161,8 +161,8 @@ class Group(click.Group):
 
 
 def _typed(step: str, context: click.Context) -> str:
-    """A next step whose commands have the workspace of the one that failed."""
-    return here(Workspace(context.meta[ROOT])).typed(step) if ROOT in context.meta else step
+    """A next step whose commands have the workspace of the one that failed, and the file of its sweep."""
+    return here(Workspace(context.meta[ROOT]), context.meta.get(SWEEP)).typed(step) if ROOT in context.meta else step
 
 
 @click.group(

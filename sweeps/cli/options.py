@@ -18,6 +18,8 @@ EXIT_INTERRUPTED = 130
 
 ROOT = "edgesweep.root"
 """The workspace that a command was given, in the `meta` of its context: what is advised after an error has it, too."""
+SWEEP = "edgesweep.sweep"
+"""Likewise the sweep, where one was named."""
 
 
 def _found(context: click.Context, _option: click.Parameter, root: Path) -> Path:
@@ -96,7 +98,12 @@ def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str)
     return [name for name in names if name.startswith(begun) and name.isprintable()]
 
 
-sweep_argument = click.argument("sweep", required=False, shell_complete=known_sweeps)
+def _named(context: click.Context, _argument: click.Parameter, sweep: str | None) -> str | None:
+    context.meta[SWEEP] = sweep
+    return sweep
+
+
+sweep_argument = click.argument("sweep", required=False, callback=_named, shell_complete=known_sweeps)
 
 
 def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:

@@ -8,13 +8,12 @@ import click
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
 from sweeps.kept_profiles import LABEL, Kept
-from sweeps.operations.build_name import job_named
+from sweeps.operations.build_name import build_named
 from sweeps.operations.stored_results import connectable, meant, results_of
 from sweeps.operations.telling import tell
 from sweeps.report.profile import operators_table
 from sweeps.report.tables import open_console
 from sweeps.results import ResultRow, read_rows
-from sweeps.spec.label import names_of_job
 from sweeps.store.profiles import attach_profiles
 from sweeps.text import plain
 from sweeps.variant import RunAxes
@@ -61,7 +60,7 @@ def profile(
     results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
     device = connectable(workspace, device)
-    row = _row(rows, variant, meant(device, results.names) or device)
+    row = build_named(rows, variant, meant(device, results.names) or device)
     if recorder is None:
         done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
     else:
@@ -106,23 +105,3 @@ def _capture(text: str) -> tuple[Capture, Path | None]:
             f"give one of {', '.join(CAPTURES)}, or NAME=PATH with a program of your own",
         )
     return CAPTURES[name], Path(path) if path else None
-
-
-def _row(rows: Sequence[ResultRow], variant: str, device: str) -> ResultRow:
-    """Its build on that device, else on whichever has one."""
-    built = [row for row in rows if row.outcome == "measured"]
-    variant = job_named([row for row in rows if row.device_id == device] or rows, variant)
-    found = [row for row in built if variant in {row.variant, *names_of_job(row.name, row.name_here, row.model)}]
-    if not found:
-        known = [name for row in built for name in (row.name.removeprefix(f"{row.model} · "), row.name)]
-        raise EdgeSweepError(
-            f"no measured job is called {variant!r}{did_you_mean(variant, known)}",
-            "find the names with: edgesweep rank --all",
-        )
-    found = [row for row in found if device in (row.device, row.device_id)] or found
-    # One build that was run in several ways or on several devices is one build.
-    if len({row.build_key for row in found}) > 1:
-        raise EdgeSweepError(
-            f"{len(found)} jobs are called {variant!r}", f"give one whole: {'; '.join(row.name for row in found)}"
-        )
-    return found[0]

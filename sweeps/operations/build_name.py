@@ -1,10 +1,12 @@
 """The job that a page or a report names in words: `fp32 · NHWC · 1 thread`."""
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 
 from dashboard.words import build_names
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.results import ResultRow
+from sweeps.spec.label import names_of_job
 
 
 def job_named(rows: Iterable[ResultRow], text: str, model: str | None = None) -> str:
@@ -13,18 +15,51 @@ def job_named(rows: Iterable[ResultRow], text: str, model: str | None = None) ->
     `rows`: all of the places that are meant, since what tells two builds of a place apart is in both of their names.
     Raises `EdgeSweepError` if several jobs are called so.
     """
-    places: dict[tuple[str, str], list[ResultRow]] = {}
-    for row in rows:
-        if model in (None, row.model):
-            places.setdefault(row.place, []).append(row)
-    said = " ".join(text.casefold().split())
-    found: dict[str, ResultRow] = {}
-    for there in places.values():
-        names = build_names(there)
-        found |= {row.name: row for row in there if names[row.job_key].casefold() == said}
+    found = {row.name: row for row in _called((row for row in rows if model in (None, row.model)), text)}
     if len(found) > 1:
         devices = "; ".join(f"{row.model} on {row.device} ({row.device_id})" for row in found.values())
         raise EdgeSweepError(
             f"{len(found)} jobs are called {text!r}: {devices}", "choose with --model and --device too"
         )
     return next(iter(found), text)
+
+
+def build_named(rows: Sequence[ResultRow], text: str, device: str) -> ResultRow:
+    """What was measured of the build that is called `text` on a page or in the ranking: on `device`, the text or id of
+    one, if it was measured there, else on whichever has it.
+
+    `rows`: all of one sweep. Raises `EdgeSweepError` if several builds are called so, or none is.
+    """
+    built = [row for row in rows if row.outcome == "measured"]
+    on_page = {row.job_key for row in _called(rows, text)}
+    found = [
+        row
+        for row in built
+        if row.job_key in on_page or text in {row.variant, *names_of_job(row.name, row.name_here, row.model)}
+    ]
+    if not found:
+        known = [name for row in built for name in (row.name.removeprefix(f"{row.model} · "), row.name)]
+        sweep = f" {shlex.quote(rows[0].sweep)}" if rows else ""
+        raise EdgeSweepError(
+            f"no measured job is called {text!r}{did_you_mean(text, known)}",
+            f"find the names with: edgesweep rank{sweep} --all",
+        )
+    found = [row for row in found if device in (row.device, row.device_id)] or found
+    # One build that was run in several ways or on several devices is one build.
+    if len({row.build_key for row in found}) > 1:
+        names = "; ".join(dict.fromkeys(row.name for row in found))
+        raise EdgeSweepError(f"{len(found)} jobs are called {text!r}", f"give one whole, or choose a --device: {names}")
+    return found[0]
+
+
+def _called(rows: Iterable[ResultRow], text: str) -> list[ResultRow]:
+    """Those that pages call `text`."""
+    places: dict[tuple[str, str], list[ResultRow]] = {}
+    for row in rows:
+        places.setdefault(row.place, []).append(row)
+    said = " ".join(text.casefold().split())
+    found = []
+    for there in places.values():
+        names = build_names(there)
+        found += [row for row in there if names[row.job_key].casefold() == said]
+    return found

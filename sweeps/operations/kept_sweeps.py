@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.kept_sweeps import Labels
+from sweeps.launching.here import here
 from sweeps.launching.kept import remove_kept, rename_kept
 from sweeps.metrics import METRICS
 from sweeps.operations.telling import tell
@@ -150,7 +151,7 @@ def rename(
 
 
 def _publish(workspace: Workspace, name: str, each: Callable[[int, int], object]) -> None:
-    later = "edgesweep journal publish, or its next run, sends what is missing"
+    later = here(workspace).typed("edgesweep journal publish, or its next run, sends what is missing")
     with open_journal(workspace, read_only=False) as journal:
         try:
             with Outbox.of(workspace, journal, name) as outbox:

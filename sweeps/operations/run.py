@@ -9,6 +9,7 @@ from sweeps.errors import RETRIED_KINDS, EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
+from sweeps.launching.here import here
 from sweeps.launching.live import LiveFile
 from sweeps.operations.again import disqualified_jobs, tied_jobs
 from sweeps.operations.executor import open_executor
@@ -177,7 +178,7 @@ def _run(
         if interrupted:
             live.end("stopped")
     if lag is not None and lag.jobs:
-        tell(f"{lag.text}: the next run sends them, or edgesweep journal publish")
+        tell(here(workspace).typed(f"{lag.text}: the next run sends them, or edgesweep journal publish"))
     if interrupted:
         stopped = "Stopped. Nothing is lost: run the same command again to continue."
         return RunEnd(interrupted=True, still_to_do=(stopped,))

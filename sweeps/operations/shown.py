@@ -42,7 +42,6 @@ _RUNGS: Mapping[Rung, str] = {
 
 def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
     """`live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
-    advice = ANYWHERE if workspace is None else here(workspace)
     match event:
         case events.Preparing(model):
             progress.preparing(model, None)
@@ -55,6 +54,7 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None, work
         case events.Published(done, total):
             progress.step("Publishing to MLflow", done, total, "", unit="jobs")
         case _:
+            advice = ANYWHERE if workspace is None else here(workspace, live.live.sweep if live else None)
             progress.note(advice.typed(in_words(event)))
     if live is not None:
         _keep(event, live)

@@ -13,6 +13,7 @@ def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Device
 
     Raises `EdgeSweepError` if several are possible, or none.
     """
+    sweep = shlex.quote(ranking.sweep)
     devices = [device for device in ranking.devices if model is None or device.model == model]
     if job is not None:
         found = [
@@ -26,7 +27,7 @@ def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Device
             short = [name.partition(" · ")[2] for name in known]
             raise EdgeSweepError(
                 f"no ranked job is called {job!r}{did_you_mean(job, [*short, *known])}",
-                "find the names with: edgesweep rank --all",
+                f"find the names with: edgesweep rank {sweep} --all",
             )
         if len(found) > 1:
             raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
@@ -39,16 +40,16 @@ def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Device
         )
     if not winners:
         reasons = "; ".join(device.no_winner_reason for device in devices) or "nothing was ranked"
-        raise EdgeSweepError(f"there is no winner to export: {reasons}", _without_winner(devices))
+        raise EdgeSweepError(f"there is no winner to export: {reasons}", _without_winner(devices, sweep))
     return winners[0]
 
 
-def _without_winner(devices: Sequence[DeviceRanking]) -> str:
-    """The provisional choice, and what settles it."""
+def _without_winner(devices: Sequence[DeviceRanking], sweep: str) -> str:
+    """The provisional choice, and what settles it. `sweep`: as a shell reads it."""
     open_ = [(device, device.provisional) for device in devices if device.provisional is not None]
     for device, found in open_:
         if found.name:
             name = shlex.quote(found.name.removeprefix(f"{device.model} · "))
-            provisional = f"take the provisional choice: edgesweep export --variant {name}"
+            provisional = f"take the provisional choice: edgesweep export {sweep} --variant {name}"
             return f"{provisional}; or settle it: {found.settle.timed_text}"
-    return open_[0][1].settle.timed_text if open_ else "choose a job yourself: edgesweep export --variant NAME"
+    return open_[0][1].settle.timed_text if open_ else f"choose a job yourself: edgesweep export {sweep} --variant NAME"

@@ -31,6 +31,8 @@ class FirstPlace(Generic[C]):
     """Shown to be within 2 % of `best`, the preferred one first. Without the winner, which is one of them."""
     unresolved: tuple[C, ...]
     """Neither told apart from `best` nor shown to be equal, the best estimate first."""
+    led: bool
+    """Whether the winner is the leader of a decided race, which wins whatever else speaks for the others."""
 
     @property
     def candidates(self) -> int:
@@ -74,7 +76,8 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
         return not (decided and row is leader), untimed, accuracy, size, *estimate(row)
 
     winner, *rest = sorted((best, *equal), key=preference)
-    return FirstPlace(winner=winner, best=best, equal=tuple(rest), unresolved=tuple(unresolved))
+    led = decided and winner is leader
+    return FirstPlace(winner=winner, best=best, equal=tuple(rest), unresolved=tuple(unresolved), led=led)
 
 
 class HasFigures(Protocol):

@@ -113,6 +113,7 @@ def rank_place(
         winner=candidates[0] if first else None,
         no_winner_reason=no_winner_reason,
         provisional=next_step,
+        led=first is not None and first.led,
         tied=candidates[1 : len(sharing)],
         alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,

@@ -130,6 +130,8 @@ class DeviceRanking:
     """Empty if there is a winner."""
     provisional: Provisional | None
     """What to take until something wins, and what would settle it; `None` if there is a winner."""
+    led: bool
+    """Whether the winner is the leader of a decided race, and wins as that."""
     tied: tuple[Candidate, ...]
     """The candidates that share the first place with the winner, without the winner: the equal ones first."""
     ranking: tuple[Candidate, ...]
@@ -262,7 +264,7 @@ def _why_first(device: DeviceRanking, winner: Candidate) -> str:
     said = []
     if device.equal:
         what = "1 is equal to it" if len(device.equal) == 1 else f"{len(device.equal)} are equal to it"
-        said.append(f"{what}, within 2 %: {_preferred(winner, device.equal[0], device.metric)}")
+        said.append(f"{what}, within 2 %: {_preferred(device, winner, device.equal[0])}")
     if device.unresolved:
         count = len(device.unresolved)
         said.append(f"{count} {'is' if count == 1 else 'are'} not told apart from the best: more rounds may decide")
@@ -273,16 +275,18 @@ def _why_first(device: DeviceRanking, winner: Candidate) -> str:
     return f"no other that may win is shown to be better in {device.metric} ({'; '.join(said)})"
 
 
-def _preferred(winner: Candidate, next_one: Candidate, metric: str) -> str:
+def _preferred(device: DeviceRanking, winner: Candidate, next_one: Candidate) -> str:
     """Of two that are equal: see `sweeps.ranking.first_place`."""
+    if device.led:
+        return "the winner led the race"
+    if device.metric == LATENCY and not next_one.timed:
+        return "the winner alone has a time"
     (accuracy, size), (other_accuracy, other_size) = (simplicity(one) for one in (winner, next_one))
-    if winner.settled is not None and winner.settled.leads:
-        return "it led the race"
     if accuracy < other_accuracy:
-        return "it is more accurate"
+        return "the winner is more accurate"
     if size * (1 + NEGLIGIBLE) < other_size:
-        return "its file is smaller"
-    return f"its {metric} is the best estimate"
+        return "the winner's file is smaller"
+    return f"the winner's {device.metric} is the best estimate"
 
 
 def _by(worse: Sequence[Candidate]) -> str:

@@ -1,5 +1,6 @@
 """Prints a ranking in a terminal. Decides nothing."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.text import Text
@@ -14,7 +15,7 @@ from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.backends import print_backends
 from sweeps.report.tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
-from sweeps.text import MOST_NAMES, shortened
+from sweeps.text import MOST_NAMES, shortened, some
 from sweeps.trust import TRUST
 
 # Columns of the ranking, with the smallest width of the terminal that shows them. The variant's name must be readable.
@@ -75,6 +76,7 @@ def print_ranking(
 
 
 def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: bool) -> None:
+    whole = f"edgesweep rank {shlex.quote(ranking.sweep)} -v"
     out.line(f"\n{ranking.sweep} · {device.model} on {out.device(device.device_id, device.device)}", "bold")
     out.line(f"objective: {ranking.objective}", "dim")
     if device.winner is None:
@@ -83,7 +85,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     else:
         out.line(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}", "bold green")
         out.line(f"Why it won: {device.winner_reason}")
-        _print_ties(out, device, verbose)
+        _print_ties(out, device, None if verbose else whole)
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
     if device.ranking:
@@ -94,10 +96,10 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         if out.console.width >= _RANKING_COLUMNS[">paired ratio"] and len(device.ranking) > 1 and device.winner:
             out.line(_PAIRED, "dim")
         for reason, candidates in device.reasons.items():
-            names = ", ".join(_short(candidate.name_here, device) for candidate in candidates)
-            if len(candidates) > MOST_NAMES and not verbose:
-                names = f"{len(candidates)} variants (edgesweep rank -v lists them)"
-            out.line(f"{names}: {reason}", "dim")
+            names = [_short(candidate.name_here, device) for candidate in candidates]
+            said = ", ".join(names) if verbose else some(names)
+            listed = f" ({whole} lists them)" if len(names) > MOST_NAMES and not verbose else ""
+            out.line(f"{said}{listed}: {reason}", "dim")
         if device.cost_text:
             out.line(device.cost_text, "dim")
     if device.checked:
@@ -111,9 +113,7 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     if device.not_ranked:
         table = new_table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            reason = (
-                row.reason if verbose else shortened(row.reason, out.here.typed(f"edgesweep rank {ranking.sweep} -v"))
-            )
+            reason = row.reason if verbose else shortened(row.reason, out.here.typed(whole))
             table.add_row(*cells(_short(row.name_here, device), row.outcome, reason))
         out.console.print(table)
     if device.imported:
@@ -142,13 +142,14 @@ def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, apar
     out.console.print(table)
 
 
-def _print_ties(out: Lines, device: DeviceRanking, verbose: bool) -> None:
-    most = None if verbose else MOST_NAMES
+def _print_ties(out: Lines, device: DeviceRanking, whole: str | None) -> None:
+    """`whole`: the command that names all; `None` if all are named here."""
+    most = None if whole is None else MOST_NAMES
     if device.equal:
         out.line("Equal to it (shown at 95 % to be within 2 % of the best):")
         for candidate in device.equal[:most]:
             out.line(f"  {_short(candidate.name_here, device)}")
-        _print_rest(out, len(device.equal), most)
+        _print_rest(out, len(device.equal), whole)
         preferred = "Among equals, higher accuracy comes first, then the smaller file (by 2 % or more)."
         out.line(preferred, "dim")
     if device.unresolved:
@@ -156,14 +157,14 @@ def _print_ties(out: Lines, device: DeviceRanking, verbose: bool) -> None:
         for candidate in device.unresolved[:most]:
             settling = f": {candidate.settling.text}" if candidate.settling else ""
             out.line(f"  {_short(candidate.name_here, device)}{settling}")
-        _print_rest(out, len(device.unresolved), most)
+        _print_rest(out, len(device.unresolved), whole)
     if device.settle_command:
         out.line(f"To measure just these: {device.settle_command}")
 
 
-def _print_rest(out: Lines, count: int, most: int | None) -> None:
-    if most is not None and count > most:
-        out.line(f"  and {count - most} more (edgesweep rank -v lists them)")
+def _print_rest(out: Lines, count: int, whole: str | None) -> None:
+    if whole is not None and count > MOST_NAMES:
+        out.line(f"  and {count - MOST_NAMES} more ({whole} lists them)")
 
 
 def _print_class(out: Lines, ranking: Ranking, pooled: ClassRanking) -> None:

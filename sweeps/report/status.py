@@ -17,8 +17,8 @@ _NONE: Mapping[str, Quarantine] = MappingProxyType({})
 def print_status(
     status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE, *, verbose: bool = False, here: Here = ANYWHERE
 ) -> None:
-    """`quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long
-    reasons whole. `here`: completes commands in advice."""
+    """`quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long reasons whole.
+    `here`: completes commands in advice."""
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:

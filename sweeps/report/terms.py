@@ -116,6 +116,8 @@ _ALSO: Mapping[str, str] = MappingProxyType(
         "checked by": "reference",
         "doubts": "trust",
         "race": "budget",
+        "full": "budget",
+        "quick": "preset",
         "device minutes": "budget",
         "tied": "unresolved",
         "pending": "waiting",

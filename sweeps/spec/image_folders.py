@@ -60,10 +60,10 @@ def calibrating(calibration: FolderData, images: int) -> int:
 
 def listed(root: Path) -> dict[str, list[Path]]:
     """The images under `root` by class (the name of a sub-folder), both sorted. Raises `DataError`."""
-    if not root.is_dir():
-        raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
-    home = root.resolve()
     try:
+        if not root.is_dir():
+            raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
+        home = root.resolve()
         classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
         found = {name: _images_of(root / name, home) for name in classes}
     except OSError as error:

@@ -23,7 +23,7 @@ class GateSpec(Part):
     wait_seconds: float | None = _limit(1200.0, "Wait so long before one block; quick: 60.", ge=0, le=86_400)
     load_wait_seconds: float | None = _limit(
         60.0,
-        "Of it, wait so long for other programs before one block, and so long in vain in a whole run; quick: 10.",
+        "Of wait_seconds, wait so long for other programs before a block, and so long in vain in a run; quick: 10.",
         ge=0,
         le=86_400,
     )

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import yaml
+from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
 from dashboard import rights
@@ -20,6 +21,7 @@ from dashboard.inert import line
 from dashboard.views import decide
 from dashboard.views.tables import size_format
 from dashboard.words import TRUST_WORDS
+from sweeps.cli.main import main
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
@@ -328,6 +330,12 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     shown = page(root, sweep="hot")
     assert "launches/hot.yaml --workspace " in shown.code[0].value
     assert " --retry-failed" in shown.code[0].value
+    assert re.search(
+        r"throttled .*: .*; edgesweep run \S+launches/hot\.yaml --workspace \S+ --retry-failed", texts(shown)
+    )
+    refused = CliRunner().invoke(main, ["export", "hot", "--workspace", str(root), "--output", str(tmp_path / "out")])
+    assert f"edgesweep export --workspace {root} hot --variant " in refused.stderr
+    assert re.search(r"settle it: .*edgesweep run \S+launches/hot\.yaml --workspace \S+ --retry-failed", refused.stderr)
     assert {"All about this result", "Compare it"} <= {one.proto.label for one in shown.get("page_link")}
     assert "No download: its file is not in this workspace" in texts(shown), "of the provisional build"
     next(one for one in shown.button if one.key == "again").click().run()

@@ -87,7 +87,7 @@ def test_spans_of_a_changed_device_have_the_times_of_its_looks() -> None:
 @pytest.mark.parametrize(
     ("stage", "kind", "said"),
     [
-        ("run", "not_ready", "the next `edgesweep run`"),
+        ("run", "not_ready", ": edgesweep run SWEEP.yaml tries"),
         ("build", "not_possible", "take the combination out"),
         ("run", "crashed", "--retry-failed"),
         ("what", "ever", "--retry-failed"),

@@ -2,10 +2,14 @@
 
 import json
 import os
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 
+from sweeps.advice import Here
+from sweeps.cli.main import COMMANDS, LazyCommand
 from sweeps.launching.here import DEMO, here, running_now, runs_now
 from sweeps.launching.live import LiveFile
 from sweeps.workspace import Workspace
@@ -74,3 +78,34 @@ def test_another_command_that_has_the_workspace_is_not_taken_for_the_last_run(tm
             f"Process {os.getpid()} uses this workspace now: no run can start before it has finished"
         ]
         assert not runs_now(workspace, "nets")
+
+
+_OF_THIS_COMPUTER = {"dashboard", "devices", "doctor", "recipe", "support"}
+"""Commands with a workspace that no advice about its results names."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_in_advice_has_the_workspace_where_it_takes_one(name: str) -> None:
+    command = LazyCommand(name, *COMMANDS[name]).load()
+    subcommands = command.commands if isinstance(command, click.Group) else {}
+    for path, found in {(name,): command, **{(name, verb): found for verb, found in subcommands.items()}}.items():
+        text = f"edgesweep {' '.join(path)}"
+        done = shlex.split(Here(workspace=" --workspace w").typed(text))
+        takes = any("--workspace" in one.opts for one in found.params) and name not in _OF_THIS_COMPUTER
+        assert ("--workspace" in done) == takes, text
+        before = tuple(done[1 : done.index("--workspace")]) if takes else ()
+        taker = {(): found, (name,): command}.get(before, found)
+        assert not takes or any("--workspace" in one.opts for one in taker.params), done
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("edgesweep rank a.b --workspace v; edgesweep rank", "edgesweep rank a.b --workspace v; edgesweep rank -W"),
+        ("edgesweep rank. Or edgesweep status --workspace v", "edgesweep rank -W. Or edgesweep status --workspace v"),
+        ("edgesweep journal salvage saves it", "edgesweep journal salvage -W saves it"),
+        ("see edgesweep quarantine", "see edgesweep quarantine"),
+    ],
+)
+def test_a_command_that_has_its_workspace_is_left_as_it_is(text: str, typed: str) -> None:
+    assert Here(workspace=" -W").typed(text) == typed

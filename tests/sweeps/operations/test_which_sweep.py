@@ -9,7 +9,7 @@ from dashboard.words import build_names
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
-from sweeps.operations.build_name import job_named
+from sweeps.operations.build_name import build_named, job_named
 from sweeps.operations.stored_results import connectable, results_of
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
@@ -73,3 +73,21 @@ def test_a_job_is_found_by_what_pages_and_reports_call_it(records):
         job_named([*here, *there], name)
     assert "--device" in caught.value.next_step
     assert job_named([*here, *there], name, model="another") == name
+
+
+def test_a_build_to_profile_is_one_on_however_many_devices_it_was_run(records):
+    here = [records.row(records.job(number)) for number in (0, 1)]
+    there = [replace(row, device_id="other", name=f"{row.name} · other", job_key=f"{row.job_key}2") for row in here]
+    for row, elsewhere in zip(here, there, strict=True):
+        for text in (build_names(here)[row.job_key], row.name.removeprefix(f"{row.model} · ")):
+            assert build_named([*here, *there], text, "local") is row, "wherever it was run: it is one build"
+        assert build_named([*here, *there], build_names(here)[row.job_key], "other") is elsewhere
+    name = build_names(here)[here[0].job_key]
+    others = [replace(row, build_key=f"{row.build_key}2") for row in there]
+    assert build_named([*here, *others], name, "other") is others[0]
+    with pytest.raises(EdgeSweepError, match="2 jobs are called") as caught:
+        build_named([*here, *others], name, "local")
+    assert caught.value.next_step.startswith("give one whole, or choose a --device: net")
+    with pytest.raises(EdgeSweepError, match="no measured job is called 'int9'") as caught:
+        build_named(here, "int9", "local")
+    assert caught.value.next_step == f"find the names with: edgesweep rank {here[0].sweep} --all"

@@ -1064,8 +1064,26 @@ def test_a_winner_says_what_it_is_preferred_to_and_why():
     assert "the nearest with 1.25× its latency, " in apart
     equal = entry([measured("a", top1=96.0), measured("b", top1=97.0), measured("c", top1=96.0)], FREE)
     assert equal.winner.name == "b"
-    assert "(2 are equal to it, within 2 %: it is more accurate)" in equal.winner_reason
+    assert "(2 are equal to it, within 2 %: the winner is more accurate)" in equal.winner_reason
     smaller = entry([measured("a", size=2.0), measured("b", size=1.0)], FREE).winner_reason
-    assert "(1 is equal to it, within 2 %: its file is smaller)" in smaller
+    assert "(1 is equal to it, within 2 %: the winner's file is smaller)" in smaller
+    untimed = entry([leader(), beside("b", 1.0, 0.99, 1.01)]).winner_reason
+    assert "(1 is equal to it, within 2 %: the winner led the race)" in untimed
     open_tie = entry([measured("a"), measured("b", (9.0, 10.1, 11.4))], FREE).winner_reason
     assert "(1 is not told apart from the best: more rounds may decide)" in open_tie
+
+
+@pytest.mark.parametrize(
+    ("ended", "why"),
+    [
+        (("best", 3), "the winner led the race"),
+        (("undecided", 3), "the winner is more accurate"),
+        (("best", 2), "the winner is more accurate"),
+    ],
+    ids=["decided", "undecided", "rounds were added"],
+)
+def test_only_the_leader_of_a_decided_race_wins_as_its_leader(ended, why):
+    leading = measured("a", (10.0, 10.01, 10.02), top1=97.0, **decided(*ended))
+    found = entry([leading, measured("b", (10.0, 10.01, 10.02), top1=96.0, **decided(*ended, leads=False))], FREE)
+    assert (found.winner.name, names(found.equal)) == ("a", ["b"])
+    assert f"(1 is equal to it, within 2 %: {why})" in found.winner_reason

@@ -9,6 +9,7 @@ from sweeps.advice import Here
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.status import read_status
+from sweeps.launching.live import LiveFile
 from sweeps.operations.shown import show
 from sweeps.planning.size import estimate
 from sweeps.protocol.presets import protocol_of
@@ -26,6 +27,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.trust import TRUST
+from sweeps.workspace import Workspace
 from workers.driver import events
 
 FREE = ObjectiveSpec(constraints=())
@@ -216,11 +218,17 @@ def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
 ) -> None:
     """Of 4,000 characters, as torch writes them, in a line of progress, a status and a ranking."""
     job, message = records.job(0), " ".join(["aten::convolution_overrideable"] * 133) + " END"
+    file = tmp_path / "nets.yaml"
+    file.touch()
     failed = records.failed(message=message)
     with RunProgress() as progress:
         progress.step("Measuring on local", 1, 1, "")
         show(events.AttemptFailed(job.name, failed, final=True), progress)
+        rerun = replace(failed, message="then edgesweep run SWEEP.yaml --retry-failed")
+        with LiveFile(tmp_path / "live.json", "phones", file=file) as live:
+            show(events.AttemptFailed(job.name, rerun, final=True), progress, live, Workspace(tmp_path))
     told = capsys.readouterr().err
+    assert f"edgesweep run {file} --workspace {tmp_path} --retry-failed" in " ".join(told.split()), "as it is run"
     assert "━" not in told, "a log has lines and no bars"
     assert "(all of it: edgesweep status -v)" in " ".join(told.split())
     with Journal.open(tmp_path / "journal.sqlite") as journal:
@@ -362,8 +370,14 @@ def test_of_many_ties_the_first_are_named_and_the_others_counted(printed, record
     rows = [records.row(records.job(2 * n), 10.0, name=f"net · {n}", **rounds(10.0, 10.4, 9.9)) for n in range(7)]
     lines = printed(rows)
     first = lines.index("Equal to it (shown at 95 % to be within 2 % of the best):") + 1
-    assert lines[first + 4] == "and 2 more (edgesweep rank -v lists them)"
+    assert lines[first + 4] == "and 2 more (edgesweep rank s -v lists them)"
     assert len({*lines[first : first + 4]} & {str(n) for n in range(7)}) == 4
+
+
+def test_of_many_that_share_a_reason_the_first_are_named_too(printed, records) -> None:
+    late = replace(LEFT, reason="out_of_time", by="", message="the 3 minutes of the device were used up")
+    lines = printed([records.row(records.job(n), name=f"net · {n}", settled=late) for n in range(6)])
+    assert "0, 1, 2, 3 and 2 more (edgesweep rank s -v lists them): the 3 minutes of the device were used up" in lines
 
 
 def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
