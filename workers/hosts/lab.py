@@ -11,6 +11,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import places
 from workers.hosts.away import LOST, away
+from workers.hosts.head import Head
 from workers.hosts.interface import BEAT_S, Beat, Hello, Hint, Host, Queued, Versions
 from workers.hosts.known import Known, chosen, used_at, waits_for
 
@@ -49,7 +50,7 @@ class Lab:
         """Of each start of a host that somebody still knows: what it is a start of."""
         self._mute: dict[str, DeviceError] = {}
         self._lock = threading.RLock()
-        self._looking = threading.Lock()
+        self._head = Head(self._look, clock)
         self._followers: list[threading.Thread] = []
         self._closed = threading.Event()
         self._looked_s = -BEAT_S
@@ -57,8 +58,7 @@ class Lab:
 
     def look(self) -> None:
         """Look for hosts that joined or left. Raises `DeviceError("head_away", ...)` if the head does not answer."""
-        with self._looking:
-            self._look()
+        self._head.ask()
 
     def _look(self) -> None:
         found = dict(self._find())
