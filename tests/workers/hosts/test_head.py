@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sweeps.errors import DeviceError
-from workers.hosts.head import Head
+from workers.hosts.head import Found, Head
 
 LANES = 12
 
@@ -22,7 +22,7 @@ def test_those_who_wait_while_the_head_does_not_answer_share_the_failure_and_the
             changed.notify_all()
         return now_s
 
-    def question() -> None:
+    def find() -> list[Found]:
         nonlocal now_s, questions
         questions += 1
         if away:
@@ -30,14 +30,15 @@ def test_those_who_wait_while_the_head_does_not_answer_share_the_failure_and_the
                 assert changed.wait_for(lambda: len(waiting) == LANES, 60)
             now_s += 5.0
             raise DeviceError("head_away", "it does not answer", "start it again")
+        return []
 
-    head = Head(question, clock)
+    head = Head(find, clock)
     together = threading.Barrier(LANES)
 
     def ask() -> str:
         together.wait(60)
         with pytest.raises(DeviceError) as caught:
-            head.ask()
+            head.ask(clock())
         return f"{caught.value.kind}: {caught.value.one_line}"
 
     with ThreadPoolExecutor(LANES) as pool:
@@ -45,5 +46,5 @@ def test_those_who_wait_while_the_head_does_not_answer_share_the_failure_and_the
     assert set(told) == {"head_away: it does not answer (start it again)"}
     assert (questions, now_s) == (1, 5.0)
     away = False
-    head.ask()
+    assert head.ask(clock()) == []
     assert questions == 2
