@@ -196,7 +196,8 @@ class Lab:
         text, that they do no more. A host that does not answer shows nothing."""
         with self._lock:
             last = self._last_host.get(device_id)
-            hosts = [one.host for one in self._known.values() if one.has(device_id) or one.hello.name == last]
+            usable = [one for one in self._known.values() if not (one.wrong or one.is_silent(self._clock()))]
+            hosts = [one.host for one in usable if one.has(device_id) or one.hello.name == last]
         for host in hosts:
             with suppress(DeviceError):
                 host.hint(Hint(device_id=device_id, user=self.who.partition(" ")[0], text=text))
