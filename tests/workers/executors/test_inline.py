@@ -22,7 +22,7 @@ from workers.artifacts import TRANSIENT_KINDS, ArtifactStore, PackedArtifact
 from workers.build_log import LIMIT_BYTES
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
-from workers.executors.several import build_with
+from workers.executors.several import build_with, close_all
 
 
 @pytest.fixture
@@ -209,3 +209,16 @@ def test_builders_that_are_not_wanted_any_more_end_with_what_they_build(tmp_path
     assert {next(builds)[1], next(builds)[1]} == {None}
     builds.close()  # type: ignore[attr-defined]  # as Ctrl-C does
     assert set(psutil.Process().children()) <= before
+
+
+def test_builders_are_closed_at_once(tmp_path: Path) -> None:
+    """One that does not listen is waited for, and the others meanwhile."""
+    together = threading.Barrier(3)
+
+    class Waits(InlineExecutor):
+        def _end_builder(self) -> None:
+            together.wait(60)
+            super()._end_builder()
+
+    close_all([Waits(tmp_path) for _ in range(3)])
+    assert not together.broken
