@@ -27,6 +27,7 @@ from workers.toolchains import environments
 
 Select = Callable[[str], Iterable[DeviceFacts | DeviceError]]
 """The devices that a sweep file calls by a name, as the hosts of a lab know them."""
+_PUT_THERE = "put it there (edgesweep explain runtimes), then plug the device in again"
 
 
 def plan_sweep(
@@ -233,9 +234,8 @@ def _all(
     entry: DeviceEntry, look: Callable[[str], DeviceFacts], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
     """All devices of this host and one transport, as in `adb:*`; if there are none, an error."""
-    transport = devices.discovery(entry)
+    transport, count = devices.discovery(entry), 0
     names, refused = transport.attached()
-    count = 0
     for facts in (_one(name, look) for name in names):
         if isinstance(facts, DeviceFacts):
             count += 1
@@ -255,15 +255,15 @@ def _all(
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached: bool = True) -> str | None:
     """Why a device without Python cannot run this runtime, with the next step; `None` if it can.
 
-    `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason. A device of a lab
-    has what its host told.
+    `attached`: whether programs were pushed to it for this plan; if not, a missing one is no reason. In a lab its host
+    brings its own, and tells which.
     """
     own = runtime in built_in.ALWAYS_BROUGHT
     if _has_python(facts) or (facts.runtime_versions and own) or runtime in dict(facts.runners):
         return None
     if (host := places.host_of(facts.name)) is not None:
-        # What this computer could push says nothing: the host brings its own programs, and tells which.
-        return f"no program of {runtime} can be pushed to {facts.name}: the host {host} has none for {facts.abi}"
+        none = f"none for {facts.abi}; {_PUT_THERE}"
+        return f"no program of {runtime} can be pushed to {facts.name}: the host {host} has {none}"
     try:
         runtimes.get(runtime).programs(facts)
     except EdgeSweepError as error:
@@ -286,8 +286,8 @@ def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: boo
     if host:
         if variant.runner_toolchain in facts.releases:
             return None
-        what = f"no library of {variant.runner_toolchain} for {facts.abi} beside its runner"
-        return f"the host {host} has {what}; put it there, or write runner_toolchain: [installed]"
+        none = f"no library of {variant.runner_toolchain} for {facts.abi} beside its runner; {_PUT_THERE}"
+        return f"the host {host} has {none}, or write runner_toolchain: [installed]"
     try:
         runtime.programs_of(facts, variant.runner_toolchain)
     except EdgeSweepError as error:

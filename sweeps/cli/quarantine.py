@@ -1,5 +1,8 @@
 """`edgesweep devices quarantine` and `readmit`: keep a device out of all sweeps, and let it in again."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +37,8 @@ def quarantine(name: str, reason: str, root: Path, lab: str | None, token_file: 
     DEVICE is a name as in sweep files, or an id as `edgesweep devices` lists it; with --lab also of a lab's device.
     Example: edgesweep devices quarantine adb:R58M12ABCDE --reason "battery swells"
     """
-    device_id, known = _device(name, root, chosen_lab(lab, token_file))
+    with _opener(chosen_lab(lab, token_file)) as opened:
+        device_id, known = _device(name, root, opened)
     put = QuarantineBook().put(device_id, known, reason)
     click.echo(plain(f"{known} is quarantined {put.text}; {put.way_out}"))
 
@@ -49,13 +53,24 @@ def readmit(name: str, root: Path, lab: str | None, token_file: Path | None) -> 
     \b
     Example: edgesweep devices readmit adb:R58M12ABCDE
     """
-    device_id, known = _device(name, root, chosen_lab(lab, token_file))
-    was = QuarantineBook().readmit(device_id)
-    said = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
-    click.echo(plain(f"{known} {said}"))
+    with _opener(chosen_lab(lab, token_file)) as opened:
+        device_id, known = _device(name, root, opened)
+        was = QuarantineBook().readmit(device_id)
+        said = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
+        click.echo(plain(f"{known} {said}"))
+        if opened is not None and was is not None and was.by == "edgesweep":
+            # Its hosts show it to others until they are told.
+            opened().hint(device_id, "")
 
 
-def _device(name: str, root: Path, lab: LabOptions | None) -> tuple[str, str]:
+@contextmanager
+def _opener(options: LabOptions | None) -> "Iterator[Callable[[], Lab] | None]":
+    """What opens the lab, once, when it is first needed: that takes a node of its own. `None` if no lab is named."""
+    with ExitStack() as stack:
+        yield None if options is None else cache(lambda: stack.enter_context(open_lab(options, "devices")))
+
+
+def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str, str]:
     """Its id, and its name for people. Raises `DeviceError`: `unknown_device`, or why it cannot be asked for its id."""
     entry = catalog.device(name)
     refused = DeviceError(
@@ -67,13 +82,12 @@ def _device(name: str, root: Path, lab: LabOptions | None) -> tuple[str, str]:
             return registry.connect(name, Workspace.open(root).root).facts().device_id, name
         except DeviceError as error:
             refused = error
-    # One that is away, or that is named by its id. A lab is asked last: that takes a node of its own.
+    # One that is away, or that is named by its id. A lab is asked last.
     known = [(record.device_id, record.name) for record in QuarantineBook().records()]
     known += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
     found = next((one for one in known if name in one), None)
     if found is None and lab is not None:
-        with open_lab(lab, "devices") as opened:
-            found = one_of(name, opened)
+        found = one_of(name, lab())
     if found is None:
         raise refused
     return found

@@ -128,6 +128,8 @@ def _run(
         check_whole(workspace.journal)
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
         whole = make_plan(spec, roots, workspace, lab)
+        if lab is not None:
+            ToldBook(lab).retell(facts.device_id for facts in whole.devices)
         with Journal.open(workspace.journal) as journal:
             with journal.together():
                 sharing = Sharing(whole, journal)

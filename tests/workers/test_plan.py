@@ -178,7 +178,9 @@ def test_a_host_brings_its_phones_all_that_it_has_and_a_driver_plans_by_that_alo
     for facts, lacking in ((told, ("rude", "gone")), (bare, ("torchscript", "abacus", "rude", "gone"))):
         lacks = {name: planner.no_program(facts, name) for name in ("torchscript", *OTHERS)}
         assert {name for name, lack in lacks.items() if lack is not None} == set(lacking)
-        assert "can be pushed to host:lab-1/fake:steady: the host lab-1 has none" in str(lacks["gone"])
+        lack = str(lacks["gone"])
+        assert "can be pushed to host:lab-1/fake:steady: the host lab-1 has none" in lack
+        assert "put it there (edgesweep explain runtimes), then plug the device in again" in lack
 
 
 @pytest.mark.usefixtures("bare_phone")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
+from threading import Lock
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
@@ -50,11 +51,11 @@ class InlineExecutor:
 
     def _builder_of(self, request: BuildRequest) -> "_ProcessBuilder":
         """A process has one toolchain: what it has imported stays."""
-        toolchain = request.variant.toolchain
-        if self._builder is not None and self._builder.toolchain != toolchain:
+        toolchain, builder = request.variant.toolchain, self._builder
+        if builder is None or builder.toolchain != toolchain:
             self._end_builder()
-        self._builder = self._builder or _ProcessBuilder(self._folder / "artifacts", toolchain)
-        return self._builder
+            builder = self._builder = _ProcessBuilder(self._folder / "artifacts", toolchain)
+        return builder
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         lane = Lane(facts, self._folder)
@@ -68,9 +69,10 @@ class InlineExecutor:
         self._end_builder()
 
     def _end_builder(self) -> None:
-        if self._builder is not None:
-            self._builder.close()
-            self._builder = None
+        # `close` may be called while another thread builds.
+        builder, self._builder = self._builder, None
+        if builder is not None:
+            builder.close()
 
 
 class _ProcessBuilder:
@@ -81,6 +83,7 @@ class _ProcessBuilder:
 
     def __init__(self, root: Path, toolchain: str) -> None:
         self.toolchain = toolchain
+        self._closing = Lock()
         self._store = ArtifactStore(root)
         self._store.remove_abandoned()
         self._connection, other_end = Pipe()
@@ -118,18 +121,19 @@ class _ProcessBuilder:
         return CRASHED_BUILD
 
     def close(self) -> None:
-        # First SIGTERM, so that its child processes end too.
-        self._process.terminate()
-        self._wait()
-        self._process.kill()
-        self._process.wait()
-        # What it had no time to end: it leads their group.
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        # Not before: another thread may be reading, and gets its end from the process.
-        self._connection.close()
-        # On a busy host it may not have handled the signal in time.
-        self._store.remove_unfinished(self._process.pid)
+        with self._closing:
+            # First SIGTERM, so that its child processes end too.
+            self._process.terminate()
+            self._wait()
+            self._process.kill()
+            self._process.wait()
+            # What it had no time to end: it leads their group.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            # Not before: another thread may be reading, and gets its end from the process.
+            self._connection.close()
+            # On a busy host it may not have handled the signal in time.
+            self._store.remove_unfinished(self._process.pid)
 
     def _wait(self) -> None:
         with suppress(subprocess.TimeoutExpired):

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from threading import Event, Thread
 
@@ -59,10 +60,15 @@ def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildReque
         ended.set()
         # After Ctrl-C, or where no more is wanted, what runs is ended; one may be about to start meanwhile.
         while at_work and any(thread.is_alive() for thread in threads):
-            for builder in builders:
-                builder.close()
+            close_all(builders)
             for thread in threads:
                 thread.join(_LOOK_S)
-        for thread, builder in zip(threads, builders, strict=True):
+        for thread in threads:
             thread.join()
-            builder.close()
+        close_all(builders)
+
+
+def close_all(builders: Sequence[InlineExecutor]) -> None:
+    """At once: each may take seconds to end."""
+    with ThreadPoolExecutor(len(builders)) as pool:
+        list(pool.map(InlineExecutor.close, builders))

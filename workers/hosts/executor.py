@@ -12,7 +12,7 @@ from workers.artifacts import ArtifactStore
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import failed_by
-from workers.executors.several import BUILDERS, build_with
+from workers.executors.several import BUILDERS, build_with, close_all
 from workers.hosts.interface import Host
 from workers.hosts.known import different
 from workers.hosts.lab import Lab
@@ -52,8 +52,7 @@ class LabExecutor:
 
     def close(self) -> None:
         """The lab stays open: a command may measure again."""
-        for executor in (self._here, *self._builders):
-            executor.close()
+        close_all((self._here, *self._builders))
         for lane in self._lanes:
             lane.close()
 

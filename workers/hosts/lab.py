@@ -11,13 +11,11 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import places
 from workers.hosts.away import LOST, away
+from workers.hosts.head import Found, Head
 from workers.hosts.interface import BEAT_S, Beat, Hello, Hint, Host, Queued, Versions
 from workers.hosts.known import Known, chosen, used_at, waits_for
 
 _JOIN_S = 15.0  # more than the longest call that a follower waits for
-
-Found = tuple[str, Host]
-"""A host of the lab, and a text that identifies this start of it."""
 
 
 class Lab:
@@ -36,7 +34,7 @@ class Lab:
         """`find`: the hosts that have joined; called whenever a device is looked for in vain. `who`: identifies this
         driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message for each host that
         cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
-        self._find = find
+        self._head = Head(find, clock)
         self.who = who
         self._versions = versions
         self._clock = clock
@@ -57,11 +55,11 @@ class Lab:
 
     def look(self) -> None:
         """Look for hosts that joined or left. Raises `DeviceError("head_away", ...)` if the head does not answer."""
+        asked_s = self._clock()
         with self._looking:
-            self._look()
+            self._look(dict(self._head.ask(asked_s)))
 
-    def _look(self) -> None:
-        found = dict(self._find())
+    def _look(self, found: dict[str, Host]) -> None:
         with self._lock:
             self._looked_s = self._clock()
             for key in self._known.keys() - found.keys():
@@ -108,17 +106,18 @@ class Lab:
     def where(self, device_id: str, last_host: str | None = None, *, or_last: bool = False) -> Host:
         """The host that has the device now; with `or_last`, the one that had it last, if that answers.
 
-        `last_host`: where the device was before this driver looked. Raises `DeviceError`: `host_away`, also if the host
-        that had it has left the lab; `offline` if that host answers and has it no more, and `quarantined` if a person
-        keeps it out there.
+        `last_host`: where the device was before this driver looked. Raises `DeviceError`: `head_away`, also if the host
+        answers; `host_away`, also if the host that had it has left the lab; `offline` if that host answers and has it
+        no more, and `quarantined` if a person keeps it out there.
         """
         for again in (True, False):
             with self._lock:
                 having = [one for one in self._known.values() if one.has(device_id)]
                 host = chosen(having, device_id, self._clock())
-                if host is not None:
-                    return host
                 may_look = self._clock() - self._looked_s >= BEAT_S
+            if host is not None:
+                self._head.check()
+                return host
             if again and may_look:
                 self.look()
         if having:
@@ -197,7 +196,8 @@ class Lab:
         text, that they do no more. A host that does not answer shows nothing."""
         with self._lock:
             last = self._last_host.get(device_id)
-            hosts = [one.host for one in self._known.values() if one.has(device_id) or one.hello.name == last]
+            usable = [one for one in self._known.values() if not (one.wrong or one.is_silent(self._clock()))]
+            hosts = [one.host for one in usable if one.has(device_id) or one.hello.name == last]
         for host in hosts:
             with suppress(DeviceError):
                 host.hint(Hint(device_id=device_id, user=self.who.partition(" ")[0], text=text))

@@ -17,6 +17,8 @@ from sweeps.errors import StoreError
 from workers.hosts.disk import lack_of_room
 
 _CAP_BYTES = 2**30
+_STEP_S = 60.0
+"""A clock that differs by more from the time that has passed was set."""
 KEPT_DAYS = 7
 """A result that nobody has fetched by then is dropped: its sweep measures it again, or decided without it."""
 _TABLES = """
@@ -40,10 +42,15 @@ class Outbox:
     """
 
     def __init__(
-        self, file: Path, version: str, cap_bytes: int = _CAP_BYTES, now: Callable[[], float] = time.time
+        self,
+        file: Path,
+        version: str,
+        cap_bytes: int = _CAP_BYTES,
+        now: Callable[[], float] = time.time,
+        passed: Callable[[], float] = time.monotonic,
     ) -> None:
         """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable. `now`:
-        seconds since 1970.
+        seconds since 1970. `passed`: seconds, never set.
 
         On a full disk it is opened later, by whatever is asked first once there is room.
         """
@@ -51,6 +58,9 @@ class Outbox:
         self._version = version
         self._cap_bytes = cap_bytes
         self._now = now
+        self._passed = passed
+        self._last = now(), passed()
+        self._telling = Lock()
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self.trouble: StoreError | None = None
@@ -73,18 +83,20 @@ class Outbox:
         take longer than the rest of a call, and the driver has the answer long before. If there are too many bytes,
         the oldest results are dropped.
         """
-        self._commit(
-            *_forget(acknowledged),
-            (
-                "INSERT OR IGNORE INTO results (id, device_id, epoch, version, answer, at_s) VALUES (?, ?, ?, ?, ?, ?)",
-                (result_id, device_id, epoch, self._version, answer, self._now()),
-            ),
-            (
-                "DELETE FROM results WHERE number IN (SELECT number FROM (SELECT number, SUM(LENGTH(answer))"
-                " OVER (ORDER BY number DESC) AS bytes FROM results) WHERE bytes > ?) AND id != ?",
-                (self._cap_bytes, result_id),
-            ),
-        )
+        with self._time() as now_s:
+            self._commit(
+                *_forget(acknowledged),
+                (
+                    "INSERT OR IGNORE INTO results (id, device_id, epoch, version, answer, at_s)"
+                    " VALUES (?, ?, ?, ?, ?, ?)",
+                    (result_id, device_id, epoch, self._version, answer, now_s),
+                ),
+                (
+                    "DELETE FROM results WHERE number IN (SELECT number FROM (SELECT number, SUM(LENGTH(answer))"
+                    " OVER (ORDER BY number DESC) AS bytes FROM results) WHERE bytes > ?) AND id != ?",
+                    (self._cap_bytes, result_id),
+                ),
+            )
 
     def find(self, result_id: str) -> bytes | None:
         rows = self._read("SELECT answer FROM results WHERE id = ?", (result_id,))
@@ -97,10 +109,11 @@ class Outbox:
 
     def expire(self) -> None:
         """Drop results that have waited for `KEPT_DAYS`. As good as free; to be called from time to time."""
-        last_s = self._now() - KEPT_DAYS * 86400
-        oldest = self._read("SELECT at_s FROM results ORDER BY number LIMIT 1")
-        if oldest and oldest[0][0] < last_s:
-            self._commit(("DELETE FROM results WHERE at_s < ?", (last_s,)))
+        with self._time() as now_s:
+            last_s = now_s - KEPT_DAYS * 86400
+            oldest = self._read("SELECT MIN(at_s) FROM results")[0][0]
+            if oldest is not None and oldest < last_s:
+                self._commit(("DELETE FROM results WHERE at_s < ?", (last_s,)))
 
     def count(self) -> int:
         """How many results no driver has acknowledged."""
@@ -159,6 +172,8 @@ class Outbox:
                 # Of a host that was updated: their time begins now.
                 connection.execute("ALTER TABLE results ADD COLUMN at_s REAL NOT NULL DEFAULT 0")
                 connection.execute("UPDATE results SET at_s = ?", (self._now(),))
+            # What was kept while the clock was ahead waits from now on.
+            connection.execute("UPDATE results SET at_s = ? WHERE at_s > ?", (self._now(), self._now()))
             others = connection.execute(
                 "SELECT version, COUNT(*) FROM results WHERE version != ? GROUP BY version", (self._version,)
             ).fetchall()
@@ -171,6 +186,17 @@ class Outbox:
         self.dropped = f"results that cannot be read by {self._version} were dropped: {named}" if named else ""
         self._connection = connection
         return connection
+
+    @contextmanager
+    def _time(self) -> Iterator[float]:
+        """Seconds since 1970. If the clock was set meanwhile, what waits has not waited longer."""
+        with self._telling:
+            now_s, passed_s = self._now(), self._passed()
+            step_s = (now_s - self._last[0]) - (passed_s - self._last[1])
+            if abs(step_s) > _STEP_S:
+                self._commit(("UPDATE results SET at_s = MIN(at_s + ?, ?)", (step_s, now_s)))
+            self._last = now_s, passed_s
+            yield now_s
 
     def _commit(self, *statements: tuple[str, Sequence[object]]) -> None:
         """All of them or none."""

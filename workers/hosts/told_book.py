@@ -1,7 +1,7 @@
 """What a sweep in a lab remembers of its devices: it is told to their hosts too, which show it to everybody."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sweeps.quarantine import Quarantine, QuarantineBook
 from workers.hosts.lab import Lab
@@ -14,6 +14,12 @@ class ToldBook(QuarantineBook):
         """`now_s`: seconds since 1970."""
         super().__init__(now_s=now_s)
         self._lab = lab
+
+    def retell(self, device_ids: Iterable[str]) -> None:
+        """What a host shows of these devices may be of a run before, or lost since it was started again."""
+        for device_id in device_ids:
+            found = self.quarantine(device_id)
+            self._lab.hint(device_id, found.text if found is not None and found.by == "edgesweep" else "")
 
     def add_fault(self, device_id: str, name: str, kind: str, message: str, job_key: str) -> Quarantine | None:
         """See `QuarantineBook.add_fault`."""

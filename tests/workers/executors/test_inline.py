@@ -23,6 +23,7 @@ from workers.artifacts import TRANSIENT_KINDS, ArtifactStore, PackedArtifact
 from workers.build_log import LIMIT_BYTES
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
+from workers.executors.several import close_all
 from workers.hosts.executor import LabExecutor
 
 
@@ -220,3 +221,16 @@ def test_builders_that_are_not_wanted_any_more_end_with_what_they_build(of_a_lab
     assert {next(builds)[1], next(builds)[1]} == {None}
     builds.close()  # type: ignore[attr-defined]  # as Ctrl-C does
     assert set(psutil.Process().children()) <= before
+
+
+def test_builders_are_closed_at_once(tmp_path: Path) -> None:
+    """One that does not listen is waited for, and the others meanwhile."""
+    together = threading.Barrier(3)
+
+    class Waits(InlineExecutor):
+        def _end_builder(self) -> None:
+            together.wait(60)
+            super()._end_builder()
+
+    close_all([Waits(tmp_path) for _ in range(3)])
+    assert not together.broken

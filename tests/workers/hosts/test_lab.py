@@ -357,6 +357,34 @@ def test_a_person_ends_the_use_of_a_device_by_its_name(world: World) -> None:
         person.free("host:lab-1/adb:two")
 
 
+def test_a_head_that_is_gone_is_noticed_also_where_the_devices_host_answers(world: World) -> None:
+    world.add("lab-1", "one")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    hosts, asked = world.hosts, 0
+
+    class NoHead(dict[str, Any]):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal asked
+            asked += 1
+            raise DeviceError("head_away", "the lab's head: it does not answer")
+
+    def pass_by(seconds: float) -> None:
+        world.now_s += seconds
+        wait_for(lambda: all(answers for _, answers in lab.hellos()))
+
+    world.hosts = NoHead()
+    pass_by(9.0)
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    assert asked == 0, "it is not asked before each block"
+    pass_by(1.0)
+    for _ in range(2):
+        assert kind_of(lane.ask(Ask(JOB, 2))) == "head_away"
+    assert asked == 2
+    world.hosts = hosts
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
+
+
 def test_a_host_that_has_joined_and_does_not_answer_is_told(world: World) -> None:
     _, wire = world.add("lab-1", "one")
     wire.cut = True

@@ -121,6 +121,36 @@ def test_what_the_sweeps_of_another_user_leave_alone_is_shown_and_kept_from_nobo
     assert "leave three alone" not in said(edgesweep("hosts"))
 
 
+def test_what_hosts_show_of_a_quarantine_ends_with_it_and_comes_back_after_a_restart_of_the_host(
+    world: World, edgesweep: Command
+) -> None:
+    lab = world.lab()
+    book = ToldBook(lab)
+    for at_s, job in ((1000, "a"), (1100, "b"), (1200, "c")):
+        ToldBook(lab, now_s=lambda at_s=at_s: float(at_s)).add_fault("three", "adb:three", "rebooted", "it did", job)  # type: ignore[misc]
+    host = world.hosts["lab-2 1"]
+    assert [hint.device_id for hint in host.agent.hello().hints] == ["three"]
+    host.start()
+    assert host.agent.hello().hints == ()
+    book.retell(["one", "three"])
+    assert [hint.device_id for hint in host.agent.hello().hints] == ["three"]
+    assert "it is let in again" in said(edgesweep("devices", "readmit", "three"))
+    assert host.agent.hello().hints == ()
+    book.put("three", "adb:three", "battery swells")
+    book.retell(["three"])
+    assert host.agent.hello().hints == (), "what a person put there is shown on the person's computer"
+
+
+def test_a_host_of_another_version_is_told_nothing(world: World) -> None:
+    host, wire = world.add("lab-3", "four", versions=replace(VERSIONS, protocol=0))
+    lab = world.lab()
+    told: list[str] = []
+    wire.faulty = lambda method, _: told.append(method) is None and False
+    lab.hint("four", "by EdgeSweep")
+    assert "hint" not in told
+    assert host.agent.hello().hints == ()
+
+
 def test_a_name_that_means_several_devices_of_a_lab_or_none_is_refused(world: World, edgesweep: Command) -> None:
     several = edgesweep("devices", "quarantine", "class:Maker Model")
     assert several.returncode == 1

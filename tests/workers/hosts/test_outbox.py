@@ -56,13 +56,44 @@ def test_what_nobody_fetches_is_dropped_after_days_and_what_an_older_host_kept_b
         "epoch INTEGER, version TEXT, answer BLOB); INSERT INTO results VALUES (1, 'older', 'phone', 1, '1', x'00')"
     )
     db.close()
-    outbox = Outbox(file, "1", now=lambda: now_s)
+    outbox = Outbox(file, "1", now=lambda: now_s, passed=lambda: now_s)
     now_s += 86400
     outbox.keep("newer", "phone", 1, b"1")
     for days, left in ((KEPT_DAYS - 1.5, 2), (1, 1), (0, 1), (1, 0)):
         now_s += days * 86400
         outbox.expire()
         assert outbox.count() == left, days
+
+
+@pytest.mark.parametrize("days", [60 * 365, KEPT_DAYS + 1, -KEPT_DAYS - 1])
+def test_a_clock_that_is_set_makes_no_result_older_or_newer(tmp_path: Path, days: float) -> None:
+    now_s, passed_s = 1e9, 0.0
+
+    def opened() -> Outbox:
+        return Outbox(tmp_path / "o", "1", now=lambda: now_s, passed=lambda: passed_s)
+
+    def wait(days: float) -> int:
+        nonlocal now_s, passed_s
+        now_s, passed_s = now_s + days * 86400, passed_s + days * 86400
+        outbox.expire()
+        return outbox.count()
+
+    outbox = opened()
+    outbox.keep("first", "phone", 1, b"1")
+    now_s += days * 86400
+    outbox.keep("second", "phone", 1, b"2")
+    assert wait(KEPT_DAYS - 1) == 2
+    now_s -= days * 86400
+    assert wait(0.5) == 2
+    assert wait(1) == 0
+    # An agent that was started while its clock was ahead.
+    now_s += abs(days) * 86400
+    outbox.keep("third", "phone", 1, b"3")
+    outbox.close()
+    now_s -= abs(days) * 86400
+    outbox = opened()
+    assert wait(KEPT_DAYS - 0.5) == 1
+    assert wait(1) == 0
 
 
 def test_a_result_is_kept_and_others_are_forgotten_together_or_neither(tmp_path: Path) -> None:
