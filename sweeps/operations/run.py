@@ -50,8 +50,7 @@ from workers.models import apart
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 
-Stop = Callable[[], bool]
-"""Whether an orderly end is asked for."""
+Stop = Callable[[], bool]  # whether an orderly end is asked for
 
 
 def _nobody(note: Callable[[str], None], asked: Callable[[], None]) -> AbstractContextManager[Stop]:
