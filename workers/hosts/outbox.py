@@ -36,7 +36,8 @@ CREATE TABLE IF NOT EXISTS epochs (id INTEGER PRIMARY KEY, last INTEGER NOT NULL
 
 
 class Outbox:
-    """One sqlite file, with one process that writes to it. Methods may be called from several threads.
+    """One sqlite file, with one process that writes to it. Methods may be called from several threads. One class, since
+    the file, its connection, its lock and the clock that ages its rows change together.
 
     All raise `StoreError` if the file cannot be read or written.
     """
