@@ -19,6 +19,7 @@ from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import left_of, waiting
+from sweeps.journal.told import told_by
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.records import Failed
@@ -73,7 +74,8 @@ def by_mlflow(workspace, device=None):
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "phones")
     results = load(workspace.tracking_uri, "phones")
     imported = load_imported(workspace.tracking_uri, "phones")
-    return rank(results.frame, results.spec.objective, results.name, device, imported)
+    told = told_by(results.spec)
+    return rank(results.frame, results.spec.objective, results.name, device, imported, told)
 
 
 medians_ms = st.one_of(

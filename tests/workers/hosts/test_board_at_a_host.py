@@ -40,7 +40,7 @@ def test_a_board_that_a_host_names_is_listed_with_its_runtime_lent_and_measured_
         agent.tend()
         assert agent.hello().devices == ()
         assert "by a person: its fan is broken" in agent.hello().refused[-1].message
-        with pytest.raises(DeviceError, match="is not attached"):
+        with pytest.raises(DeviceError, match="is quarantined"):
             agent.acquire(device.facts.device_id, "bob")
         book.readmit(device.facts.device_id)
         agent.tend()
