@@ -58,9 +58,10 @@ class Newcomers:
             attached, _ = self._listed()
             names = [name for name in attached if any(_means(one, name) for one in self._asked)]
             return {ids.get(name, name): name for name in names}
-        # A host may have joined meanwhile. Without the head nobody joins.
-        with suppress(DeviceError):
-            self._lab.look()
+        try:
+            self._lab.look()  # a host may have joined meanwhile
+        except DeviceError:  # the head is away: nobody joins, and what the hosts told last may not be so any more
+            return {}
         there = (facts for name in self._asked for facts in self._lab.select(name))
         known = (facts for facts in there if isinstance(facts, DeviceFacts))
         return {facts.device_id: facts.name for facts in known if not self._is_kept_out(facts)}
