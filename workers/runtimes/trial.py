@@ -48,8 +48,7 @@ _broken: dict[str, str] = {}
 def check(runtime: Runtime, toolchain: str, precision: str) -> None:
     """Build the tiny model in this precision with `toolchain`, which this process has entered, and run it in a fresh
     process; once per machine, set of versions, precision and method of int8: other parts of the libraries make and run
-    each.
-    PyTorch's own runtimes have no library that could fit another torch.
+    each. PyTorch's own runtimes have no library that could fit another torch.
 
     Raises `BuildError("runtime_broken")` with the versions.
     """
