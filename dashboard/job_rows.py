@@ -16,7 +16,7 @@ from sweeps.journal.evidence import Sentinel
 from sweeps.launching.here import here
 from sweeps.manifest import Manifest
 from sweeps.protocol.clock import figure_ns
-from sweeps.ranking.verdict import reference_name
+from sweeps.ranking.verdict import evaluated_by
 from sweeps.records import Block, Conditions
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
@@ -197,7 +197,7 @@ def identity(row: ResultRow | None, manifest: Manifest | None, facts: DeviceFact
             ("Build key", row.build_key),
             ("Runner", row.runner),
             ("Runtime on the device", row.runtime_version),
-            ("Accuracy computed by", reference_name(row.executor)),
+            ("Accuracy computed by", evaluated_by(row.executor, row.fingerprint)),
         ]
     pairs += [("Device id", facts.device_id), ("Device fingerprint", facts.fingerprint), ("OS build", facts.os_build)]
     if manifest is not None:

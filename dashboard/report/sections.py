@@ -18,7 +18,7 @@ from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, devic
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import reference_name, reference_text
+from sweeps.ranking.verdict import evaluated_by, reference_name, reference_text
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
@@ -291,7 +291,7 @@ def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tupl
         "context": found.exec_context,
         "runtimes": ", ".join(sorted({row.runtime_version for row in here if row.runtime_version})),
         "runners": ", ".join(sorted({row.runner for row in here if row.runner})),
-        "accuracy by": ", ".join(sorted({reference_name(row.executor) for row in here if row.executor})),
+        "accuracy by": ", ".join(sorted({evaluated_by(row.executor, row.fingerprint) for row in here if row.executor})),
         "images": ", ".join(str(count) for count in sorted({row.images for row in here if row.images})),
     }
     return tuple((name, line(text)) for name, text in said.items() if text)

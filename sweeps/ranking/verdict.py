@@ -174,6 +174,13 @@ def reference_name(executor: str) -> str:
     return f"{_backend_of(executor)} reference" if is_reference else executor
 
 
+def evaluated_by(executor: str, fingerprint: str) -> str:
+    """What computed the accuracy of a device with this fingerprint, for people: `the device itself`, its tool with it
+    where that answered, or a reference's name."""
+    own = executor == fingerprint or executor.startswith(f"{fingerprint} ")
+    return f"the device itself{executor.removeprefix(fingerprint)}" if own else reference_name(executor)
+
+
 def reference_text(executor: str) -> str:
     """Explains in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
     in_python = catalog.checked_in_python(_backend_in(executor))

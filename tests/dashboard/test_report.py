@@ -67,6 +67,21 @@ def test_a_page_has_each_devices_winner_its_charts_and_the_sweep_file_to_repeat_
     assert "fp32 · NCHW" in drawn
 
 
+def test_what_computed_the_accuracy_is_said_without_a_hash(workspace: Path):
+    results = results_of(Workspace(workspace), "phones")
+    (row, *_) = [one for one in read_rows(results.frame, results.name) if one.outcome == "measured"]
+
+    def said(executor: str) -> str:
+        alone = [replace(row, executor=executor)]
+        objective = results.spec.objective
+        (section,) = sections(alone, rank_rows(alone, objective, results.name), objective)
+        return dict(section.conditions)["accuracy by"]
+
+    assert said(row.fingerprint) == "the device itself"
+    assert said(f"{row.fingerprint} by onnxruntime_perf_test 1") == "the device itself by onnxruntime_perf_test 1"
+    assert said("reference:nnapi@0123456789ab") == "NNAPI reference"
+
+
 def test_runtimes_and_their_libraries_have_columns_where_there_are_several(workspace: Path):
     results = results_of(Workspace(workspace), "phones")
     found = [row for row in read_rows(results.frame, results.name) if row.device_id == "board-1"]
