@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -329,7 +330,8 @@ def test_all_results_of_a_sweep_are_chosen_by_what_the_url_asks_for_and_can_be_d
     assert "edgesweep report" not in texts(shown)
     monkeypatch.setattr(every_result, "SENT", 5)
     more = page(workspace, "fleet", sweep="phones", results="1")
-    assert "first 5 of them. All results: edgesweep report phones --csv results.csv" in texts(more)
+    command = f"edgesweep report --workspace {quote(str(workspace))} phones --csv results.csv"
+    assert f"first 5 of them. All results: {command}" in texts(more)
 
 
 @pytest.mark.fault(58, "script, SQL and markdown as filters in the address", "chooses nothing, shown as text")
