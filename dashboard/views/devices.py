@@ -22,6 +22,7 @@ from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
 from sweeps.launching.gone import Gone, gone_now
+from sweeps.launching.here import run_now
 from sweeps.quarantine import DeviceRecord, QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
@@ -185,10 +186,10 @@ def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
     )
     if len(table) < count:
         st.caption(f"{len(table)} of {count} devices.")
-    driver = Workspace(root).holder()
+    run = run_now(Workspace(root))
     st.text(
-        f"A sweep runs in this workspace now (process {driver or 'unknown'})."
-        if driver is not None
+        f"A run of {line(run.sweep)} goes on in this workspace now (process {run.pid})."
+        if run is not None
         else "No sweep runs in this workspace now, as far as this computer knows."
     )
     st.caption(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 
+from sweeps.launching.here import run_now
 from sweeps.launching.live import LiveDevice, read_live
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -36,5 +37,4 @@ def gone_now(workspace: Workspace) -> Gone:
     live = read_live(workspace.live)
     if live is None:
         return NOBODY
-    runs = not live.ended and workspace.holder() is not None
-    return Gone(runs, {one.name: one for one in live.gone})
+    return Gone(run_now(workspace) is not None, {one.name: one for one in live.gone})

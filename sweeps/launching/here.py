@@ -32,7 +32,7 @@ def running_now(workspace: Workspace) -> Iterator[str]:
     holder = workspace.holder()
     if holder is None:
         return
-    live = _run_of(workspace, holder)
+    live = run_now(workspace)
     if live is not None:
         yield f"A run of {live.sweep} goes on in this workspace now: another one cannot start before it has ended"
     else:
@@ -42,15 +42,15 @@ def running_now(workspace: Workspace) -> Iterator[str]:
 
 def runs_now(workspace: Workspace, sweep: str) -> bool:
     """Whether a driver measures this sweep now."""
-    live = _run_of(workspace, workspace.holder())
+    live = run_now(workspace)
     return live is not None and live.sweep == sweep
 
 
-def _run_of(workspace: Workspace, holder: int | None) -> Live | None:
+def run_now(workspace: Workspace) -> Live | None:
     """What runs in the process that has the workspace; `None` if that is no sweep. A run that was killed has not told
     that it ended."""
     live = read_live(workspace.live)
-    return live if live is not None and live.pid == holder and not live.ended else None
+    return live if live is not None and live.pid == workspace.holder() and not live.ended else None
 
 
 def _known_file(workspace: Workspace, sweep: str) -> Path | None:

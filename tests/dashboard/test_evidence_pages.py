@@ -12,10 +12,11 @@ from streamlit.testing.v1 import AppTest
 from dashboard import rights
 from dashboard.inert import NOTHING, line
 from sweeps.journal.journal import Journal
+from sweeps.json_records import to_json
 from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
 from sweeps.launching import around
 from sweeps.launching.around import HostRow
-from sweeps.launching.live import LiveFile
+from sweeps.launching.live import LiveFile, read_live
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.store.client import connect
@@ -306,8 +307,18 @@ def test_a_device_that_the_driver_missed_is_away_and_was_away_when_the_run_has_e
         assert list(table[table["Id"] == "phone-1"]["State"]) == ["is away from the sweep that runs"]
         assert "Away since 08:00:00 UTC: unplugged" in said(shown(root, "live"))
         assert "Away since 2027-01-15 08:00 UTC" in said(shown(root, "fleet"))
+        assert "A run of after goes on in this workspace now" in said(page)
     page = shown(root, "devices", device="phone-1")
-    assert "Away from 2027-01-15 08:00 UTC until the last run ended; nobody has looked since: unplugged" in said(page)
+    over = "Away from 2027-01-15 08:00 UTC until the last run ended; nobody has looked since: unplugged"
+    assert over in said(page)
+    ended = read_live(workspace.live)
+    assert ended is not None
+    killed = replace(ended, pid=1, ended="")
+    workspace.live.write_text(to_json(killed))
+    with workspace.lock():  # another command's
+        page = shown(root, "devices", device="phone-1")
+        assert over in said(page)
+        assert "No sweep runs in this workspace now" in said(page)
     assert "until the last run ended" in said(shown(root, "fleet"))
 
 
