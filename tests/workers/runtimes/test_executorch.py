@@ -19,7 +19,7 @@ from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.local import local_facts
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs
-from workers.runtimes.executorch import export, pte
+from workers.runtimes.executorch import export, lowering, pte
 from workers.runtimes.executorch.runtime import ExecuTorch
 from workers.runtimes.interface import RunReport, RunRequest
 
@@ -66,15 +66,34 @@ def test_a_file_that_is_none_of_executorch_has_no_head(tmp_path: Path) -> None:
             pte.read(file)
 
 
-def test_weights_have_names_that_begin_with_a_letter_as_fusing_a_batch_norm_needs() -> None:
-    bare = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.BatchNorm2d(4)).eval()
-    program = export.exported(bare, (1, 3, 8, 8), "nchw")
-    assert set(program.graph_signature.parameters) == {"model.0.weight", "model.1.weight", "model.1.bias"}
-    named = torch.nn.Sequential(OrderedDict(stem=bare))
+def conv_and_norm() -> list[torch.nn.Module]:
+    return [torch.nn.Conv2d(3, 3, 1, bias=False), torch.nn.BatchNorm2d(3)]
+
+
+def test_weights_have_names_that_fx_does_not_change_as_fusing_a_batch_norm_needs() -> None:
+    parts = OrderedDict({"a-0": torch.nn.Sequential(*conv_and_norm()), "a_0": torch.nn.Sequential(*conv_and_norm())})
+    model = torch.nn.Sequential(*conv_and_norm(), torch.nn.Sequential(parts)).eval()
+    with torch.no_grad():
+        for number, weight in enumerate(model.parameters()):
+            weight.fill_(number + 1)
+    program = export.loaded(export.saved(export.exported(model, (1, 3, 8, 8), "nchw")))
+    weights = program.graph_signature.parameters
+    assert [one for one in weights if "0_weight" in one] == ["w0_weight", "w2_a_0_0_weight", "w2_a_0_0_weight_"]
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.equal(program.module()(x), model(x))
+    named = torch.nn.Sequential(OrderedDict(stem=torch.nn.Sequential(*conv_and_norm())))
     assert "stem.0.weight" in export.exported(named, (1, 3, 8, 8), "nchw").graph_signature.parameters
 
 
 # builds: each lowers for some seconds
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", ["0", "block1-0"])
+def test_batch_norms_are_lowered_whatever_their_part_is_called(name: str) -> None:
+    model = torch.nn.Sequential(OrderedDict({name: torch.nn.Sequential(*conv_and_norm())})).eval()
+    lowered = lowering.lower(export.exported(model, (1, 3, 8, 8), "nchw"), variant_of({}))
+    assert (lowered.coverage.delegates, lowered.coverage.left) == (1, {})
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ and become pairs of quantize and dequantize, which XNNPACK takes.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ def export(package: ModelPackage, layout: str) -> bytes:
 def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> ExportedProgram:
     """Raises `BuildError`."""
     try:
-        program = torch.export.export(_with_names(model), (example(shape, layout),))
+        program = torch.export.export(model, (example(shape, layout),))
     except Exception as error:  # torch raises any exception if it cannot export
         raise not_exportable(error, version()) from error
     signature = program.graph_signature
@@ -46,28 +47,31 @@ def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> Exp
             f"the model changes {', '.join(changed)} as it runs: two runs of one input would answer differently",
             "put it into eval mode, or take that state out of forward()",
         )
+    _name_weights(program)
     return program
 
 
-class _Named(torch.nn.Module):
-    """The model as a part with a name."""
+def _name_weights(program: ExportedProgram) -> None:
+    """Rename its weights, if ExecuTorch 1.3.1 would not find them again.
 
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        answer: torch.Tensor = self.model(x)
-        return answer
-
-
-def _with_names(model: torch.nn.Module) -> torch.nn.Module:
-    """With names of its weights that begin with a letter, which those of a bare `Sequential` do not (`0.weight`).
-
-    To fuse a convolution with its batch norm, ExecuTorch 1.3.1 looks for a node with the weight's name, and fx had put
-    a `_` before the digit: `'0_weight_fused_bn' is not in list`.
+    To fuse a convolution with its batch norm, it adds a node that is named after the weight, and then looks for that
+    name. Where fx has changed it (`0.weight` of a bare `Sequential`, `block1-0.weight` of a RegNet), it fails:
+    `'0_weight_fused_bn' is not in list`.
     """
-    return _Named(model) if any(name[:1].isdigit() for name in model.state_dict()) else model
+    names: dict[str, str] = {}
+    for name in program.state_dict:
+        found = re.sub(r"\W", "_", name)
+        found = f"w{found}" if found[:1].isdigit() else found
+        while found in names.values():
+            found += "_"
+        names[name] = found
+    if all(found == name.replace(".", "_") for name, found in names.items()):
+        return
+    for name, found in names.items():
+        program.state_dict[found] = program.state_dict.pop(name)
+    for spec in program.graph_signature.input_specs:
+        if spec.target in names:
+            spec.target = names[spec.target]
 
 
 def example(shape: tuple[int, ...], layout: str) -> torch.Tensor:
