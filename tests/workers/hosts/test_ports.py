@@ -17,6 +17,7 @@ import pytest
 from sweeps.errors import ClusterError
 from tests.computers import Computer, Network, missing
 from tests.conftest import EDGESWEEP
+from tests.workers.hosts.hosts import PATIENCE_S
 from workers.hosts import ports
 from workers.hosts.node import NodeOptions
 from workers.hosts.ports import Ports, kept_to
@@ -28,7 +29,6 @@ NEEDS_NFT = pytest.mark.skipif(
     reason="nft is missing; enable with: apt-get install -y nftables",
 )
 _PORT = 6379
-_PATIENCE_S = 120.0
 _SERVER = """
 import socket
 with socket.create_server(("0.0.0.0", 5000)) as server:
@@ -221,7 +221,7 @@ def _tables(computer: Computer) -> list[str]:
 
 
 def _wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not until():
         assert time.monotonic() < deadline
         time.sleep(0.1)
