@@ -175,7 +175,7 @@ def _coverage(row: Row, *, by_delegates: bool) -> list[str]:
             left = ", ".join(
                 f"{name} {number}{_percent(coverage, name)}" for name, number in sorted(coverage.left.items())
             )
-            said.append((f"{share}; {operations}{left and f'; not {left}'}", cell.variant))
+            said.append(("; ".join(filter(None, (share, operations, left and f"not {left}"))), cell.variant))
     return _grouped(said)
 
 

@@ -9,12 +9,15 @@ import torch
 
 
 def operator_of(node: torch.fx.Node) -> str:
-    """With its namespace, without its overload: `aten::convolution`."""
+    """With its namespace, without its overload: `aten::convolution`; of a function, with its module: `memory::view`."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
         target = getattr(target, "_op", target)  # ExecuTorch wraps those of its graphs
-    name: Any = target.name() if isinstance(target, torch._ops.OpOverload) else target  # type: ignore[no-untyped-call]
-    return str(name).partition(".")[0]
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target.name()).partition(".")[0]  # type: ignore[no-untyped-call]
+    if callable(target):
+        return f"{target.__module__.rpartition('.')[2]}::{target.__name__}"
+    return str(target).partition(".")[0]
 
 
 def multiply_adds(node: torch.fx.Node) -> int:

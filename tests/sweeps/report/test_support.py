@@ -164,6 +164,16 @@ def test_markdown_has_tables_that_are_whole_and_says_where_it_comes_from(table: 
     assert "prepacked::conv2d\\_clamp\\_run" in text
 
 
+def test_where_nothing_is_delegated_the_page_says_what_is_not(table: SupportTable) -> None:
+    cell = _verified(SCRIPT, 99.0)
+    assert isinstance(cell.outcome, Manifest)
+    coverage = Coverage(
+        operations={}, left={"aten::mul": 2}, delegates=0, multiply_adds=5, multiply_adds_covered_percent=0.0
+    )
+    rows = (_row("net", replace(cell, outcome=cell.outcome.model_copy(update={"coverage": coverage}))),)
+    assert "* delegates take: 0 % of multiply-adds; not aten::mul 2 (" in markdown(replace(table, rows=rows), "command")
+
+
 def test_a_page_says_only_what_training_on_another_kind_of_cpu_would_not_change(table: SupportTable) -> None:
     """The figures next to the limits that trained models of the list had on 2026-11-21."""
 

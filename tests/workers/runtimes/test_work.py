@@ -1,5 +1,6 @@
 """The work that operators are: multiply-adds of an exported graph, and what is said of them."""
 
+import textwrap
 import warnings
 
 import torch
@@ -42,3 +43,9 @@ def test_an_operator_has_its_share_and_one_that_is_not_counted_says_so() -> None
         said
         == "aten.bmm.default (65.3 % of the multiply-adds), aten.sin.default (no multiply-adds are counted), aten::gone"
     )
+
+
+def test_a_function_is_called_as_in_its_module_and_the_same_in_every_process() -> None:
+    graph = torch.fx.Graph()
+    assert operator_of(graph.call_function(textwrap.dedent, ("x",))) == "textwrap::dedent"
+    assert operator_of(graph.call_function(torch.ops.aten.add.Tensor, (1, 2))) == "aten::add"
