@@ -178,6 +178,32 @@ def test_an_older_release_that_keeps_no_ranges_calibrates_each_time_and_gives_th
     assert manifest.file_sha256 == built["static per channel"][1].file_sha256
 
 
+def test_layers_that_share_a_weight_can_be_checked_in_exact_arithmetic() -> None:
+    import onnx
+    import onnxruntime
+    from onnx import helper, numpy_helper
+
+    from workers.runtimes.onnxruntime import numbers
+
+    random = np.random.default_rng(0)
+    weight = numpy_helper.from_array(random.normal(size=(8, 8)).astype("float32"), "weight")
+    floats = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 8]) for name in ("input", "output")]
+    nodes = [helper.make_node("MatMul", [a, "weight"], [b]) for a, b in (("input", "x"), ("x", "y"), ("y", "output"))]
+    graph = helper.make_graph(nodes, "tied", floats[:1], floats[1:], [weight])
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+    images = random.normal(size=(4, 8)).astype("float32")
+    made = numbers.calibrated_int8(numbers.prepare(model.SerializeToString()), images, 1, variant_of({}))
+    assert sum("weight_quantized" in one.name for one in onnx.load_from_string(made).graph.initializer) == 3
+    assert numbers.unshared(made) == made
+    for exact in ("0", "1"):
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.x64quantprecision", exact)
+        session = onnxruntime.InferenceSession(made, options, providers=["CPUExecutionProvider"])
+        answer = session.run(None, {"input": images[:1]})[0]
+        right = images[:1] @ np.linalg.matrix_power(numpy_helper.to_array(weight), 3)
+        assert accuracy.sqnr_db(right, answer) > 20
+
+
 @pytest.mark.system
 def test_a_file_tells_nothing_of_the_machine_that_made_it(built: Mapping[str, tuple[Path, Manifest]]) -> None:
     folder, manifest = built["fp32"]

@@ -62,14 +62,14 @@ def to_static_int8(prepared: bytes, ranges: bytes, variant: Variant) -> bytes:
         file = made.with_name("ranges.json")
         file.write_bytes(ranges)
         _quantize(given, made, variant, None, calibration_cache_path=file)
-        return _with_int8(made, "QuantizeLinear")
+        return unshared(_with_int8(made, "QuantizeLinear"))
 
 
 def calibrated_int8(prepared: bytes, images: Images, batch: int, variant: Variant) -> bytes:
     """As `to_static_int8`, where the library keeps no ranges. Raises `BuildError`."""
     with _files(prepared) as (given, made):
         _quantize(given, made, variant, _Batches(images, batch))
-        return _with_int8(made, "QuantizeLinear")
+        return unshared(_with_int8(made, "QuantizeLinear"))
 
 
 def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
@@ -85,6 +85,44 @@ def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
             extra_options={"MatMulConstBOnly": True},
         )
         return _with_int8(made, "DynamicQuantizeLinear")
+
+
+def unshared(model: bytes) -> bytes:
+    """With a copy of a weight, and its zero point, for each layer that takes it.
+
+    Exact int8 arithmetic of 1.32.0 does not load a weight that two layers share ("Attempt to replace the existing
+    tensor"), and the exporter lets all equal ones be shared: the norms of a network that was never trained.
+    """
+    read = onnx.load_from_string(model)
+    graph = read.graph
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    weights = {
+        node.output[0]: node
+        for node in graph.node
+        if node.op_type == "DequantizeLinear" and tensors.keys() >= set(node.input)
+    }
+    nodes: list[onnx.NodeProto] = []
+    taken = set()
+    for node in graph.node:
+        for at, name in enumerate(node.input):
+            if name in taken:
+                own = onnx.NodeProto.FromString(weights[name].SerializeToString())
+                suffix = f"_shared_{len(nodes)}"
+                for place in (0, 2):
+                    tensor = graph.initializer.add()
+                    tensor.CopyFrom(tensors[own.input[place]])
+                    tensor.name = own.input[place] = tensor.name + suffix
+                own.name, own.output[0] = own.name + suffix, name + suffix
+                node.input[at] = own.output[0]
+                nodes.append(own)
+            elif name in weights:
+                taken.add(name)
+        nodes.append(node)
+    if len(nodes) == len(graph.node):
+        return model
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return bytes(read.SerializeToString(deterministic=True))
 
 
 class _Batches(CalibrationDataReader):  # type: ignore[misc]  # the library has no types
