@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   using ort::Api;
+  setenv("ORT_DISABLE_TELEMETRY", "1", 1);
   const Api api(EDGESWEEP_ONNXRUNTIME);
   const auto need = [&](ort::Status* status) {
     if (status != nullptr) {

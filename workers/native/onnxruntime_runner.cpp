@@ -326,6 +326,8 @@ int main(int argc, char** argv) {
   for (const auto& [backend, provider] : kProviders) {
     backends.insert(backend);
   }
+  // Before the library is loaded, which would send telemetry from a thread of its own.
+  setenv("ORT_DISABLE_TELEMETRY", "1", 1);
   try {
     OnnxRuntime toolchain;
     return plain_program(argc, argv, toolchain, backends);

@@ -1,6 +1,7 @@
 """The runners of ExecuTorch and ONNX Runtime, in Python and C++: one contract."""
 
 import importlib
+import os
 import random
 import re
 import shutil
@@ -85,6 +86,20 @@ def test_both_runners_refuse_what_is_not_meant(own: Exported, program: str | Non
     assert own.refused(replace(request, memory_format="channels_last"), program).kind == "wrong_layout"
     nhwc = replace(own.asking_for("fp32 nhwc"), memory_format="contiguous_format")
     assert own.refused(nhwc, program).kind == "wrong_layout"
+
+
+def test_runners_leave_no_files_behind_and_send_no_telemetry(
+    own: Exported, program: str | None, tmp_path: Path
+) -> None:
+    request = replace(own.asking_for("fp32"), iterations=5, warmup_iterations=2)
+    folders = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(tmp_path))
+    # What ONNX Runtime keeps for sending it.
+    asked = {"PATH": os.environ["PATH"], "ORT_DISABLE_TELEMETRY": "0"} | folders
+    ended = subprocess.run(
+        own.runtime.command(request, program), cwd=tmp_path, env=asked, capture_output=True, check=False
+    )
+    assert len(own.runtime.parse(ended.stdout).samples_ns) == 5
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_damaged_files_and_newer_ones_are_told_apart(own: Exported, program: str | None, tmp_path: Path) -> None:

@@ -94,8 +94,9 @@ def test_executor_runner_is_given_images_in_the_layout_of_the_file(tmp_path: Pat
 def test_onnx_runtime_s_tool_leaves_every_iteration_in_a_file() -> None:
     run = PERF.timing(replace(FIVE, model="/data/run/ab-model.onnx", graph_optimization="basic"), "tool")
     results = "/data/run/ab-model-perf-test.csv"
-    assert run.argv[:7] == ["tool", "-e", "cpu", "-m", "times", "-r", "5"]
-    assert run.argv[7:] == ["-x", "2", "-o", "1", "-I", "-S", "1", "/data/run/ab-model.onnx", results]
+    assert run.argv[:2] == ["env", "ORT_DISABLE_TELEMETRY=1"]
+    assert run.argv[2:9] == ["tool", "-e", "cpu", "-m", "times", "-r", "5"]
+    assert run.argv[9:] == ["-x", "2", "-o", "1", "-I", "-S", "1", "/data/run/ab-model.onnx", results]
     assert (run.output, run.log_tag) == (results, "")
     report = PERF.parse(told(), FIVE)
     assert report.warmup_ns == (97_990_000, 95_820_400)
@@ -147,7 +148,7 @@ def test_a_tool_is_named_by_the_bytes_of_its_program(tmp_path: Path) -> None:
     for kind in (ExecutorRunner, PerfTest):
         found = kind.from_file(tmp_path / "tool")
         assert found.identity() == RunnerIdentity(
-            runner=f"{kind.name} 35b5c9836731.1",
+            runner=f"{kind.name} 35b5c9836731.{kind.revision}",
             runtime_version="unknown (35b5c9836731)",
             qengines=(),
             accelerators=(),

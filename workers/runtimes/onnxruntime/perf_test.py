@@ -17,6 +17,7 @@ from sweeps.tool_logs.onnxruntime import PERF_TEST, read_results, read_summary
 from workers.models.package import Images
 from workers.runtimes.counting_tool import CountingTool, said, shown, text_of
 from workers.runtimes.interface import RunReport, RunRequest
+from workers.runtimes.onnxruntime import NO_TELEMETRY
 from workers.runtimes.onnxruntime.runner import SKEW
 from workers.runtimes.stock_tool import ToolOutput, ToolRun
 
@@ -31,7 +32,7 @@ class PerfTest(CountingTool):
     """One build of the tool (see `workers.runtimes.interface.StockTool`)."""
 
     name: ClassVar[str] = NAME
-    revision: ClassVar[int] = 1
+    revision: ClassVar[int] = 2
     answers: ClassVar[bool] = False
 
     def reason_against(self, request: RunRequest) -> str | None:
@@ -51,7 +52,8 @@ class PerfTest(CountingTool):
         """The tool runs one inference before those that it is asked for."""
         model = PurePosixPath(request.model)
         results = str(model.with_name(f"{model.stem}-perf-test.csv"))
-        argv = [program, "-e", "cpu", "-m", "times", "-r", str(request.warmup_iterations + request.iterations)]
+        argv = ["env", *map("=".join, NO_TELEMETRY.items()), program, "-e", "cpu"]
+        argv += ["-m", "times", "-r", str(request.warmup_iterations + request.iterations)]
         argv += ["-x", str(request.threads), "-o", str(_LEVELS[request.graph_optimization])]
         return ToolRun(argv=[*argv, "-I", "-S", str(_SEED), request.model, results], output=results)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 NAME = "python-onnxruntime"
-VERSION = "1"
+VERSION = "2"
 """Part of every job key; increased with every change that can change a result."""
 
 PROVIDERS = {
