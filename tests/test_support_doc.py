@@ -1,4 +1,5 @@
-"""infra/support.md is the whole table: every model of the list in every part of it, and no cell without an answer."""
+"""infra/support.md and infra/support-exported.md are the whole table: every model of the list in every part, and no
+cell without an answer."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from workers.runtimes.torchscript import references
 from workers.support import LISTED, subject
 from workers.support_cells import grids
 
-DOCUMENT = (Path(__file__).parents[1] / "infra" / "support.md").read_text(encoding="utf-8")
+RUNTIMES = {"support": ("torchscript",), "support-exported": ("executorch", "onnxruntime")}
+"""By page."""
 ANSWER = re.compile(rf"≥ ({'|'.join(map(str, LEAST_DB))})|equal|skipped|failed")
 """No digits that another machine would not print."""
 
@@ -25,19 +27,18 @@ Table = tuple[list[str], dict[str, list[str]]]
 """Titles of the columns, and by model its cells."""
 
 
-def written() -> dict[str, Table]:
-    """By their headings, the tables that the document shows."""
+def text_of(page: str) -> str:
+    return (Path(__file__).parents[1] / "infra" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def written(page: str) -> dict[str, Table]:
+    """By their headings, the tables that the page shows."""
     found: dict[str, Table] = {}
-    for heading, lines in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", DOCUMENT, re.MULTILINE):
+    for heading, lines in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", text_of(page), re.MULTILINE):
         head, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines.splitlines())
         assert len({row[0] for row in rows}) == len(rows), f"a model stands twice in {heading}"
         found[heading] = head[1:], {row[0]: row[1:] for row in rows}
     return found
-
-
-OTHERS = ("executorch", "onnxruntime")
-RUNTIMES = ("torchscript", *(OTHERS if any(heading.startswith(OTHERS) for heading in written()) else ()))
-"""Those of the page: a part of one of the others is all parts of all."""
 
 
 def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
@@ -55,16 +56,21 @@ def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
     return groups
 
 
+@pytest.fixture(scope="module", params=RUNTIMES)
+def page(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    return groups_of(RUNTIMES, tmp_path_factory.mktemp("plan"))
+def planned(page: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return groups_of(RUNTIMES[page], tmp_path_factory.mktemp("plan"))
 
 
 @pytest.mark.runtime("executorch")
 @pytest.mark.runtime("onnxruntime")
 def test_other_runtimes_have_parts_of_their_own(tmp_path: Path) -> None:
     int8 = [f"int8 {method} per {part}" for method in ("dynamic", "static") for part in ("channel", "tensor")]
-    found = groups_of(OTHERS, tmp_path)
+    found = groups_of(RUNTIMES["support-exported"], tmp_path)
     assert {group: sorted(columns) for group, columns in found.items()} == {
         "executorch cpu": ["fp32", *int8],
         "executorch portable": ["fp32"],
@@ -78,36 +84,35 @@ def test_other_runtimes_have_parts_of_their_own(tmp_path: Path) -> None:
     assert [job.reference.partition("@")[0] for job in plan.jobs] == ["reference:vulkan"] * (compiler() is not None)
 
 
-def test_every_part_has_its_table_with_all_columns(planned: dict[str, list[str]]) -> None:
-    assert {group: sorted(columns) for group, (columns, _) in written().items()} == {
+def test_every_part_has_its_table_with_all_columns(page: str, planned: dict[str, list[str]]) -> None:
+    assert {group: sorted(columns) for group, (columns, _) in written(page).items()} == {
         group: sorted(columns) for group, columns in planned.items()
     }
 
 
-def test_every_listed_model_stands_in_every_table(planned: dict[str, list[str]]) -> None:
+def test_every_listed_model_stands_in_every_table(page: str, planned: dict[str, list[str]]) -> None:
     names = [subject(source).model.name for source in LISTED]
-    tables = written()
+    tables = written(page)
     assert {group: [name for name in names if name not in tables[group][1]] for group in planned} == {
         group: [] for group in planned
     }
 
 
-def test_the_page_is_of_the_builder_and_the_references_of_this_code() -> None:
+def test_the_page_is_of_the_builder_and_the_references_of_this_code(page: str) -> None:
     """A table that an older builder or an older reference made says nothing of this one: write it again."""
-    (versions,) = re.findall(r"^\* (edgesweep .+)$", DOCUMENT, re.MULTILINE)
+    (versions,) = re.findall(r"^\* (edgesweep .+)$", text_of(page), re.MULTILINE)
     told = dict(entry.rsplit(" ", 1) for entry in versions.split(", "))
-    for name in RUNTIMES:
+    for name in RUNTIMES[page]:
         builder, version = registry.get(name).versions()["builder"].split()
         assert told[f"builder {builder}"] == version
-    assert set(re.findall(r"^Checked by (reference:[^,]+),", DOCUMENT, re.MULTILINE)) == set(
-        references.names().values()
-    )
+    of_mobile = set(references.names().values()) if "torchscript" in RUNTIMES[page] else set()
+    assert set(re.findall(r"^Checked by (reference:[^,]+),", text_of(page), re.MULTILINE)) == of_mobile
 
 
-def test_no_cell_is_blank() -> None:
+def test_no_cell_is_blank(page: str) -> None:
     unanswered = [
         (group, model, column)
-        for group, (columns, rows) in written().items()
+        for group, (columns, rows) in written(page).items()
         for model, cells in rows.items()
         for column, cell in zip(columns, cells, strict=True)
         if ANSWER.fullmatch(cell) is None
@@ -115,11 +120,11 @@ def test_no_cell_is_blank() -> None:
     assert unanswered == []
 
 
-def test_what_was_skipped_or_failed_has_its_reason() -> None:
-    sections = dict(re.findall(r"^### (.+)\n((?:(?!#).*\n)*)", DOCUMENT, re.MULTILINE))
+def test_what_was_skipped_or_failed_has_its_reason(page: str) -> None:
+    sections = dict(re.findall(r"^### (.+)\n((?:(?!#).*\n)*)", text_of(page), re.MULTILINE))
     without = [
         (model, state)
-        for _, rows in written().values()
+        for _, rows in written(page).values()
         for model, cells in rows.items()
         for state in {"skipped", "failed"} & set(cells)
         if f"\n* {state}: " not in sections.get(model, "")
