@@ -39,7 +39,7 @@ from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import ResultFiles, result_files
 from sweeps.store.lag import is_own
 from sweeps.store.uri import dialect, sqlite_path
-from sweeps.store.verdicts import Verdicts, overview, read_verdicts
+from sweeps.store.verdicts import Known, overview, read_current
 from sweeps.workspace import Workspace
 
 FOLDER_TTL_S = 300
@@ -55,7 +55,7 @@ class Places:
     """The devices of a sweep with their text for people, and the models and parts of each."""
 
     devices: dict[str, str]
-    models: dict[str, dict[str, list[PlaceVerdict]]]
+    models: dict[str, dict[str, list[Known]]]
 
 
 def files(root: Path) -> ResultFiles | None:
@@ -147,25 +147,15 @@ def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
 def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
     """As `verdicts`, of some units and pools."""
     wanted = "device_id IN (SELECT value FROM json_each(?))"
-    return _verdicts(now, wanted, json.dumps(place_ids))
-
-
-def _verdicts(now: Source, wanted: str, *values: str) -> tuple[PlaceVerdict, ...]:
-    """Those that are `wanted` in SQL; of thousands, to make Python values takes most of the time."""
-
-    def found(verdicts: Verdicts, journal: Journal) -> tuple[PlaceVerdict, ...]:
-        verdicts.bring_up_to_date(journal)
-        return tuple(verdicts.where(wanted, *values))
-
-    return read_verdicts(now.files, found)
+    return tuple(read_current(now.files, lambda verdicts: verdicts.where(wanted, json.dumps(place_ids))))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def places(now: Source, root: Path, sweep: str) -> Places:
     """What a sweep has results of, or waits for."""
     devices: dict[str, str] = {}
-    models: dict[str, dict[str, list[PlaceVerdict]]] = {}
-    for one in _verdicts(now, "sweep = ?", sweep):
+    models: dict[str, dict[str, list[Known]]] = {}
+    for one in read_current(now.files, lambda verdicts: verdicts.known(sweep)):
         devices[one.device_id] = one.device
         models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
     return Places(devices, models)

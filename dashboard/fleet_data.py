@@ -4,10 +4,8 @@ As in `dashboard.data`, what it returns is shared by all sessions: never change 
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import streamlit as st
 
@@ -23,14 +21,13 @@ from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.store import fleet
 from sweeps.store.fleet import Names, SweepSum, Trouble
 from sweeps.store.lag import Lag, read_lag
-from sweeps.store.verdicts import Each, Verdicts, read_verdicts
+from sweeps.store.verdicts import read_current
 from sweeps.workspace import Workspace
 
 TROUBLED = 3
 """So many of the latest sweeps are looked at for what needs attention."""
 MOST_TROUBLES = 6
 LAG_TTL_S = 5
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +46,9 @@ def standing(now: Source) -> Standing:
     """Judges the places that have changed, first."""
     latest = [one.name for one in sweeps(now)[:TROUBLED]]
 
-    return _read(
-        now, lambda verdicts: Standing(fleet.sums(verdicts.db), *fleet.troubles(verdicts.db, latest, MOST_TROUBLES))
+    return read_current(
+        now.files,
+        lambda verdicts: Standing(fleet.sums(verdicts.db), *fleet.troubles(verdicts.db, latest, MOST_TROUBLES)),
     )
 
 
@@ -63,7 +61,7 @@ def names(now: Source, sweep: str) -> Names:
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def having(now: Source, sweep: str, model: str) -> tuple[str, ...]:
     """The devices of a model."""
-    return _read(now, lambda verdicts: fleet.having(verdicts.db, sweep, model))
+    return read_current(now.files, lambda verdicts: fleet.having(verdicts.db, sweep, model))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -75,7 +73,9 @@ def drawn(
         "sweep = ? AND device_id IN (SELECT value FROM json_each(?)) AND model IN (SELECT value FROM json_each(?))"
         " AND part = 0"
     )
-    found = _read(now, lambda verdicts: verdicts.where(wanted, sweep, json.dumps(devices), json.dumps(models)))
+    found = read_current(
+        now.files, lambda verdicts: verdicts.where(wanted, sweep, json.dumps(devices), json.dumps(models))
+    )
     return {(one.device_id, one.model): one for one in found}
 
 
@@ -148,7 +148,9 @@ def judge_first(now: Source) -> None:
         return
     with ONE:
         bar = st.progress(0.0, "What wins where is worked out, once.")
-        _read(now, lambda _: None, lambda done, of: bar.progress(done / of, f"{_JUDGING} {done:,} of {of:,}."))
+        read_current(
+            now.files, lambda _: None, lambda done, of: bar.progress(done / of, f"{_JUDGING} {done:,} of {of:,}.")
+        )
         bar.empty()
     _JUDGED.clear()
     _JUDGED.add(now)
@@ -157,11 +159,3 @@ def judge_first(now: Source) -> None:
 _JUDGED: set[Source] = set()
 """The last one that was judged: its verdicts may be on no disk."""
 _JUDGING = "What wins where is worked out, once: phones and models:"
-
-
-def _read(now: Source, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
-    def up_to_date(verdicts: Verdicts, journal: Journal) -> Found:
-        verdicts.bring_up_to_date(journal)
-        return read(verdicts)
-
-    return read_verdicts(now.files, up_to_date, each)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.journal.file import switch_to_wal
@@ -46,6 +46,17 @@ _VERSION = 6
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+class Known(NamedTuple):
+    """What a choice of places needs of a verdict."""
+
+    device_id: str
+    device: str
+    model: str
+    fingerprint: str
+    waiting: int
+    job_key: str
 
 
 class _OtherVersionError(Exception):
@@ -98,6 +109,12 @@ class Verdicts:
         """Those that are stored, whole, by a condition in SQL, in the order of their places."""
         query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE {condition} ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
         return list(map(_make, self.db.execute(query, values)))
+
+    def known(self, sweep: str) -> list[Known]:
+        """Of the sweep's verdicts that are stored, in the order of their places. Of thousands, whole verdicts take ten
+        times as long."""
+        query = f"SELECT {', '.join(Known._fields)} FROM verdicts WHERE sweep = ? ORDER BY device_id, model, part"  # noqa: S608  # names of ours
+        return list(map(Known._make, self.db.execute(query, (sweep,))))
 
     def bring_up_to_date(self, journal: Journal, sweep: str | None = None) -> None:
         """Raises `DamagedResultsError` as `Journal.watermark` does."""
@@ -196,10 +213,10 @@ class Verdicts:
 
 def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
     """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
-    return read_verdicts(files, lambda verdicts, journal: verdicts.overview(journal, sweep))
+    return _with_verdicts(files, lambda verdicts, journal: verdicts.overview(journal, sweep))
 
 
-def read_verdicts(
+def _with_verdicts(
     files: Workspace | ResultFiles, read: Callable[[Verdicts, Journal], Found], each: Each | None = None
 ) -> Found:
     """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`. `each`: as
@@ -210,6 +227,16 @@ def read_verdicts(
             with suppress(StoreError):  # another version has written it: the copy is read without
                 planned = stack.enter_context(Journal.open(files.plans, read_only=True))
         return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each, planned))
+
+
+def read_current(files: Workspace | ResultFiles, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
+    """What `read` finds in the verdicts, once they are up to date. `each`: as of `Verdicts`. Raises as `overview`."""
+
+    def current(verdicts: Verdicts, journal: Journal) -> Found:
+        verdicts.bring_up_to_date(journal)
+        return read(verdicts)
+
+    return _with_verdicts(files, current, each)
 
 
 def _read(
