@@ -6,12 +6,15 @@ a device takes the best of the set that may ship on it. Intervals are not taken 
 that is what a ranking does.
 """
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
+
+import numpy as np
 
 from sweeps.ranking.alike import alike
 from sweeps.ranking.ties import LATENCY
@@ -90,7 +93,8 @@ def shipping(cells: Cells) -> Shipping | None:
     candidates = sorted(candidates, key=lambda setup: _promise(costs[setup]))[:MOST_CANDIDATES]
     choices: list[Choice] = []
     for number in range(1, min(MOST_BUILDS, len(candidates)) + 1):
-        best = min((_choice(setups, costs, devices) for setups in combinations(candidates, number)), key=_regret)
+        sets = _least(list(combinations(candidates, number)), costs, sorted(devices))
+        best = min((_choice(setups, costs, devices) for setups in sets), key=_regret)
         if choices and _regret(best)[:3] >= _regret(choices[-1])[:3]:
             break
         choices.append(best)
@@ -132,6 +136,24 @@ def _undominated(costs: Mapping[Setup, Mapping[str, float]]) -> list[Setup]:
 
 def _promise(cost: Mapping[str, float]) -> tuple[int, float]:
     return -len(cost), _geometric(cost.values())
+
+
+def _least(
+    sets: Sequence[tuple[Setup, ...]], costs: Mapping[Setup, Mapping[str, float]], devices: Sequence[str]
+) -> list[tuple[Setup, ...]]:
+    """Those among which the least regret is: a few of thousands, all at once."""
+    order = {setup: number for number, setup in enumerate(costs)}
+    matrix = np.array([[known.get(device, math.inf) for device in devices] for known in costs.values()])
+    members = np.array([[order[setup] for setup in setups] for setups in sets])
+    taken = functools.reduce(np.minimum, (matrix[column] for column in members.T))
+    covered = np.isfinite(taken)
+    covers = covered.sum(axis=1)
+    worst = np.where(covered, taken, 0.0).max(axis=1)
+    worst[covers < covers.max()] = math.inf
+    mean = np.exp(np.log(np.where(covered, taken, 1.0)).sum(axis=1) / np.maximum(covers, 1))
+    mean[worst > worst.min()] = math.inf
+    # Sums in another order differ in their last digits, and `_regret` rounds.
+    return [sets[int(at)] for at in np.flatnonzero(mean <= mean.min() * (1 + 1e-11))]
 
 
 def _choice(setups: tuple[Setup, ...], costs: Mapping[Setup, Mapping[str, float]], devices: set[str]) -> Choice:
