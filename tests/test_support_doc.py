@@ -56,7 +56,10 @@ def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
     return groups
 
 
-@pytest.fixture(scope="module", params=RUNTIMES)
+OTHERS = [pytest.mark.runtime(name) for name in RUNTIMES["support-exported"]]
+
+
+@pytest.fixture(scope="module", params=["support", pytest.param("support-exported", marks=OTHERS)])
 def page(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -34,7 +34,8 @@ NOBODY = Gone(False, MappingProxyType({}))
 
 def gone_now(workspace: Workspace) -> Gone:
     """What the file of the driver says; nobody, if there is none."""
-    live = read_live(workspace.live)
+    run = run_now(workspace)
+    live = run or read_live(workspace.live)
     if live is None:
         return NOBODY
-    return Gone(run_now(workspace) is not None, {one.name: one for one in live.gone})
+    return Gone(run is not None, {one.name: one for one in live.gone})

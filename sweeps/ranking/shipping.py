@@ -141,7 +141,8 @@ def _promise(cost: Mapping[str, float]) -> tuple[int, float]:
 def _least(
     sets: Sequence[tuple[Setup, ...]], costs: Mapping[Setup, Mapping[str, float]], devices: Sequence[str]
 ) -> list[tuple[Setup, ...]]:
-    """Those among which the least regret is: a few of thousands, all at once."""
+    """Those among which the least regret is: a few of thousands, all at once. On 2,000 devices, 2,324 sets take 130 MB
+    for a moment."""
     order = {setup: number for number, setup in enumerate(costs)}
     matrix = np.array([[known.get(device, math.inf) for device in devices] for known in costs.values()])
     members = np.array([[order[setup] for setup in setups] for setups in sets])

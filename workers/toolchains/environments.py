@@ -29,7 +29,12 @@ from workers.toolchains import within
 _DEADLINE_S = 1800.0
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
 _WHEELS = ("--only-binary=:all:", "--no-deps", "--no-compile", "--no-cache-dir")
-_TRIED = "import sys; sys.path.insert(0, sys.argv[1]); [__import__(name) for name in sys.argv[2:]]"
+_TRIED = """
+import os, sys
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # as wherever ONNX Runtime is loaded (workers/runtimes/onnxruntime)
+sys.path.insert(0, sys.argv[1])
+[__import__(name) for name in sys.argv[2:]]
+"""
 _MANY = 8
 """So many releases of the registry are named."""
 

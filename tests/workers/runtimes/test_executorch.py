@@ -70,6 +70,18 @@ def conv_and_norm() -> list[torch.nn.Module]:
     return [torch.nn.Conv2d(3, 3, 1, bias=False), torch.nn.BatchNorm2d(3)]
 
 
+class Scaled(torch.nn.Module):
+    """Two weights of its own, whose names differ in what fx changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_parameter("a-b", torch.nn.Parameter(torch.tensor(2.0)))
+        self.register_parameter("a_b", torch.nn.Parameter(torch.tensor(3.0)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * getattr(self, "a-b") + self.get_parameter("a_b")
+
+
 def test_weights_have_names_that_fx_does_not_change_as_fusing_a_batch_norm_needs() -> None:
     parts = OrderedDict({"a-0": torch.nn.Sequential(*conv_and_norm()), "a_0": torch.nn.Sequential(*conv_and_norm())})
     model = torch.nn.Sequential(*conv_and_norm(), torch.nn.Sequential(parts)).eval()
@@ -81,6 +93,9 @@ def test_weights_have_names_that_fx_does_not_change_as_fusing_a_batch_norm_needs
     assert [one for one in weights if "0_weight" in one] == ["w0_weight", "w2_a_0_0_weight", "w2_a_0_0_weight_"]
     x = torch.rand(1, 3, 8, 8)
     assert torch.equal(program.module()(x), model(x))
+    alike = Scaled()
+    program = export.exported(alike, (1, 3, 8, 8), "nchw")
+    assert torch.equal(program.module()(x), alike(x)), "a new name is the old one of another weight"
     named = torch.nn.Sequential(OrderedDict(stem=torch.nn.Sequential(*conv_and_norm())))
     assert "stem.0.weight" in export.exported(named, (1, 3, 8, 8), "nchw").graph_signature.parameters
 
@@ -89,7 +104,7 @@ def test_weights_have_names_that_fx_does_not_change_as_fusing_a_batch_norm_needs
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("name", ["0", "block1-0"])
+@pytest.mark.parametrize("name", ["0", "block1-0", "größe"])
 def test_batch_norms_are_lowered_whatever_their_part_is_called(name: str) -> None:
     model = torch.nn.Sequential(OrderedDict({name: torch.nn.Sequential(*conv_and_norm())})).eval()
     lowered = lowering.lower(export.exported(model, (1, 3, 8, 8), "nchw"), variant_of({}))

@@ -178,7 +178,8 @@ def test_an_older_release_that_keeps_no_ranges_calibrates_each_time_and_gives_th
     assert manifest.file_sha256 == built["static per channel"][1].file_sha256
 
 
-def test_layers_that_share_a_weight_can_be_checked_in_exact_arithmetic() -> None:
+@pytest.mark.parametrize("quantization", ["static", "dynamic"])
+def test_layers_that_share_a_weight_can_be_checked_in_exact_arithmetic(quantization: str) -> None:
     import onnx
     import onnxruntime
     from onnx import helper, numpy_helper
@@ -191,14 +192,24 @@ def test_layers_that_share_a_weight_can_be_checked_in_exact_arithmetic() -> None
     nodes = [helper.make_node("MatMul", [a, "weight"], [b]) for a, b in (("input", "x"), ("x", "y"), ("y", "output"))]
     graph = helper.make_graph(nodes, "tied", floats[:1], floats[1:], [weight])
     model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+    prepared = numbers.prepare(model.SerializeToString())
     images = random.normal(size=(4, 8)).astype("float32")
-    made = numbers.calibrated_int8(numbers.prepare(model.SerializeToString()), images, 1, variant_of({}))
-    assert sum("weight_quantized" in one.name for one in onnx.load_from_string(made).graph.initializer) == 3
-    assert numbers.unshared(made) == made
+
+    def made(variant: Variant) -> bytes:
+        if quantization == "dynamic":
+            return numbers.to_dynamic_int8(prepared, variant)
+        return numbers.calibrated_int8(prepared, images, 1, variant)
+
+    def weights(content: bytes) -> int:
+        return sum(one.name.startswith("weight_quantized") for one in onnx.load_from_string(content).graph.initializer)
+
+    content = made(variant_of({}))
+    assert (weights(content), weights(made(replace(variant_of({}), reduced_range=True)))) == (3, 1)
+    assert numbers.unshared(content) == content
     for exact in ("0", "1"):
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.x64quantprecision", exact)
-        session = onnxruntime.InferenceSession(made, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         answer = session.run(None, {"input": images[:1]})[0]
         right = images[:1] @ np.linalg.matrix_power(numpy_helper.to_array(weight), 3)
         assert accuracy.sqnr_db(right, answer) > 20

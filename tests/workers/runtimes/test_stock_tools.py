@@ -145,10 +145,10 @@ def test_a_tool_is_not_asked_for_what_it_cannot_do(tool: ExecutorRunner | PerfTe
 
 def test_a_tool_is_named_by_the_bytes_of_its_program(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"one build")
-    for kind in (ExecutorRunner, PerfTest):
+    for kind, revision in ((ExecutorRunner, 1), (PerfTest, 2)):
         found = kind.from_file(tmp_path / "tool")
         assert found.identity() == RunnerIdentity(
-            runner=f"{kind.name} 35b5c9836731.{kind.revision}",
+            runner=f"{kind.name} 35b5c9836731.{revision}",
             runtime_version="unknown (35b5c9836731)",
             qengines=(),
             accelerators=(),

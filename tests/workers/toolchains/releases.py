@@ -2,7 +2,10 @@
 
 RUNS_NOTHING = {
     "onnxruntime/__init__.py": """
+import os
 from importlib.metadata import version
+
+assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
 
 __version__ = version("onnxruntime")
 

@@ -231,6 +231,7 @@ def registry(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     wheel(folder, "1.30.7", {"onnxruntime-1.30.7.dist-info/METADATA": metadata_of_needy})
     wheel(folder, "1.30.6", {"onnxruntime/quantization/__init__.py": "import a_part_that_nobody_has\n"})
     wheel(folder, "1.30.5", RUNS_NOTHING)
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "0")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     return folder

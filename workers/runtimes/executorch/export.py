@@ -58,17 +58,21 @@ def _name_weights(program: ExportedProgram) -> None:
     name. Where fx has changed it (`0.weight` of a bare `Sequential`, `block1-0.weight` of a RegNet), it fails:
     `'0_weight_fused_bn' is not in list`.
     """
+    weights = dict(program.state_dict)
     names: dict[str, str] = {}
-    for name in program.state_dict:
-        found = re.sub(r"\W", "_", name)
+    taken = set(program.constants)
+    for name in weights:
+        found = re.sub(r"\W", "_", name, flags=re.ASCII)
         found = f"w{found}" if found[:1].isdigit() else found
-        while found in names.values():
+        while found in taken:
             found += "_"
         names[name] = found
+        taken.add(found)
     if all(found == name.replace(".", "_") for name, found in names.items()):
         return
-    for name, found in names.items():
-        program.state_dict[found] = program.state_dict.pop(name)
+    # All at once: a new name may be the old one of another weight.
+    program.state_dict.clear()
+    program.state_dict.update({names[name]: weight for name, weight in weights.items()})
     for spec in program.graph_signature.input_specs:
         if spec.target in names:
             spec.target = names[spec.target]

@@ -62,14 +62,14 @@ def to_static_int8(prepared: bytes, ranges: bytes, variant: Variant) -> bytes:
         file = made.with_name("ranges.json")
         file.write_bytes(ranges)
         _quantize(given, made, variant, None, calibration_cache_path=file)
-        return unshared(_with_int8(made, "QuantizeLinear"))
+        return _with_int8(made, "QuantizeLinear", variant)
 
 
 def calibrated_int8(prepared: bytes, images: Images, batch: int, variant: Variant) -> bytes:
     """As `to_static_int8`, where the library keeps no ranges. Raises `BuildError`."""
     with _files(prepared) as (given, made):
         _quantize(given, made, variant, _Batches(images, batch))
-        return unshared(_with_int8(made, "QuantizeLinear"))
+        return _with_int8(made, "QuantizeLinear", variant)
 
 
 def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
@@ -84,41 +84,43 @@ def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
             weight_type=QuantType.QInt8,
             extra_options={"MatMulConstBOnly": True},
         )
-        return _with_int8(made, "DynamicQuantizeLinear")
+        return _with_int8(made, "DynamicQuantizeLinear", variant)
 
 
 def unshared(model: bytes) -> bytes:
-    """With a copy of a weight, and its zero point, for each layer that takes it.
+    """With a copy of an int8 weight, and of its zero point, for each layer that takes it.
 
     Exact int8 arithmetic of 1.32.0 does not load a weight that two layers share ("Attempt to replace the existing
     tensor"), and the exporter lets all equal ones be shared: the norms of a network that was never trained.
     """
     read = onnx.load_from_string(model)
     graph = read.graph
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
-    weights = {
-        node.output[0]: node
-        for node in graph.node
-        if node.op_type == "DequantizeLinear" and tensors.keys() >= set(node.input)
+    weights = {one.name: one for one in graph.initializer if one.data_type == onnx.TensorProto.INT8}
+    read_by = {
+        node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in weights
     }
     nodes: list[onnx.NodeProto] = []
-    taken = set()
+    copies = 0
+    taken: set[str] = set()
     for node in graph.node:
         for at, name in enumerate(node.input):
-            if name in taken:
-                own = onnx.NodeProto.FromString(weights[name].SerializeToString())
-                suffix = f"_shared_{len(nodes)}"
-                for place in (0, 2):
-                    tensor = graph.initializer.add()
-                    tensor.CopyFrom(tensors[own.input[place]])
-                    tensor.name = own.input[place] = tensor.name + suffix
-                own.name, own.output[0] = own.name + suffix, name + suffix
+            if name in taken and name in read_by:
+                own = onnx.NodeProto.FromString(read_by[name].SerializeToString())
+                own.name, own.output[0] = (f"{text}_own_{len(nodes)}" for text in (own.name, name))
                 node.input[at] = own.output[0]
                 nodes.append(own)
-            elif name in weights:
-                taken.add(name)
+            taken.add(name)
         nodes.append(node)
-    if len(nodes) == len(graph.node):
+    taken.clear()
+    for node in nodes:
+        for at, name in enumerate(node.input):
+            if name in taken and name in weights:
+                copies += 1
+                tensor = graph.initializer.add()
+                tensor.CopyFrom(weights[name])
+                tensor.name = node.input[at] = f"{name}_own_{copies}"
+            taken.add(name)
+    if not copies:
         return model
     del graph.node[:]
     graph.node.extend(nodes)
@@ -156,11 +158,11 @@ def _quantize(given: Path, made: Path, variant: Variant, reader: _Batches | None
         )
 
 
-def _with_int8(file: Path, operator: str) -> bytes:
+def _with_int8(file: Path, operator: str, variant: Variant) -> bytes:
     content = file.read_bytes()
     if not any(node.op_type == operator for node in onnx.load_from_string(content).graph.node):
         raise BuildError("nothing_to_quantize", f"the model has no layer that {_version()} can quantize in this way")
-    return content
+    return content if variant.reduced_range else unshared(content)
 
 
 def _version() -> str:
