@@ -22,7 +22,7 @@ from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
 from sweeps.launching.gone import Gone, gone_now
-from sweeps.launching.here import run_now
+from sweeps.launching.here import running_now
 from sweeps.quarantine import DeviceRecord, QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
@@ -186,12 +186,8 @@ def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
     )
     if len(table) < count:
         st.caption(f"{len(table)} of {count} devices.")
-    run = run_now(Workspace(root))
-    st.text(
-        f"A run of {line(run.sweep)} goes on in this workspace now (process {run.pid})."
-        if run is not None
-        else "No sweep runs in this workspace now, as far as this computer knows."
-    )
+    now = [*running_now(Workspace(root))] or ["No sweep runs in this workspace now, as far as this computer knows"]
+    st.text(line(f"{'; '.join(now)}."))
     st.caption(
         "Away is what a run missed. Whether a device that waits is plugged in now, only asking it can tell: "
         "`edgesweep devices`; a lab's hosts, their health and leases stand below where a lab is known (`--lab`)."

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from sweeps.launching.here import run_now
+from sweeps.launching.here import live_run
 from sweeps.launching.live import LiveDevice, read_live
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -34,7 +34,7 @@ NOBODY = Gone(False, MappingProxyType({}))
 
 def gone_now(workspace: Workspace) -> Gone:
     """What the file of the driver says; nobody, if there is none."""
-    run = run_now(workspace)
+    run = live_run(workspace)
     live = run or read_live(workspace.live)
     if live is None:
         return NOBODY

@@ -32,7 +32,7 @@ def running_now(workspace: Workspace) -> Iterator[str]:
     holder = workspace.holder()
     if holder is None:
         return
-    live = run_now(workspace)
+    live = live_run(workspace)
     if live is not None:
         yield f"A run of {live.sweep} goes on in this workspace now: another one cannot start before it has ended"
     else:
@@ -42,11 +42,11 @@ def running_now(workspace: Workspace) -> Iterator[str]:
 
 def runs_now(workspace: Workspace, sweep: str) -> bool:
     """Whether a driver measures this sweep now."""
-    live = run_now(workspace)
+    live = live_run(workspace)
     return live is not None and live.sweep == sweep
 
 
-def run_now(workspace: Workspace) -> Live | None:
+def live_run(workspace: Workspace) -> Live | None:
     """What runs in the process that has the workspace; `None` if that is no sweep. A run that was killed has not told
     that it ended."""
     live = read_live(workspace.live)

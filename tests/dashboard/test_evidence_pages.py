@@ -1,6 +1,7 @@
 """Compare, Result and Devices as Streamlit runs them, on workspaces that the real journal wrote."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -318,7 +319,9 @@ def test_a_device_that_the_driver_missed_is_away_and_was_away_when_the_run_has_e
     with workspace.lock():  # another command's
         page = shown(root, "devices", device="phone-1")
         assert over in said(page)
-        assert "No sweep runs in this workspace now" in said(page)
+        assert "A run of after" not in said(page)
+        assert f"Process {os.getpid()} uses this workspace now" in said(page)
+    assert "No sweep runs in this workspace now" in said(shown(root, "devices", device="phone-1"))
     assert "until the last run ended" in said(shown(root, "fleet"))
 
 
