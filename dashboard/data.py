@@ -172,8 +172,7 @@ def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
 def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, ResultRow]:
     """Single rows of a sweep, by job key; those that it does not have are left out."""
     with Journal.open(now.path, read_only=True) as journal:
-        found = {key: journal.stored_result(sweep, key) for key in job_keys}
-    return {key: one[0] for key, one in found.items() if one is not None}
+        return journal.some_results(sweep, job_keys)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)

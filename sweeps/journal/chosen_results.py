@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 
-from sweeps.journal.results_table import READ, Place, ResultTables, stored
+from sweeps.journal.results_table import READ, Place, ResultTables
+from sweeps.journal.row_columns import stored
 from sweeps.results import ResultRow
 from sweeps.variant import RunAxes, Variant
 

@@ -5,32 +5,28 @@ each change of a row gives it a number that is larger than all before.
 """
 
 import json
-import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.result_row import row_of_waiting
+from sweeps.journal.row_columns import ROW_COLUMNS, read_row, values_of
 from sweeps.journal.schema import JOB_DEVICE, JOB_SENTINEL
 from sweeps.journal.times import TimeTables
-from sweeps.json_records import from_json, to_json
-from sweeps.metrics import METRICS
+from sweeps.json_records import from_json
 from sweeps.records import Conditions, Job
 from sweeps.results import ResultRow
-from sweeps.settled import Settled
 
 LATEST = 5_000
 """So many attempts are looked through for what a device was like last."""
 
-_FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
-COLUMNS = ("attempt", "place_id", "evaluation_id", *_FIELDS, "extra_metrics", *METRICS)
+COLUMNS = ("attempt", "place_id", "evaluation_id", *ROW_COLUMNS)
 """Those of the table, without `seq`."""
-_PAIRS = ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms")
-READ = f"SELECT {', '.join((*_FIELDS, 'extra_metrics', *METRICS))} FROM results"  # noqa: S608  # names of ours
+READ = f"SELECT {', '.join(ROW_COLUMNS)} FROM results"  # noqa: S608  # names of ours
 _READ_WITH_EVALUATION = READ.replace("SELECT ", "SELECT evaluation_id, ", 1)
 _PLACES = ", ".join("?" * len(COLUMNS))
 _PUT = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) VALUES ({_PLACES})"  # noqa: S608  # names of ours
@@ -130,6 +126,19 @@ class ResultTables(TimeTables):
         record = self._row("SELECT record FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
         return None if record is None else row_of_waiting(sweep, from_json(Job, record[0]))
 
+    def jobs_left(self, sweep: str) -> list[tuple[Job, bool]]:
+        """Of the current plan, in its order: the jobs of each build that a job without a result needs, each with
+        whether it has one. Without reading the others, which may be a hundred thousand."""
+        rows = self._rows(
+            "WITH there AS (SELECT build_key, record, position, EXISTS (SELECT 1 FROM results WHERE stale = 0"
+            " AND results.sweep = jobs.sweep AND results.job_key = jobs.job_key) AS has_ended"
+            " FROM jobs WHERE sweep = ?1 AND plan_id = (SELECT plan_id FROM sweeps WHERE name = ?1))"
+            " SELECT record, has_ended FROM there"
+            " WHERE build_key IN (SELECT build_key FROM there WHERE NOT has_ended) ORDER BY position",
+            sweep,
+        )
+        return [(from_json(Job, record), bool(has_ended)) for record, has_ended in rows]
+
     def result_rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
         """The rows of a sweep, or of one of its places, that are not stale, in order of their names.
 
@@ -187,7 +196,12 @@ class ResultTables(TimeTables):
         query = f"{_READ_WITH_EVALUATION} WHERE sweep = ? AND job_key = ?"
         with _reading():
             found = self._row(query, sweep, job_key)
-            return None if found is None else (_row(found[1:]), str(found[0]))
+            return None if found is None else (read_row(found[1:]), str(found[0]))
+
+    def some_results(self, sweep: str, job_keys: Iterable[str]) -> dict[str, ResultRow]:
+        """Rows by job key, also stale ones; without those that the sweep does not have. Raises as `result_rows`."""
+        where = " WHERE sweep = ? AND job_key IN (SELECT value FROM json_each(?))"
+        return {row.job_key: row for row in self._read_results(f"{READ}{where}", sweep, json.dumps(list(job_keys)))}
 
     def sentinels_of(self, sweep: str, device_id: str, place_ids: Iterable[str]) -> list[str]:
         """The keys of the sentinels of those jobs that have a result on this device, under any of these places."""
@@ -206,11 +220,14 @@ class ResultTables(TimeTables):
 
     def _read_results(self, query: str, *values: str | int) -> list[ResultRow]:
         with _reading():
-            return [_row(one) for one in self._rows(query, *values)]
+            return [read_row(one) for one in self._rows(query, *values)]
 
     def _put_results(self, rows: Iterable[tuple[ResultRow, str, int]]) -> None:
         """Write rows, each with the id of its evaluation set and its newest attempt."""
-        self._db.executemany(_PUT, [_values(row, evaluation_id, attempt) for row, evaluation_id, attempt in rows])
+        self._db.executemany(
+            _PUT,
+            [[attempt, Place.of(row).place_id, evaluation_id, *values_of(row)] for row, evaluation_id, attempt in rows],
+        )
 
 
 @contextmanager
@@ -226,53 +243,3 @@ def damaged(why: str) -> DamagedResultsError:
     return DamagedResultsError(
         f"the journal's table of results must be made again: {why}", "run `edgesweep journal rebuild`"
     )
-
-
-def _values(row: ResultRow, evaluation_id: str, attempt: int) -> list[Any]:
-    extra = {name: value for name, value in row.metrics.items() if name not in METRICS}
-    return [
-        *(attempt, Place.of(row).place_id, evaluation_id),
-        *(stored(getattr(row, name)) for name in _FIELDS),
-        json.dumps(extra),
-        *(row.metrics.get(name) for name in METRICS),
-    ]
-
-
-def stored(value: Any) -> Any:
-    if isinstance(value, Settled):
-        return to_json(value)
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        # As in records: a lone surrogate from a device's output is in no database.
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return json.dumps(value) if isinstance(value, tuple) else value
-
-
-def _row(record: tuple[Any, ...]) -> ResultRow:
-    """Raises `ValueError`, `TypeError` or `StoreError` if it is damaged."""
-    stored = dict(zip((*_FIELDS, "extra_metrics", *METRICS), record, strict=True))
-    values = {name: _read(name, kind, stored[name]) for name, kind in _FIELDS.items()}
-    metrics: dict[str, float] = {name: stored[name] for name in METRICS if stored[name] is not None}
-    extra: Mapping[str, float] = json.loads(stored["extra_metrics"])
-    metrics |= extra
-    if not all(isinstance(value, float | int) and math.isfinite(value) for value in metrics.values()):
-        raise ValueError("a figure that is no number")
-    return ResultRow(**values, metrics=metrics)
-
-
-def _read(name: str, kind: Any, value: Any) -> Any:
-    if name == "settled":
-        return from_json(Settled, value) if value else None
-    if name in _PAIRS:
-        medians = tuple((int(round_), float(ms)) for round_, ms in json.loads(value))
-        if not all(0.0 < ms < math.inf for _, ms in medians):
-            raise ValueError("block medians that are not positive")
-        return medians
-    if name in ("trust", "sessions"):
-        return tuple(json.loads(value))
-    if kind is bool:
-        return bool(value)
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} is no {kind.__name__}")
-    return value
