@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import rights
 from dashboard.inert import NOTHING, line
+from dashboard.views import compare_sides
 from sweeps.journal.journal import Journal
 from sweeps.json_records import to_json
 from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
@@ -206,6 +207,28 @@ def test_a_build_that_was_measured_on_two_dates_is_compared_with_itself(
     assert page.query_params["b"] == side
     assert "choose a date on both sides" in said(page)
     assert "asks for something that is not here" in said(shown(workspace.root, "compare", a=f"{side}:7", b=side))
+
+
+def test_of_many_devices_compare_lists_a_few_and_all_of_them_when_that_is_chosen(
+    shown: Shown, evidence_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare_sides, "FEW", 0)
+    a, b = (
+        f"before:{key_of(evidence_store, 'before', FAST)}",
+        f"before:{key_of(evidence_store, 'before', 'int8-qnnpack nhwc script fused optimized', 'phone-1')}",
+    )
+    page = shown(evidence_store, "compare", a=a, b=a)
+    here, every = page.selectbox(key="b device").options
+    assert every == "All 2 devices …"
+    page.selectbox(key="b device").select(compare_sides.EVERY).run()
+    assert len(page.selectbox(key="b device").options) == 2
+    assert page.selectbox(key="a device").options == [here, every]
+    assert (page.selectbox(key="b device").value, page.query_params["b"]) == ("board-1", a), "nothing else was chosen"
+    page.selectbox(key="b device").select("phone-1").run()
+    assert page.selectbox(key="a device").options[0] == here
+    assert len(page.selectbox(key="a device").options) == 3, "the device of the other side is near at hand"
+    page = shown(evidence_store, "compare", a=a, b=b)
+    assert (page.query_params["b"], page.selectbox(key="b device").value) == (b, "phone-1"), "a link names any device"
 
 
 def test_a_result_and_itself_are_not_compared(shown: Shown, evidence_store: Path) -> None:
