@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dashboard.charts.heat import TINTS, HeatCell, HeatRow
 from dashboard.inert import line
 from dashboard.words import plain_words
+from sweeps.ranking.build_costs import Cell, Cells, Setup
 from sweeps.ranking.overview import PlaceVerdict
-from sweeps.ranking.shipping import Cell, Cells, Setup
 from sweeps.spec import catalog
 
 STATES = {

@@ -10,15 +10,15 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import running
-from dashboard.data import ONE, place_rows, some_rows, spec, sweeps
+from dashboard.data import ONE, some_rows, sweeps
 from dashboard.source import KEYS, Source
 from dashboard.words import build_names, device_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import Place
+from sweeps.ranking.build_costs import Cells, Setup
 from sweeps.ranking.overview import PlaceVerdict
-from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
-from sweeps.store import fleet
+from sweeps.ranking.shipping import Shipping, shipping
+from sweeps.store import build_costs, fleet
 from sweeps.store.fleet import Names, SweepSum, Trouble
 from sweeps.store.lag import Lag, read_lag
 from sweeps.store.verdicts import read_current
@@ -106,10 +106,10 @@ class Costs:
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone", hash_funcs=KEYS)
 def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
-    """Reads all rows of these devices: about 2 ms of CPU for each."""
-    rows = {device: place_rows(now, Place(sweep, device, model)) for device in devices}
-    cells = cells_of(rows, spec(now, sweep).objective)
-    names = setup_names(row for here in rows.values() for row in here)
+    """As of the sweep's own objective."""
+    cells = read_current(now.files, lambda verdicts: build_costs.cells(verdicts.db, sweep, model, devices))
+    jobs = {setup: cell.job_key for here in cells.values() for setup, cell in here.items()}
+    names = setup_names(some_rows(now, sweep, tuple(sorted(jobs.values()))).values())
     return Costs(cells, names, shipping(cells))
 
 

@@ -1,9 +1,7 @@
 """What it costs to ship one, two or three builds of a model to all devices of a sweep. Pure, from stored rows.
 
-The cost of a build on a device is its p50 latency divided by that of the device's best build that may ship there. The
-least-regret choice is the set of builds whose worst cost over all devices is smallest (the minimax relative regret);
-a device takes the best of the set that may ship on it. Intervals are not taken into account, and nothing is told apart:
-that is what a ranking does.
+The least-regret choice is the set of builds whose worst cost (see `build_costs`) over all devices is the smallest
+(the minimax relative regret); a device takes the best of the set that may ship on it.
 """
 
 import functools
@@ -12,33 +10,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 
-from sweeps.ranking.alike import alike
-from sweeps.ranking.ties import LATENCY
-from sweeps.ranking.verdict import judge_all
-from sweeps.results import ResultRow
-from sweeps.spec.objective import ObjectiveSpec
-
-Setup = tuple[str, ...]
-"""As `ResultRow.setup`: one build, as it is run."""
-CellState = Literal["ships", "unresolved", "may_not", "failed", "skipped", "untimed"]
+from sweeps.ranking.build_costs import Cells, Setup
 
 MOST_BUILDS = 3
 MOST_CANDIDATES = 24
 """So many builds are combined; 24 give 2,324 sets."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One build on one device."""
-
-    job_key: str
-    state: CellState
-    ratio: float | None
-    """Its p50 latency divided by that of the device's best build that may ship; `None` if one of them is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +47,6 @@ class Shipping:
     """Whether all sets were looked at, and not only those of the most promising builds."""
 
 
-Cells = Mapping[str, Mapping[Setup, Cell]]
-"""By device (or pool) and build."""
-
-
-def cells_of(places: Mapping[str, Sequence[ResultRow]], objective: ObjectiveSpec) -> Cells:
-    """Each build on each device. `places`: the rows of one model, by device. Of a device with results under several
-    conditions those with most rows count, since only they can be compared."""
-    return {device: _cells(rows, objective) for device, rows in places.items()}
-
-
 def shipping(cells: Cells) -> Shipping | None:
     """The least-regret choices; `None` if no build may ship anywhere."""
     costs: dict[Setup, dict[str, float]] = defaultdict(dict)
@@ -99,29 +68,6 @@ def shipping(cells: Cells) -> Shipping | None:
             break
         choices.append(best)
     return Shipping(devices=len(devices), choices=tuple(choices), is_exact=is_exact)
-
-
-def _cells(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup, Cell]:
-    group = max(alike([row for row in rows if row.outcome == "measured" and row.timed]), key=len, default=[])
-    verdicts = judge_all(group, objective)
-    times = {row.job_key: row.metrics[LATENCY] for row in group}
-    best = min((times[row.job_key] for row in group if verdicts[row.job_key].verdict == "pass"), default=None)
-    found: dict[Setup, Cell] = {}
-    for row in rows:
-        state: CellState = "untimed"
-        if row.job_key in times:
-            verdict = verdicts[row.job_key].verdict
-            state = "ships" if verdict == "pass" else "unresolved" if verdict == "unresolved" else "may_not"
-        elif row.outcome == "failed":
-            state = "failed"
-        elif row.outcome == "skipped":
-            state = "skipped"
-        ratio = times[row.job_key] / best if row.job_key in times and best else None
-        known = found.get(row.setup)
-        # Units that share the work may have one build twice.
-        if known is None or (known.ratio or math.inf) > (ratio or math.inf):
-            found[row.setup] = Cell(job_key=row.job_key, state=state, ratio=ratio)
-    return found
 
 
 def _undominated(costs: Mapping[Setup, Mapping[str, float]]) -> list[Setup]:

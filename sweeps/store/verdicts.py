@@ -18,10 +18,11 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
 from sweeps.journal.told import told_by
+from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store import fleet
+from sweeps.store import build_costs, fleet
 from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
@@ -41,8 +42,9 @@ _TABLES = (
         objective TEXT NOT NULL
     )""",
     *fleet.TABLES,
+    *build_costs.TABLES,
 )
-_VERSION = 6
+_VERSION = 7
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -128,7 +130,7 @@ class Verdicts:
             name: plan for name, plan in wanted.items() if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan)
         }
         for name in seen.keys() - plans.keys():  # the copied server has it no longer
-            for table in ("verdicts", "sums", "seen"):
+            for table in ("verdicts", "costs", "sums", "seen"):
                 self.db.execute(f"DELETE FROM {table} WHERE sweep = ?", (name,))  # noqa: S608  # names of ours
         if not late:
             return
@@ -174,6 +176,7 @@ class Verdicts:
         everything = seen is None or (seen[0], seen[3]) != (mark.epoch, objective)
         replanned = everything or seen is None or seen[2] != plan
         verdicts: list[PlaceVerdict] = []
+        costs = {}
         told = told_by(spec)
         places = set(journal.result_places(sweep)) if everything else changed
         for done, place in enumerate(places):
@@ -182,6 +185,7 @@ class Verdicts:
             rows = journal.result_rows(sweep, place)
             ranked = rank_rows(rows, spec.objective, sweep, told=told)
             verdicts += verdicts_of(sweep, ranked.devices, rows)
+            costs[place] = costs_of(rows, spec.objective)
         if replanned and not everything:
             verdicts += [
                 one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing
@@ -203,6 +207,7 @@ class Verdicts:
         self.db.executemany("DELETE FROM verdicts WHERE sweep = ? AND device_id = ? AND model = ?", gone)
         put = f"INSERT OR REPLACE INTO verdicts ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  # names of ours
         self.db.executemany(put, verdicts)
+        build_costs.put(self.db, costs, sweep if everything else None)
         self.db.execute("DELETE FROM sums WHERE sweep = ?", (sweep,))
         self.db.execute(fleet.SUM_UP, (sweep,))
         self.db.execute(

@@ -6,7 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from sweeps.ranking.shipping import Cell, cells_of, shipping
+from sweeps.ranking.build_costs import Cell, costs_of
+from sweeps.ranking.shipping import shipping
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from tests.sweeps.conftest import Records
@@ -84,7 +85,7 @@ def test_cells_of_rows_have_their_cost_and_whether_they_may_ship(records: Record
         row(8, "odd", None, outcome="skipped"),
         row(10, "checked", None),
     ]
-    here = cells_of({"phone": rows}, ObjectiveSpec(constraints=()))["phone"]
+    here = costs_of(rows, ObjectiveSpec(constraints=()))
     by_name = {setup[0]: (cell.state, cell.ratio) for setup, cell in here.items()}
     assert by_name == {
         "fast": ("ships", 1.0),

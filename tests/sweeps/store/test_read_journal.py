@@ -19,15 +19,20 @@ from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import left_of, waiting
+from sweeps.journal.results_table import Place
 from sweeps.journal.told import told_by
+from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
+from sweeps.ranking.ties import LATENCY
 from sweeps.records import Failed
+from sweeps.spec.objective import ConstraintSpec
+from sweeps.store import build_costs
 from sweeps.store import verdicts as verdicts_module
 from sweeps.store.mlflow import Store
 from sweeps.store.read_journal import rank_sweep, read_sweep
 from sweeps.store.reading import load, load_imported
-from sweeps.store.verdicts import overview
+from sweeps.store.verdicts import overview, read_current
 from sweeps.workspace import Workspace
 
 HOSTILE = "net \x1b[31m' OR 1=1 -- <b>"
@@ -143,6 +148,36 @@ def test_verdicts_are_those_of_the_ranking(workspace, records):
             (entry.device_id, entry.winner.name, "tied" if entry.unresolved else "winner") for entry in ranked.devices
         ]
         assert [one.finished for one in found] == [2, 2]
+
+
+def test_stored_costs_of_builds_are_those_of_the_rows(workspace, records):
+    jobs = fill(workspace, records, [(5.0, 5.01, 5.02), (), (9.0, 9.1, 9.2), (5.5, 5.6, 5.7), (4.0, 4.1, 4.2)])
+    phones, model = ("phone-0", "phone-1", "phone-9"), jobs[0].model
+
+    def stored():
+        cells = read_current(workspace, lambda verdicts: build_costs.cells(verdicts.db, "phones", model, phones))
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            objective = journal.spec("phones").objective
+            rows = {phone: journal.result_rows("phones", Place("phones", phone, model)) for phone in phones}
+        assert cells == {phone: costs_of(rows[phone], objective) for phone in phones}
+        return {cell.job_key: (cell.state, cell.ratio) for here in cells.values() for cell in here.values()}
+
+    first = stored()
+    assert [state for state, _ in first.values()].count("ships") == 4
+    assert (first[jobs[1].key], first[jobs[2].key]) == (("failed", None), ("ships", pytest.approx(9.1 / 4.1, rel=0.01)))
+    with Journal.open(workspace.journal) as journal:
+        measure(journal, records, jobs[1], (2.0, 2.1, 2.2))
+    assert stored()[jobs[3].key] == ("ships", pytest.approx(5.6 / 2.1, rel=0.01)), "a better one has come"
+    plan = records.plan(*jobs[:4], facts=devices(records, 2), rounds=3)
+    strict = plan.sweep.objective.model_copy(update={"constraints": (ConstraintSpec(metric=LATENCY, at_most=8.0),)})
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(plan)
+    assert stored()[jobs[2].key] == ("ships", pytest.approx(9.1 / 5.01, rel=0.01)), (
+        "the best one is no longer in the plan"
+    )
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(replace(plan, sweep=plan.sweep.model_copy(update={"objective": strict})))
+    assert stored()[jobs[2].key][0] == "may_not"
 
 
 def test_only_places_with_news_are_ranked(workspace, records, monkeypatch):

@@ -1,0 +1,57 @@
+"""What each build of a model costs on each device of a sweep. Pure, from stored rows.
+
+The cost is its p50 latency divided by that of the device's best build that may ship there. Intervals are not taken into
+account, and nothing is told apart: that is what a ranking does.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from sweeps.ranking.alike import alike
+from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.verdict import judge_all
+from sweeps.results import ResultRow
+from sweeps.spec.objective import ObjectiveSpec
+
+Setup = tuple[str, ...]
+"""As `ResultRow.setup`: one build, as it is run."""
+CellState = Literal["ships", "unresolved", "may_not", "failed", "skipped", "untimed"]
+
+
+class Cell(NamedTuple):
+    """One build on one device."""
+
+    job_key: str
+    state: CellState
+    ratio: float | None
+    """Its p50 latency divided by that of the device's best build that may ship; `None` if one of them is unknown."""
+
+
+Cells = Mapping[str, Mapping[Setup, Cell]]
+"""By device (or pool) and build."""
+
+
+def costs_of(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup, Cell]:
+    """Each build on one device. `rows`: of one model. With results under several conditions those with most rows count,
+    since only they can be compared."""
+    group = max(alike([row for row in rows if row.outcome == "measured" and row.timed]), key=len, default=[])
+    verdicts = judge_all(group, objective)
+    times = {row.job_key: row.metrics[LATENCY] for row in group}
+    best = min((times[row.job_key] for row in group if verdicts[row.job_key].verdict == "pass"), default=None)
+    found: dict[Setup, Cell] = {}
+    for row in rows:
+        state: CellState = "untimed"
+        if row.job_key in times:
+            verdict = verdicts[row.job_key].verdict
+            state = "ships" if verdict == "pass" else "unresolved" if verdict == "unresolved" else "may_not"
+        elif row.outcome == "failed":
+            state = "failed"
+        elif row.outcome == "skipped":
+            state = "skipped"
+        ratio = times[row.job_key] / best if row.job_key in times and best else None
+        known = found.get(row.setup)
+        # Units that share the work may have one build twice.
+        if known is None or (known.ratio or math.inf) > (ratio or math.inf):
+            found[row.setup] = Cell(job_key=row.job_key, state=state, ratio=ratio)
+    return found

@@ -1,0 +1,36 @@
+"""What each build costs on each device, stored beside the verdicts: an overview of a model does without its rows."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+
+from sweeps.journal.results_table import Place
+from sweeps.ranking.build_costs import Cell, Cells, Setup
+
+TABLES = (
+    """CREATE TABLE costs (
+        sweep TEXT, model TEXT, device_id TEXT, cells TEXT NOT NULL, PRIMARY KEY (sweep, model, device_id)
+    ) WITHOUT ROWID""",
+)
+"""Of the file of verdicts. `cells`: a JSON list of the fields of `Cell` and the setup, for each build."""
+
+
+def put(db: sqlite3.Connection, costs: Mapping[Place, Mapping[Setup, Cell]], alone: str | None = None) -> None:
+    """In place of what these places had before; `alone`: the sweep that has no others."""
+    if alone is not None:
+        db.execute("DELETE FROM costs WHERE sweep = ?", (alone,))
+    rows = [
+        (place.sweep, place.model, place.place_id, json.dumps([(*cell, setup) for setup, cell in here.items()]))
+        for place, here in costs.items()
+    ]
+    db.executemany("INSERT OR REPLACE INTO costs VALUES (?, ?, ?, ?)", rows)
+
+
+def cells(db: sqlite3.Connection, sweep: str, model: str, devices: Iterable[str]) -> Cells:
+    """Those of a model, under the objective of the sweep's file."""
+    query = "SELECT cells FROM costs WHERE sweep = ? AND model = ? AND device_id = ?"
+    found = {device: db.execute(query, (sweep, model, device)).fetchone() for device in devices}
+    return {
+        device: {} if stored is None else {tuple(setup): Cell(*cell) for *cell, setup in json.loads(stored[0])}
+        for device, stored in found.items()
+    }
