@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -70,7 +71,7 @@ def bare_ms(program: list[str], case: Case) -> float:
 
 
 def main() -> None:
-    arms = {}
+    arms: dict[str, Callable[[], float]] = {}
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder:
         inputs = digits(Path(folder) / "model")
         builds = Path(folder) / "builds"
@@ -79,7 +80,12 @@ def main() -> None:
             case = build(name, {}, inputs, builds, BLOCK)
             loop = partial(bare_ms, [str(bare(name))], case)
             in_python = partial(bare_ms, [sys.executable, str(HERE / f"bare_loop_{name}.py")], case)
-            one = {"bare": loop, "C++": case.native_p50_ms, "Python": case.python_p50_ms, "bare Python": in_python}
+            one: dict[str, Callable[[], float]] = {
+                "bare": loop,
+                "C++": case.native_p50_ms,
+                "Python": case.python_p50_ms,
+                "bare Python": in_python,
+            }
             # There and back: a steady drift within a round hits all alike.
             arms |= {f"{name} {arm}": time for arm, time in one.items()}
             arms |= {f"{name} {arm}{AGAIN}": time for arm, time in reversed(one.items())}

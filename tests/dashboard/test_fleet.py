@@ -26,8 +26,8 @@ from dashboard.views import every_result, fleet
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
+from sweeps.ranking.build_costs import Cell, CellState
 from sweeps.ranking.overview import PlaceVerdict, waiting_place
-from sweeps.ranking.shipping import Cell, CellState
 from sweeps.records import Job
 from sweeps.spec.grid import GridSpec
 from sweeps.store.fleet import SweepSum
