@@ -10,7 +10,8 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import running
-from dashboard.data import ONE, some_rows, sweeps
+from dashboard.data import ONE, some_rows, spec, sweeps
+from dashboard.inert import line
 from dashboard.source import KEYS, Source
 from dashboard.words import build_names, device_names, setup_names
 from sweeps.errors import StoreError
@@ -106,10 +107,13 @@ class Costs:
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone", hash_funcs=KEYS)
 def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
-    """As of the sweep's own objective."""
+    """As of the sweep's own objective. Raises `StoreError` if this version cannot read the sweep's file."""
+    spec(now, sweep)
     cells = read_current(now.files, lambda verdicts: build_costs.cells(verdicts.db, sweep, model, devices))
     jobs = {setup: cell.job_key for here in cells.values() for setup, cell in here.items()}
-    names = setup_names(some_rows(now, sweep, tuple(sorted(jobs.values()))).values())
+    called = build_names(some_rows(now, sweep, tuple(sorted(jobs.values()))).values())
+    # A row may have changed since: then the build is called as it is stored, until the next look.
+    names = {setup: called.get(key) or line(" · ".join(filter(None, setup))) for setup, key in jobs.items()}
     return Costs(cells, names, shipping(cells))
 
 

@@ -96,11 +96,15 @@ def _device(side: str, there: Collection[str], key: str, start: str, names: Mapp
     ids = list(there)
     known = _begin(ids, key, start)
     st.session_state[f"{key}: before"] = known
-    if len(ids) > FEW and everything not in st.session_state:
-        beside = (st.session_state.get(one) for one in ("a device", "b device"))
-        first = dict.fromkeys([known, *(one for one in beside if one in there), *ids[:FEW]])
-        ids = [*first, EVERY]
-    return str(state.box(f"{side}: device", ids, key, lambda one: names.get(one, f"All {len(there)} devices …")))
+    chosen = {known, *(st.session_state.get(one) for one in ("a device", "b device"))}
+    few = [one for number, one in enumerate(ids) if number < FEW or one in chosen]
+    is_short = len(ids) > len(few) and everything not in st.session_state
+    entry = f"All {len(ids)} devices …"
+    options = [*few, EVERY] if is_short else ids
+    device = str(state.box(f"{side}: device", options, key, lambda one: names.get(one, entry)))
+    if is_short:
+        st.caption(f"{len(few)} of {len(ids)} devices: choose “{entry}” to search them.")
+    return device
 
 
 def _date(side: str, row: ResultRow, key: str, start: int) -> int:

@@ -38,20 +38,19 @@ def left_of(journal: Journal, sweep: str) -> Left:
     planned = sum(jobs for _, jobs in journal.planned_places(sweep).values())
     if 0 < planned <= sum(sum(counts.values()) for counts in journal.ended_counts(sweep).values()):
         return Left(jobs=0, seconds=0.0)  # without reading a hundred thousand jobs
-    jobs = journal.jobs_left(sweep)
-    waiting = [job for job, has_ended in jobs if not has_ended]
+    waiting = journal.jobs_left(sweep)
     if not waiting:
         return Left(jobs=0, seconds=0.0)
     plan = Plan(
         sweep=journal.spec(sweep),
         devices=journal.devices(sweep),
         identities=Identities(models={}, calibration_id="", evaluation_id="", versions={}, runners={}),
-        jobs=tuple(job for job, _ in jobs),
+        jobs=tuple(waiting),
         skipped=(),
     )
-    built = {key for key in {job.build_key for job in waiting} if journal.artifact(key) is not None}
-    ended = {job.key for job, has_ended in jobs if has_ended}
-    left = estimate(plan, journal.protocol(sweep), ended, built)
+    builds = {job.build_key for job in waiting}
+    built = {key for key in builds if journal.artifact(key) is not None}
+    left = estimate(plan, journal.protocol(sweep), (), built, journal.builds_tried(sweep, builds))
     return Left(jobs=len(waiting), seconds=left.seconds)
 
 

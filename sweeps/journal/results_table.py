@@ -126,18 +126,25 @@ class ResultTables(TimeTables):
         record = self._row("SELECT record FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
         return None if record is None else row_of_waiting(sweep, from_json(Job, record[0]))
 
-    def jobs_left(self, sweep: str) -> list[tuple[Job, bool]]:
-        """Of the current plan, in its order: the jobs of each build that a job without a result needs, each with
-        whether it has one. Without reading the others, which may be a hundred thousand."""
+    def jobs_left(self, sweep: str) -> list[Job]:
+        """Those of the current plan without a result, in its order. Raises `StoreError` if there is no such sweep."""
         rows = self._rows(
-            "WITH there AS (SELECT build_key, record, position, EXISTS (SELECT 1 FROM results WHERE stale = 0"
-            " AND results.sweep = jobs.sweep AND results.job_key = jobs.job_key) AS has_ended"
-            " FROM jobs WHERE sweep = ?1 AND plan_id = (SELECT plan_id FROM sweeps WHERE name = ?1))"
-            " SELECT record, has_ended FROM there"
-            " WHERE build_key IN (SELECT build_key FROM there WHERE NOT has_ended) ORDER BY position",
+            "SELECT record FROM jobs WHERE sweep = ? AND plan_id = ? AND NOT EXISTS (SELECT 1 FROM results"
+            " WHERE stale = 0 AND results.sweep = jobs.sweep AND results.job_key = jobs.job_key) ORDER BY position",
             sweep,
+            self._plan_id(sweep),
         )
-        return [(from_json(Job, record), bool(has_ended)) for record, has_ended in rows]
+        return [from_json(Job, record) for (record,) in rows]
+
+    def builds_tried(self, sweep: str, build_keys: Iterable[str]) -> set[tuple[str, str]]:
+        """On which device which of these builds has a job with a result: build key and device id."""
+        rows = self._rows(
+            "SELECT DISTINCT build_key, device_id FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
+            " AND build_key IN (SELECT value FROM json_each(?))",
+            sweep,
+            json.dumps(list(build_keys)),
+        )
+        return {(build_key, device_id) for build_key, device_id in rows}
 
     def result_rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
         """The rows of a sweep, or of one of its places, that are not stale, in order of their names.

@@ -64,14 +64,21 @@ class Estimate:
     """Until all is done, as a run is scheduled."""
 
 
-def estimate(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> Estimate:
+def estimate(
+    plan: Plan,
+    protocol: Protocol,
+    done: Collection[str],
+    builds_done: Collection[str],
+    tried: Collection[tuple[str, str]] = (),
+) -> Estimate:
     """A rough estimate of the remaining time.
 
-    `done` has job keys, `builds_done` build keys. Training, downloads and waiting for a cool device are not included,
+    `done` has job keys, `builds_done` build keys, `tried` the builds that were evaluated on a device (build key, device
+    id) beside those of `done`. Training, downloads and waiting for a cool device are not included,
     because the plan does not know them.
     """
     pending = [job for job in plan.jobs if job.key not in done]
-    evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
+    evaluated = {*tried, *((job.build_key, job.device_id) for job in plan.jobs if job.key in done)}
     on_device: dict[str, float] = dict.fromkeys((facts.device_id for facts in plan.devices), 0.0)
     builds: dict[str, set[str]] = {device_id: set() for device_id in on_device}
     for job in pending:

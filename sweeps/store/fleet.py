@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sweeps.journal.results_table import Place
+
 TABLES = (
     """CREATE TABLE sums (
         sweep TEXT PRIMARY KEY, places INTEGER, decided INTEGER, finished INTEGER, waiting INTEGER, builds INTEGER,
@@ -92,6 +94,12 @@ def having(db: sqlite3.Connection, sweep: str, model: str) -> tuple[str, ...]:
         "SELECT device_id FROM verdicts WHERE sweep = ? AND model = ? AND part = 0 ORDER BY device_id", (sweep, model)
     )
     return tuple(device_id for (device_id,) in found)
+
+
+def with_results(db: sqlite3.Connection, sweep: str) -> set[Place]:
+    """The places whose verdict has results: some may have none any more, as a pool whose units no longer share."""
+    query = "SELECT sweep, device_id, model FROM verdicts WHERE sweep = ? AND finished + ranked + not_ranked > 0"
+    return set(map(Place._make, db.execute(query, (sweep,))))
 
 
 def troubles(db: sqlite3.Connection, sweeps: Sequence[str], most: int) -> tuple[tuple[Trouble, ...], int]:

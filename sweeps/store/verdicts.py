@@ -178,7 +178,8 @@ class Verdicts:
         verdicts: list[PlaceVerdict] = []
         costs = {}
         told = told_by(spec)
-        places = set(journal.result_places(sweep)) if everything else changed
+        there = journal.result_places(sweep)
+        places = set(there) if everything else changed | (fleet.with_results(self.db, sweep) - there.keys())
         for done, place in enumerate(places):
             if self._each is not None and done % 10 == 0:
                 self._each(done, len(places))
@@ -194,11 +195,11 @@ class Verdicts:
             sweep
         )
         verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]
-        there = {one.place for one in verdicts}
+        judged = {one.place for one in verdicts}
         verdicts += [
             waiting_place(*place, device, jobs)
             for place, (device, jobs) in planned.items()
-            if place not in there and (replanned or place in places)
+            if place not in judged and (replanned or place in places)
         ]
         self.db.execute("BEGIN IMMEDIATE")
         if replanned:

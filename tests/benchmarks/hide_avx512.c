@@ -1,10 +1,11 @@
 // Hides AVX-512, AMX and what came with them from a process: libraries choose their kernels as on a CPU with AVX2.
 //
-//     cc -shared -fPIC -o hide.so hide_avx512.c && LD_PRELOAD=$PWD/hide.so PROGRAM
+//     cc -shared -fPIC -Wl,-z,initfirst -o hide.so hide_avx512.c && LD_PRELOAD=$PWD/hide.so PROGRAM
 //
 // Linux lets the instruction CPUID fault (arch_prctl(2), ARCH_SET_CPUID), where the CPU can: "cpuid_fault" in
 // /proc/cpuinfo. The handler answers in its place. The instructions themselves still work, and nothing that is timed
-// asks for them again.
+// asks for them again. What the dynamic linker has chosen before, as glibc's memcpy, is that of the real CPU;
+// `initfirst` is for libraries whose constructors ask.
 
 #define _GNU_SOURCE
 #include <signal.h>
@@ -19,11 +20,12 @@
 #define BIT(n) (1u << (n))
 
 // Leaf 7: f, dq, ifma, pf, er, cd, bw, vl; vbmi, vbmi2, vnni, bitalg, vpopcntdq; 4vnniw, 4fmaps, vp2intersect, AMX bf16,
-// fp16, tile, int8. Its sub-leaf 1: AVX-VNNI, bf16, AMX fp16.
+// fp16, tile, int8. Its sub-leaf 1: AVX-VNNI, bf16, AMX fp16; AMX complex, AVX10.
 static const uint32_t kEbx = BIT(16) | BIT(17) | BIT(21) | BIT(26) | BIT(27) | BIT(28) | BIT(30) | BIT(31);
 static const uint32_t kEcx = BIT(1) | BIT(6) | BIT(11) | BIT(12) | BIT(14);
 static const uint32_t kEdx = BIT(2) | BIT(3) | BIT(8) | BIT(22) | BIT(23) | BIT(24) | BIT(25);
 static const uint32_t kEaxOfOne = BIT(4) | BIT(5) | BIT(21);
+static const uint32_t kEdxOfOne = BIT(8) | BIT(19);
 
 static long cpuid_works(long yes) { return syscall(SYS_arch_prctl, ARCH_SET_CPUID, yes); }
 
@@ -45,7 +47,10 @@ static void on_fault(int number, siginfo_t *info, void *context) {
     ecx &= ~kEcx;
     edx &= ~kEdx;
   }
-  if (leaf == 7 && part == 1) eax &= ~kEaxOfOne;
+  if (leaf == 7 && part == 1) {
+    eax &= ~kEaxOfOne;
+    edx &= ~kEdxOfOne;
+  }
   registers[REG_RAX] = eax;
   registers[REG_RBX] = ebx;
   registers[REG_RCX] = ecx;

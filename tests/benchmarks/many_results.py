@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+from sweeps.device_facts import canonical_key
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
 from sweeps.records import Job
@@ -30,7 +31,8 @@ def make(workspace: Workspace, count: int, left: int = 0) -> None:
     def job(number: int, place: int, build: int) -> Job:
         model = model_name(place // len(facts))
         made = records.job(number, model=model, name=f"{model} · variant {number}", run=RunAxes(threads=build + 1))
-        return replace(made, device_id=facts[place % len(facts)].device_id)
+        key = canonical_key({"model": model, "build": build})
+        return replace(made, device_id=facts[place % len(facts)].device_id, build_key=key)
 
     jobs = [job(number, *divmod(number, VARIANTS)) for number in range(count)]
     for number in range(left * MODELS):
@@ -54,7 +56,8 @@ def add_ten(workspace: Workspace) -> None:
 
 
 def measure(journal: Journal, job: Job, ms: float, rng: random.Random) -> None:
-    journal.add_artifact(records.manifest(job))
+    if journal.artifact(job.build_key) is None:
+        journal.add_artifact(records.manifest(job))
     for round_ in range(ROUNDS):
         journal.add_block(records.block(job, round_, ms=ms * rng.uniform(0.99, 1.01), samples=7))
     journal.add_accuracy(records.accuracy(job, accuracy_drop_high_points=0.9))

@@ -220,15 +220,23 @@ def test_of_many_devices_compare_lists_a_few_and_all_of_them_when_that_is_chosen
     page = shown(evidence_store, "compare", a=a, b=a)
     here, every = page.selectbox(key="b device").options
     assert every == "All 2 devices …"
+    assert "1 of 2 devices: choose “All 2 devices …” to search them." in said(page)
     page.selectbox(key="b device").select(compare_sides.EVERY).run()
     assert len(page.selectbox(key="b device").options) == 2
     assert page.selectbox(key="a device").options == [here, every]
     assert (page.selectbox(key="b device").value, page.query_params["b"]) == ("board-1", a), "nothing else was chosen"
     page.selectbox(key="b device").select("phone-1").run()
-    assert page.selectbox(key="a device").options[0] == here
-    assert len(page.selectbox(key="a device").options) == 3, "the device of the other side is near at hand"
+    other = page.selectbox(key="b device").options[1]
+    assert page.selectbox(key="a device").options == [here, other], "the device of the other side is near at hand"
     page = shown(evidence_store, "compare", a=a, b=b)
     assert (page.query_params["b"], page.selectbox(key="b device").value) == (b, "phone-1"), "a link names any device"
+    monkeypatch.setattr(compare_sides, "FEW", 1)
+    page = shown(evidence_store, "compare", a=a, b=a)
+    assert page.selectbox(key="b device").options == [here, every], "the first one is the chosen one"
+    monkeypatch.setattr(compare_sides, "FEW", 2)
+    page = shown(evidence_store, "compare", a=a, b=a)
+    assert every not in page.selectbox(key="b device").options
+    assert "devices: choose" not in said(page)
 
 
 def test_a_result_and_itself_are_not_compared(shown: Shown, evidence_store: Path) -> None:

@@ -198,7 +198,11 @@ def test_a_damaged_table_is_found_and_made_again(path, records, damage):
 
 
 @pytest.mark.parametrize(
-    "value", ["block_medians_ms = 'x'", "extra_metrics = '[]x'", "rounds = 'many'", "settled = '{'"]
+    "value",
+    [
+        *("block_medians_ms = 'x'", "extra_metrics = '[]x'", "rounds = 'many'", "settled = '{'", "fuse = 'x'"),
+        """extra_metrics = '{"score": true}'""",
+    ],
 )
 def test_a_row_that_cannot_be_read_is_told_of(path, records, value):
     job = records.job(0)

@@ -324,6 +324,8 @@ def test_a_deleted_sweep_is_gone_and_comes_back(team: Team) -> None:
     team.client.delete_experiment(experiment.experiment_id)
     files = team.copy()
     assert {one.sweep for one in overview(files)} == {"phones"}
+    with closing(sqlite3.connect(files.verdicts)) as db:
+        assert db.execute("SELECT DISTINCT sweep FROM costs").fetchall() == [("phones",)]
     shown = rank(team, "other")
     assert (shown.exit_code, "there is no sweep 'other' in MLflow" in shown.output) == (1, True)
     team.client.restore_experiment(experiment.experiment_id)

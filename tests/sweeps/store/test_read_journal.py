@@ -15,12 +15,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from sweeps.cli.main import main
+from sweeps.device_facts import pool_id
 from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.left import left_of, waiting
+from sweeps.journal.left import Left, left_of, waiting
 from sweeps.journal.results_table import Place
 from sweeps.journal.told import told_by
+from sweeps.planning.size import estimate
 from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
@@ -178,6 +180,61 @@ def test_stored_costs_of_builds_are_those_of_the_rows(workspace, records):
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(replace(plan, sweep=plan.sweep.model_copy(update={"objective": strict})))
     assert stored()[jobs[2].key][0] == "may_not"
+
+
+def test_a_pool_whose_units_no_longer_share_their_work_is_no_device_of_the_overview(workspace, records):
+    facts = devices(records, 2)
+    jobs = [replace(records.job(number), device_id=facts[number].device_id) for number in range(2)]
+    shared = [replace(job, link=f"link {job.key}") for job in jobs]
+    places = {one: pool_id(one.fingerprint) for one in facts}
+
+    def seen(model, *ids):
+        found = read_current(workspace, lambda verdicts: build_costs.cells(verdicts.db, "phones", model, ids))
+        return [one.device_id for one in overview(workspace)], [len(found[one]) for one in ids]
+
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(*shared, facts=facts, rounds=2))
+        for job in jobs:
+            measure(journal, records, job, (5.0, 5.01))
+    [pool] = set(places.values())
+    assert seen(jobs[0].model, pool, "phone-0") == ([pool], [2, 0])
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(*jobs, facts=facts, rounds=2))
+    assert seen(jobs[0].model, pool, "phone-0") == (["phone-0", "phone-1"], [0, 1])
+
+
+def test_what_is_left_is_estimated_as_from_the_whole_plan(workspace, records):
+    facts = devices(records, 2)
+    builds = [records.job(number).build_key for number in range(2)]
+    jobs = [
+        replace(records.job(number), device_id=facts[number % 2].device_id, build_key=builds[number // 4])
+        for number in range(8)
+    ]
+    skipped = replace(records.skipped(), device_id="phone-0")
+    plan = records.plan(*jobs, skipped=(skipped,), facts=facts, rounds=2)
+    gone = replace(records.job(9), device_id="phone-1", build_key=jobs[7].build_key)
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(*jobs, gone, skipped=(skipped,), facts=facts, rounds=2))
+        for job in (jobs[0], jobs[4], gone):
+            measure(journal, records, job, (5.0, 5.01))
+        journal.save_plan(plan)
+        journal.add_artifact(records.manifest(jobs[0]))
+        ended = journal.ended_jobs("phones", -1)
+        assert set(ended) == {jobs[0].key, jobs[4].key}
+        expected = estimate(plan, journal.protocol("phones"), ended, {jobs[0].build_key})
+        assert left_of(journal, "phones") == Left(jobs=6, seconds=expected.seconds)
+        untold = estimate(plan, journal.protocol("phones"), ended, set())
+        assert untold.seconds > expected.seconds
+        assert journal.builds_tried("phones", [jobs[0].build_key]) == {(jobs[0].build_key, "phone-0")}
+        with pytest.raises(EdgeSweepError, match="no sweep 'other'"):
+            left_of(journal, "other")
+
+
+def test_some_rows_are_read_by_their_jobs(workspace, records):
+    jobs = fill(workspace, records, [(5.0, 5.01, 5.02)] * 3)
+    with Journal.open(workspace.journal) as journal:
+        found = journal.some_results("phones", [jobs[2].key, jobs[0].key, "another"])
+        assert found == {job.key: journal.stored_result("phones", job.key)[0] for job in (jobs[0], jobs[2])}
 
 
 def test_only_places_with_news_are_ranked(workspace, records, monkeypatch):
