@@ -11,6 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from dashboard.charts.drawing import Spec
+from dashboard.inert import NOTHING
 from dashboard.report.sections import Section
 from dashboard.style import DARK, LIGHT
 
@@ -49,6 +50,8 @@ def page(
         notes=notes,
         updated=f"{updated:%Y-%m-%d %H:%M} UTC",
         version=version,
+        nothing=NOTHING,
+        zip=zip,
         sweep_file=sweep_file,
         light=LIGHT,
         dark=DARK,
