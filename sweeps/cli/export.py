@@ -1,5 +1,6 @@
 """`edgesweep export`: copies the winner's file, ready to ship."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -30,13 +31,16 @@ def export(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Copy the winner's artifact and a manifest with the figures to expect of it.
+    """Copy the winner's artifact and a manifest with the figures to expect of it. Without SWEEP: of the latest one.
 
     \b
     Example: edgesweep export --output app/src/main/assets
     """
     from sweeps import api  # all that runs and ranks, which `export --help` does not need
 
+    before = None
+    with suppress(OSError, ValueError):
+        before = api.Shipped.model_validate_json((output / FILE_NAME).read_bytes()).expected
     shipped = api.export(output, sweep, root, device=device, model=model, variant=variant)
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))
@@ -47,4 +51,8 @@ def export(
         timed = "" if expected.timed else f"; not timed, checked by {plain(reference_name(expected.executor))}"
         if expected.in_batches:
             timed = "; measured in batches only: it has a ratio to the winner, and no time"
-        click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")
+        click.echo(
+            f"{output / FILE_NAME}  expected figures and conditions, from the sweep {plain(expected.sweep)}{timed}"
+        )
+        if before is not None and (before.sweep, before.job) != (expected.sweep, expected.job):
+            click.echo(f"In place of {plain(before.job)}, from the sweep {plain(before.sweep)}.")

@@ -455,7 +455,12 @@ def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Pa
     assert "run the sweep again" in refused.stderr
     assert edgesweep("run", "sweep.yaml", "--executor", "inline").returncode == 0
     assert _blocks(folder) == 4
-    assert edgesweep("export", "--variant", name).returncode == 0
+    exported = edgesweep("export", "--variant", name)
+    assert exported.returncode == 0
+    assert "from the sweep own" in exported.stdout
+    assert "In place of" not in exported.stdout
+    other = ranked["devices"][0]["ranking"][1]["name"]
+    assert f"In place of {name}, from the sweep own." in edgesweep("export", "--variant", other).stdout
 
 
 @pytest.mark.system
