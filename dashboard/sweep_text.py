@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ GONE = object()
 """In place of a value: its key is taken out."""
 
 
+@lru_cache(maxsize=16)
 def values(text: str) -> dict[str, Any] | None:
-    """What the file says; `None` if it is not YAML with keys."""
+    """What the file says; `None` if it is not YAML with keys. Kept, since each field of a form asks: never change it."""
     try:
         data = parsed(text, Path("sweep.yaml")).data
     except SpecError:

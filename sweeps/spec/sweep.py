@@ -1,6 +1,7 @@
 """The sweep file: what a person writes, validated before anything runs."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -145,7 +146,8 @@ def sweep_yaml(sweep: SweepSpec) -> str:
     return dumped(document)
 
 
+@cache
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a sweep file, for editors to check and complete it."""
+    """JSON Schema of a sweep file, for editors to check and complete it. Made once: never change it."""
     schema = SweepSpec.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "EdgeSweep sweep file"}
