@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from sweeps.manifest import Manifest
 from sweeps.protocol import presets as protocol
@@ -58,9 +59,12 @@ def p50_ms(request: RunRequest) -> float:
     return statistics.median(RUNTIME.parse(ended.stdout).samples_ns) / 1e6
 
 
-def in_turn(arms: Mapping[str, Callable[[], float]], rounds: int = ROUNDS) -> dict[str, list[float]]:
+_Taken = TypeVar("_Taken")
+
+
+def in_turn(arms: Mapping[str, Callable[[], _Taken]], rounds: int = ROUNDS) -> dict[str, list[_Taken]]:
     """Every arm once per round; the arm that begins moves on with the rounds, so that drift hits all alike."""
-    taken: dict[str, list[float]] = {name: [] for name in arms}
+    taken: dict[str, list[_Taken]] = {name: [] for name in arms}
     names = list(arms)
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
