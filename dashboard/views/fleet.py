@@ -135,18 +135,18 @@ def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having
     """`devices`: those that are drawn; `having`: those of the model. Both: names by id."""
     here = {device: name for device, name in devices.items() if device in having}
     shipping.show(now, sweep, model, having)
-    st.subheader("What each build costs on each phone", anchor=False)
+    st.subheader("What each build costs on each device", anchor=False)
     maps = _build_maps(now, sweep, tuple(here.items()), model, palette())
     _heat(maps, sweep)
     more = f" {maps.more}" if maps.more else ""
     st.caption(
-        "Latency (p50) as a multiple of the phone's best build that may ship. Ring: the winner. "
+        "Latency (p50) as a multiple of the device's best build that may ship. Ring: the winner. "
         f"Grey: may not ship. Click a cell for the evidence.{more}"
     )
 
 
 class Maps(NamedTuple):
-    """A map; and for a narrow screen, where it would be cut, a list per phone."""
+    """A map; and for a narrow screen, where it would be cut, a list per device."""
 
     wide: Spec
     narrow: Spec

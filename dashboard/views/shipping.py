@@ -1,4 +1,4 @@
-"""What it costs to ship one, two or three builds of a model to all phones."""
+"""What it costs to ship one, two or three builds of a model to all devices."""
 
 from collections.abc import Mapping
 
@@ -10,21 +10,21 @@ from dashboard.source import Source
 from sweeps.ranking.shipping import Choice
 
 AT_ONCE = 24
-"""Of so many phones it is computed without being asked for."""
+"""Of so many devices it is computed without being asked for."""
 NAMED = 3
-"""So many phones that are left out are named."""
+"""So many devices that are left out are named."""
 
 
 def show(now: Source, sweep: str, model: str, places: Mapping[str, str]) -> None:
     """`places`: the devices of the model, names by id."""
     with st.container(border=True, key="shipping"):
-        st.caption(f"If one build of {words(model)} has to do for all phones")
-        if len(places) > AT_ONCE and not state.switch("ship", f"Compare the builds on all {len(places)} phones"):
+        st.caption(f"If one build of {words(model)} has to do for all devices")
+        if len(places) > AT_ONCE and not state.switch("ship", f"Compare the builds on all {len(places)} devices"):
             return
         found = fleet_data.costs(now, sweep, model, tuple(places))
         if found.shipping is None:
             st.header("None may ship", anchor=False)
-            st.text("No build may ship on any phone yet.")
+            st.text("No build may ship on any device yet.")
             return
         first, *others = found.shipping.choices
         st.header(_named(first, found), anchor=False)
@@ -44,14 +44,14 @@ def _named(choice: Choice, found: fleet_data.Costs) -> str:
 
 def _cost(choice: Choice, found: fleet_data.Costs, places: Mapping[str, str]) -> str:
     without = [name for device, name in places.items() if not _ships(choice, found, device)]
-    where = f"May ship on every phone ({choice.covers} of {len(places)})"
+    where = f"May ship on every device ({choice.covers} of {len(places)})"
     if without:
         more = f" and {len(without) - NAMED} more" if len(without) > NAMED else ""
         named = ", ".join(words(name) for name in without[:NAMED])
-        where = f"May ship on {choice.covers} of {len(places)} phones, not on {named}{more}"
+        where = f"May ship on {choice.covers} of {len(places)} devices, not on {named}{more}"
     if choice.worst < 1.005:
-        return f"{where}; no phone of these has a faster one that may."
-    worst = f"at worst {choice.worst:.2f}× the time of that phone's own best (on {words(places[choice.worst_device])})"
+        return f"{where}; no device of these has a faster one that may."
+    worst = f"at worst {choice.worst:.2f}× the time of that device's own best (on {words(places[choice.worst_device])})"
     return f"{where}; {worst}, {choice.mean:.2f}× on average."
 
 

@@ -126,9 +126,9 @@ def test_a_phone_that_no_build_may_ship_on_is_left_out_by_name(page: Page, tmp_p
         grid=WIDE,
     )
     said = texts(page(tmp_path, "fleet"))
-    assert "May ship on 2 of 3 phones, not on Globex Phone 1 (SoC X); at worst 7.19×" in said
-    assert "of that phone's own best (on " in said
-    assert "every phone" not in said
+    assert "May ship on 2 of 3 devices, not on Globex Phone 1 (SoC X); at worst 7.19×" in said
+    assert "of that device's own best (on " in said
+    assert "every device" not in said
 
 
 def test_more_builds_than_colours_are_said_to_be_grey() -> None:
@@ -168,7 +168,7 @@ def test_the_map_rings_each_phones_winner_and_a_click_opens_its_place(page: Page
 def test_the_least_regret_choice_says_what_one_and_two_builds_cost(page: Page, workspace: Path) -> None:
     shown = page(workspace, "fleet", sweep="phones")
     assert shown.header[0].value == "fp32 · NCHW · 1 thread · scripted · optimized"
-    assert "May ship on every phone (2 of 2); at worst 7.19× the time of that phone's own best" in texts(shown)
+    assert "May ship on every device (2 of 2); at worst 7.19× the time of that device's own best" in texts(shown)
     assert "With 2 builds: **int8 · NHWC · x86" in texts(shown)
     nothing = page(workspace, "fleet", sweep="broken")
     assert nothing.header[0].value == "None may ship"
