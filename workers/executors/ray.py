@@ -61,6 +61,8 @@ class RayExecutor:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Only workers that request a GPU would see one anyway. Future versions of Ray will do this by default.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # The dashboard's event loop: as `workers.hosts.access` has it.
+        os.environ.setdefault("RAY_USE_UVLOOP", "0")
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address:
             _reachable(address)
