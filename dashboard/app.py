@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import rights, state
 from dashboard.inert import line
 from dashboard.options import given
-from dashboard.style import STYLE, WIDTH_PX
+from dashboard.style import ICON, STYLE, WIDTH_PX
 from dashboard.views import empty, registry
 from dashboard.views.registry import PageEntry
 from sweeps.errors import EdgeSweepError
@@ -19,7 +19,7 @@ from sweeps.workspace import Workspace
 
 
 def main() -> None:
-    st.set_page_config(page_title="EdgeSweep", layout="wide")
+    st.set_page_config(page_title="EdgeSweep", page_icon=ICON, layout="wide")
     st.html(STYLE)
     _freeze()
     if not rights.admitted():

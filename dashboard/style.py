@@ -92,6 +92,12 @@ def palette() -> Palette:
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
+ICON = (
+    '<svg viewBox="0 0 24 24"><rect width="24" height="24" rx="5" fill="#0B5CAD"/>'
+    '<path d="M6 18v-5M12 18v-8M18 18V6" stroke="#FFF" stroke-width="3.2" stroke-linecap="round"/></svg>'
+)
+"""Of the browser's tab. Without one of our own, the browser would ask another server for that of the page."""
+
 STYLE = """<style>
 .stMainBlockContainer { padding: 4.5rem clamp(1rem, 4vw, 5rem) 3rem; }
 [data-testid="stHeading"] :is(h1, h2, h3) { padding: 0.25rem 0 0.5rem; }

@@ -18,7 +18,7 @@ GONE = object()
 
 @lru_cache(maxsize=16)
 def values(text: str) -> dict[str, Any] | None:
-    """What the file says; `None` if it is not YAML with keys. Kept, since each field of a form asks: never change it."""
+    """What the file says; `None` if it is not YAML with keys. Kept, since all fields of a form ask: never change it."""
     try:
         data = parsed(text, Path("sweep.yaml")).data
     except SpecError:

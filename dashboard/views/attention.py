@@ -56,7 +56,9 @@ def show(now: Source, root: Path, run: Running) -> None:
             if more > 0:
                 st.caption(f"and {more:,} more")
             if not found:
-                st.markdown(":material/check_circle: Nothing: no job failed, no doubt keeps a result from winning, no device is away.")
+                st.markdown(
+                    ":material/check_circle: Nothing: no job failed, no result is disqualified, no device is away."
+                )
 
 
 def _runs(root: Path, called: Mapping[str, str]) -> None:

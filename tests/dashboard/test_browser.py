@@ -132,6 +132,17 @@ def test_nothing_of_the_store_comes_alive(opened: Opened, evil: str) -> None:
     assert dialogs == []
 
 
+def test_a_page_asks_only_its_own_server(opened: Opened) -> None:
+    page = opened.browser.new_context().new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{opened.address}/decide?sweep=shipped")
+    expect(page.locator(".st-key-recommendation")).to_be_visible()
+    # A headless browser asks for no icon. By itself, Streamlit's page would have one of another server.
+    expect(page.locator("link[rel~='icon']")).to_have_attribute("href", re.compile("^data:image/svg"))
+    assert [url for url in asked if not url.startswith((f"{opened.address}/", "data:", "blob:"))] == []
+
+
 @pytest.mark.parametrize("sweep", ["phones", "hostile"])
 def test_a_report_opens_from_its_file_whole_and_asks_for_nothing_else(
     opened: Opened, workspace: Path, tmp_path: Path, sweep: str
