@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 NAME = "python-onnxruntime"
-VERSION = "2"
+VERSION = "3"
 """Part of every job key; increased with every change that can change a result."""
 
 PROVIDERS = {
@@ -75,11 +75,13 @@ class _Model:
         self._binding.bind_output(outputs[0].name, "cpu", 0, _float32(), sizes, self._answer.data_ptr())
 
     def __call__(self, x: "torch.Tensor") -> "torch.Tensor":
+        """The next call writes its answer into the same memory: to copy ten values takes a twentieth of a small model's
+        time, which the C++ runner does not take."""
         if x.data_ptr() != self._bound:
             self._binding.bind_input(self._input, "cpu", 0, _float32(), tuple(x.shape), x.data_ptr())
             self._bound = x.data_ptr()
         self._session.run_with_iobinding(self._binding)
-        return self._answer.clone()
+        return self._answer
 
     def end_profile(self) -> str:
         """What the session wrote of itself."""

@@ -37,7 +37,8 @@ def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
         started = time.perf_counter_ns()
         answer = model(x)
         first = first or time.perf_counter_ns() - started
-        answers.append(_logits(answer, batch)[:kept])
+        # Copied, because a runtime may write the next answer into the same memory.
+        answers.append(_logits(answer, batch)[:kept].clone())
     logits = torch.cat(answers).contiguous()
     target = Path(given.eval_outputs)
     try:
