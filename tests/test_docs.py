@@ -171,7 +171,7 @@ def test_the_figures_in_the_readme_s_sentences_are_the_code_s() -> None:
     assert f"with its {confidence} interval" in PROSE
     assert f"shown at {confidence} to be within {negligible} of the best" in PROSE
     assert f"{PRESETS['quick'].rounds} rounds: a first look" in PROSE
-    (images,) = map(int, re.findall(r"Evaluate on at least (\d+)", PROSE))
+    (images,) = map(int, re.findall(r"Evaluate on at least (\d+) images", PROSE))
     assert images == least_images(1.0)
 
 

@@ -57,7 +57,7 @@ def show(now: Source, root: Path, run: Running) -> None:
                 st.caption(f"and {more:,} more")
             if not found:
                 st.markdown(
-                    ":material/check_circle: Nothing: no job failed, no result is disqualified, no device is away."
+                    ":material/check_circle: Nothing: no job failed or is untrusted, no device is away or quarantined."
                 )
 
 

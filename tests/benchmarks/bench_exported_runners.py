@@ -8,7 +8,9 @@ itself (A/A) says what the comparison can resolve. Needs g++, the extra `runtime
 do; 2 minutes of building, 2 of measuring.
 
 A shared machine has two speeds, the slow one up to 1.7 times as slow, and changes between them within a block: what the
-arms add is told from the fastest 40 iterations in a row of each arm (10 ms), in which the machine took nothing.
+arms add is told from the fastest 40 iterations in a row of each arm (10 ms), in which the machine took least. "By
+rounds" are the medians of whole blocks: they would show what an arm does more rarely, and have no bound where even A/A
+differs by a tenth.
 
 Each Python runner is held against a bare loop in Python too: what is left of the difference to C++ is the library's.
 ExecuTorch's two runners are linked to two releases (infra/runtimes.md), so that difference holds those of kernels and

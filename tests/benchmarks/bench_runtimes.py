@@ -4,7 +4,7 @@ MobileNetV2 at 224x224.
 python tests/benchmarks/bench_runtimes.py [--size 64|224] [--without-avx512]
 
 The native runners, one thread, fresh processes, arms in turn. Two figures have the bound: the fastest 40 iterations in
-a row, in which the machine took nothing; and the median over the rounds of the ratio of the best builds, which is what
+a row, in which the machine took least; and the median over the rounds of the ratio of the best builds, which is what
 a user sees. Each runtime has one arm more than it has builds: its first build again, and how far that is from itself
 (A/A) says what the comparison can resolve. Needs g++, the extra `runtimes`, and a machine with nothing else to do; for
 each size 3 minutes of building, 3 of measuring.

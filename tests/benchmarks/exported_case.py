@@ -95,7 +95,8 @@ def build(runtime: str, axes: Mapping[str, object], inputs: BuildInputs, folder:
 
 
 def fastest_ms(blocks: Sequence[Sequence[float]]) -> float:
-    """The lowest median of 40 iterations in a row: those in which a shared machine took nothing."""
+    """The lowest median of 40 iterations in a row: those in which a shared machine took least. What an arm does more
+    rarely than in every second of 40 iterations is not in it, but in the medians of whole blocks."""
     return min(
         statistics.median(block[start : start + IN_A_ROW])
         for block in blocks

@@ -109,6 +109,7 @@ def tune(jobs: int, seconds: float, folder: Path) -> dict[str, float]:
     """Each trial reports once; its callback writes it to MLflow. Actors are used again: a process for each trial would
     take seconds to start."""
     os.environ |= {"RAY_AIR_NEW_OUTPUT": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    os.environ |= {"RAY_USE_UVLOOP": "0"}  # as in our own arm
     import ray
     from ray import tune as ray_tune
     from ray.air.integrations.mlflow import MLflowLoggerCallback

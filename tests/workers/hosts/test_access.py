@@ -30,3 +30,6 @@ def test_ray_has_the_settings_that_are_made() -> None:
     ]
     assert len(settings) >= 6
     assert [name for name in settings if name.encode() not in program] == []
+    loops = (Path(found.origin).parent / "_private" / "async_compat.py").read_text(encoding="utf-8")
+    assert "RAY_USE_UVLOOP" in loops
+    assert ours["RAY_USE_UVLOOP"] == "0"

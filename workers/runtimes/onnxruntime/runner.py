@@ -3,7 +3,7 @@
     python -m workers.runtimes.onnxruntime.runner --model model.onnx --input-dims 1,3,224,224 --iter 200
 
 Arguments, report and measuring code are those of that runner; only loading and running differ. Input and output are
-bound once to the tensors that the measuring code has, so that an iteration copies and allocates nothing but the answer.
+bound once to the tensors that the measuring code has, so that an iteration copies and allocates nothing.
 """
 
 import argparse
@@ -75,8 +75,8 @@ class _Model:
         self._binding.bind_output(outputs[0].name, "cpu", 0, _float32(), sizes, self._answer.data_ptr())
 
     def __call__(self, x: "torch.Tensor") -> "torch.Tensor":
-        """The next call writes its answer into the same memory: to copy ten values takes a twentieth of a small model's
-        time, which the C++ runner does not take."""
+        """The answer is valid until the next call. It is not copied: that would take a twentieth of a small model's
+        time, and the C++ runner copies nothing."""
         if x.data_ptr() != self._bound:
             self._binding.bind_input(self._input, "cpu", 0, _float32(), tuple(x.shape), x.data_ptr())
             self._bound = x.data_ptr()
