@@ -132,7 +132,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         )
     if not rows:
         return pd.DataFrame()
-    # As objects, texts are one block in memory. Each column of type `str` is one of its own: to select rows takes longer.
+    # As objects, texts are one block in memory. Each column of type `str` is one of its own, and slower to select from.
     texts = pd.DataFrame(rows, columns=[name for name in rows[0] if name not in _FLOATS], dtype=object)
     table = pd.concat([texts, pd.DataFrame(rows, columns=_FLOATS, dtype="float64")], axis=1)
     # The reference has the same images and no interval of its own, so the drop's interval is used.

@@ -121,9 +121,9 @@ TRUST: dict[str, TrustLabel] = {
             title="The device has two speeds",
             fields="protocol.rounds, protocol.fixed_performance",
             disqualifying=False,
-            advice="the device went back and forth between two speeds, 5 % apart or more: processes lie around the one "
+            advice="the device went back and forth between two speeds, 5 % apart or more (processes lie around the one "
             "that it has more often, and the interval reaches from the fast one to the slow one, unless the rounds "
-            "show which that is; add rounds, ask for fixed_performance",
+            "show which that is): add rounds, ask for fixed_performance",
         ),
         TrustLabel(
             name="few_samples",
@@ -138,7 +138,7 @@ TRUST: dict[str, TrustLabel] = {
             title="Only one process, so no interval",
             fields="protocol.rounds",
             disqualifying=False,
-            advice="only one process, so no interval: processes of one artifact can differ by tens of percent; "
+            advice="only one process, so no interval (processes of one artifact can differ by tens of percent): "
             "use 3 rounds or more",
         ),
         TrustLabel(
@@ -146,15 +146,15 @@ TRUST: dict[str, TrustLabel] = {
             title="The clock is coarse",
             fields="protocol.min_seconds",
             disqualifying=False,
-            advice="all samples are multiples of one tick of the clock, over 1 % of a sample: a block's figure is the "
-            "mean of its samples, p90 and p99 are ticks; raise min_seconds",
+            advice="all samples are multiples of one tick of the clock, over 1 % of a sample (a block's figure is the "
+            "mean of its samples, p90 and p99 are ticks): raise min_seconds",
         ),
         TrustLabel(
             name="bursts",
             title="Load came in bursts",
             disqualifying=False,
-            advice="load came in bursts: for 5 % of a block's time or more, successive samples are over 15 % slower "
-            "than its median; the p50 hardly shows them, p90 and p99 do: stop other programs",
+            advice="load came in bursts (for 5 % of a block's time or more, successive samples are over 15 % slower "
+            "than its median; the p50 hardly shows them, p90 and p99 do): stop other programs",
         ),
         TrustLabel(
             name="outliers",

@@ -172,3 +172,7 @@ def test_a_word_that_is_not_known_gets_the_common_one_that_is_near(word: str, me
 )
 def test_the_common_metric_is_meant(word: str, meant: str) -> None:
     assert did_you_mean(word, METRICS) == (f"; did you mean {meant!r}?" if meant else "")
+
+
+def test_a_label_s_cause_ends_where_what_to_do_begins() -> None:
+    assert [label.name for label in TRUST.values() if label.advice.count(": ") != 1] == []
