@@ -56,7 +56,6 @@ _OTHERS: dict[str, Any] = {
     "backend": ["cpu"],
     "precision": ["fp32", "int8"],
     "quantization": ["static"],
-    "layout": ["nchw", "nhwc"],
     "threads": [1],
 }
 _SYNTHETIC = {
@@ -153,8 +152,11 @@ def recipe_spec(
 def _of_others() -> dict[str, Mapping[str, Any]]:
     """The builds of other runtimes for the CPU of which the best is compared with PyTorch Mobile's best step."""
     others = [one for one in catalog.runtimes().values() if one.name != "torchscript" and one.backend("cpu")]
-    shipped = sorted(one.name for one in others if not one.unshippable)
-    return {f"{RUNTIME}{name}": {"runtime": [name], **_OTHERS} for name in shipped}
+    shipped = sorted((one for one in others if not one.unshippable), key=lambda one: one.name)
+    return {
+        f"{RUNTIME}{one.name}": {"runtime": [one.name], "layout": list(one.values.get("layout", ("nchw",))), **_OTHERS}
+        for one in shipped
+    }
 
 
 def _validated(document: dict[str, Any]) -> SweepSpec:

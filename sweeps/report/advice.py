@@ -86,7 +86,7 @@ AXIS_REASONS = {
     "granularity": "a scale per channel keeps more accuracy, one per layer suits more accelerators",
     "calibration_images": "few images give ranges that are too narrow; beyond about 100 little changes",
     "interface": "without floats at its ends an app saves two conversions, and has to quantize its input",
-    "layout": "kernels prefer one of the two; the other is converted each time",
+    "layout": "kernels prefer one of them; another is converted each time",
     "capture": "a trace follows one path of the model's code, a script keeps its branches",
     "format": "the lite interpreter is smaller in an app, and knows fewer operators",
     "fuse": "fewer operators go over the memory less often",

@@ -93,6 +93,8 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         name=name,
         title=title,
         axes=frozenset({"opset", "graph_optimization"}),
+        # Only the CPU's float convolutions have a layout of their own.
+        fp32_axes=frozenset({"layout"}) if name == "cpu" else frozenset(),
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
         support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},
@@ -119,8 +121,9 @@ ONNXRUNTIME = RuntimeEntry(
         "quantization": ("static", "dynamic"),
         "granularity": ("auto", "per_tensor", "per_channel"),
         "graph_optimization": ("all", "extended", "basic", "disabled"),
+        "layout": ("nchw", "nchw16c"),
     },
-    synonyms={"graph_optimization": {"none": "all"}},
+    synonyms={"graph_optimization": {"none": "all"}, "layout": {"nhwc": "nchw"}},
     metrics=(_LIBRARY, *_NODES),
     extra=_EXTRA,
 )

@@ -37,7 +37,7 @@ class BackendEntry:
     axes: frozenset[str] = frozenset()
     """The build axes that have a choice here, besides those of the runtime."""
     fp32_axes: frozenset[str] = frozenset()
-    """Of fp32 alone."""
+    """Of floats (fp32, fp16) alone."""
     int8_axes: frozenset[str] = frozenset()
     """Of int8 alone."""
     fixed: Mapping[str, Value] = field(default_factory=dict)

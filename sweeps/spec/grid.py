@@ -49,7 +49,11 @@ class GridSpec(Part):
     interface: tuple[Annotated[str, ValueOf("interface")], ...] = _axis(
         ("core",), "int8 only: core: float in and out; full: int8 in and out; inside: NNAPI quantizes as well."
     )
-    layout: tuple[Annotated[str, ValueOf("layout")], ...] = _axis(("nchw", "nhwc"), "Memory layout of the artifact.")
+    layout: tuple[Annotated[str, ValueOf("layout")], ...] = _axis(
+        ("nchw", "nhwc"),
+        "Memory layout of the artifact; nchw16c: for the blocks of 16 channels in which ONNX Runtime computes float "
+        "convolutions on CPUs with AVX-512 (onnxruntime only, for which nhwc is nchw).",
+    )
     capture: tuple[Annotated[str, ValueOf("capture")], ...] = _axis(
         ("script",), "How TorchScript is made; mixed: traced parts in a scripted whole, as nnapi always is."
     )

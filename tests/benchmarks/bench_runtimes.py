@@ -27,7 +27,7 @@ from pathlib import Path
 from unittest import mock
 
 from bench_runner import AGAIN, difference_percent
-from exported_case import BUILDS, MOBILE, build, digits, fastest_ms
+from exported_case import BUILDS, MOBILE, build, digits, fastest_ms, possible
 from recipe_case import in_turn, load, table
 from report import Figure, at_most, finish
 
@@ -82,7 +82,7 @@ def measured(name: str, size: Size) -> tuple[list[Figure], dict[str, object]]:
         builds.mkdir()
         arms: dict[str, Callable[[], list[float]]] = {}
         for runtime, choices in BUILDS.items():
-            for number, axes in enumerate(choices):
+            for number, axes in enumerate(possible(runtime, choices)):
                 arm = " ".join([runtime, *map(str, axes.values())])
                 arms[arm] = build(runtime, axes, inputs, builds, size.block).native_ms
                 if number == 0:

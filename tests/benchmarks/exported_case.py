@@ -30,7 +30,7 @@ BUILDS: Mapping[str, Sequence[Mapping[str, object]]] = {
         {"layout": "nchw", "capture": "trace", "fuse": True, "optimize": True},
     ],
     "executorch": [{"layout": "nchw"}, {"layout": "nhwc"}],
-    "onnxruntime": [{"graph_optimization": "all"}],
+    "onnxruntime": [{"layout": "nchw"}, {"layout": "nchw16c"}],
 }
 """By runtime, its fp32 builds that may be the fastest."""
 
@@ -68,6 +68,14 @@ def digits(folder: Path) -> BuildInputs:
     return models.prepare(sweep.models[0], sweep.data, workspace, {"torch": "2"}, lambda *_: None).build_inputs
 
 
+def possible(runtime: str, choices: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """Without those that a plan would skip on this machine."""
+    facts = local_facts()
+    variants = (resolve_variant(_variant(runtime, axes), facts.abi, facts.cpu_features) for axes in choices)
+    refused = [registry.get(runtime).supports(variant, facts) for variant in variants]
+    return [axes for axes, reason in zip(choices, refused, strict=True) if reason is None]
+
+
 def build(runtime: str, axes: Mapping[str, object], inputs: BuildInputs, folder: Path, block: tuple[int, int]) -> Case:
     """An fp32 build in a folder of its own. `block`: iterations that warm up, and that are timed."""
     say(f"building {runtime} {' '.join(map(str, axes.values()))}")
@@ -76,7 +84,7 @@ def build(runtime: str, axes: Mapping[str, object], inputs: BuildInputs, folder:
     one = registry.get(runtime)
     out = folder / f"{runtime}-{len(list(folder.iterdir()))}"
     out.mkdir()
-    variant = resolve_variant(Variant(runtime=runtime, **axes), facts.abi, facts.cpu_features)  # type: ignore[arg-type]
+    variant = resolve_variant(_variant(runtime, axes), facts.abi, facts.cpu_features)
     manifest = one.build(variant, "0" * 64, inputs, out, folder)
     request = RunRequest(
         model=str(out / manifest.file),
@@ -92,6 +100,10 @@ def build(runtime: str, axes: Mapping[str, object], inputs: BuildInputs, folder:
         graph_optimization=variant.graph_optimization,
     )
     return Case(runtime=one, request=request, program=one.programs(phone)[variant.format].path)
+
+
+def _variant(runtime: str, axes: Mapping[str, object]) -> Variant:
+    return Variant(runtime=runtime, **axes)  # type: ignore[arg-type]
 
 
 def fastest_ms(blocks: Sequence[Sequence[float]]) -> float:

@@ -451,6 +451,9 @@ def _meaning_in_executorch(cell: Cell) -> Cell:
 
 def _meaning_in_onnxruntime(cell: Cell) -> Cell:
     axes = ["runtime", "backend", "precision", "opset", "graph_optimization"]
+    if cell["backend"] == "cpu" and cell["precision"] != "int8":
+        blocked = {"blocked": cell["layout"] == "nchw16c"}
+        return {axis: cell[axis] for axis in axes} | blocked | _releases(cell)
     if cell["precision"] == "int8":
         axes += ["quantization"] if cell["quantization"] == "dynamic" else ["quantization", "calibration_images"]
         per_tensor = {"per_tensor": cell["granularity"] == "per_tensor"}
@@ -468,7 +471,7 @@ def _job(cell: Cell, device: DeviceFacts) -> Job | None:
 @pytest.mark.parametrize("axis", AXES)
 def test_another_value_of_an_axis_is_another_job_exactly_where_it_means_something_else(axis: str) -> None:
     # A seed with which each axis differs somewhere: of most cells one value is as good as another.
-    seeded, differing = Random(f"{axis} 4"), 0
+    seeded, differing = Random(f"{axis} 3"), 0
     for _ in range(240):
         cell = {name: seeded.choice(values) for name, values in VALUES.items()}
         changed = {**cell, axis: seeded.choice(VALUES[axis])}

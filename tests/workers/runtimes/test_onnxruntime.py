@@ -64,6 +64,20 @@ def built(onnxruntime: Exported) -> Mapping[str, tuple[Path, Manifest]]:
     return onnxruntime.built
 
 
+def test_blocks_of_16_channels_are_for_floats_on_a_cpu_with_avx_512() -> None:
+    usual, blocked = variant_of({}), variant_of({"layout": "nchw16c"})
+    assert (usual.layout, blocked.layout) == ("nchw", "nchw16c")
+    assert variant_of({"layout": "nhwc"}) == usual
+    assert variant_of({"layout": "nchw16c", "precision": "int8"}) == variant_of({"precision": "int8"})
+    assert variant_of({"layout": "nchw16c", "backend": "xnnpack"}) == variant_of({"backend": "xnnpack"})
+    older, newer = (replace(local_facts(), cpu_features=features) for features in (("avx2",), ("avx2", "avx512f")))
+    assert "CPUs with AVX-512" in str(RUNTIME.supports(blocked, older))
+    assert RUNTIME.supports(blocked, newer) is None
+    assert RUNTIME.supports(usual, older) is None
+    less = variant_of({"layout": "nchw16c", "graph_optimization": "extended"})
+    assert "is for graph_optimization: all" in str(RUNTIME.supports(less, newer))
+
+
 @pytest.mark.system
 def test_what_builds_share_is_made_once(onnxruntime: Exported) -> None:
     # Two opsets are two exports; all static builds are calibrated at once.
@@ -73,7 +87,7 @@ def test_what_builds_share_is_made_once(onnxruntime: Exported) -> None:
 
 @pytest.mark.system
 def test_every_number_format_is_checked_and_says_what_it_is(built: Mapping[str, tuple[Path, Manifest]]) -> None:
-    least = {"fp32": 60, "an older opset": 60, "fp16": 40, "dynamic": 30}
+    least = {"fp32": 60, "an older opset": 60, "blocked": 60, "fp16": 40, "dynamic": 30}
     for name, (_, manifest) in built.items():
         figures = manifest.verification
         assert figures.sqnr_db is None or figures.sqnr_db >= least.get(name, 18), name
@@ -90,6 +104,7 @@ def test_every_number_format_is_checked_and_says_what_it_is(built: Mapping[str, 
     assert "QuantizeLinear" in operators["static per channel"]
     assert {"DynamicQuantizeLinear", "Conv"} < operators["dynamic"]
     assert "Cast" in operators["fp16"]
+    assert "GlobalAveragePool" in operators["blocked"] - operators["fp32"]
     sizes = {name: manifest.file_bytes for name, (_, manifest) in built.items()}
     assert sizes["fp16"] < 0.75 * sizes["fp32"]
 

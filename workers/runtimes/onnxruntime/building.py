@@ -18,7 +18,9 @@ from workers.runtimes.calibration import calibration_images, check_images
 from workers.runtimes.finishing import Saved, finish, request_of
 from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.onnxruntime import numbers, profile, runner
+from workers.runtimes.onnxruntime.blocked import blocked
 from workers.runtimes.onnxruntime.export import export
+from workers.runtimes.onnxruntime.supports import BLOCKED
 from workers.runtimes.onnxruntime.work import share_of
 from workers.runtimes.stages import ByteStages
 
@@ -56,7 +58,7 @@ def build(
 class _Stages:
     """The stages of one variant. Each is made once for all that share it, of this machine if `shared` is given.
 
-    export ─┬─> fp16
+    export ─┬─> blocked, if nchw16c ─> fp16
             └─> prepare ─┬─> calibrate ─> static int8
                          └─> dynamic int8
     """
@@ -70,13 +72,16 @@ class _Stages:
         """The file's content. Raises `BuildError`."""
         match self._variant.precision, self._variant.quantization:
             case "fp16", _:
-                return numbers.to_fp16(self._exported())
+                return numbers.to_fp16(self._laid_out())
             case "int8", "dynamic":
                 return numbers.to_dynamic_int8(self._prepared(), self._variant)
             case "int8", _:
                 return self._static_int8()
             case _:
-                return self._exported()
+                return self._laid_out()
+
+    def _laid_out(self) -> bytes:
+        return blocked(self._exported()) if self._variant.layout == BLOCKED else self._exported()
 
     def _exported(self) -> bytes:
         # ONNX Runtime has no part in it: all its releases share one.

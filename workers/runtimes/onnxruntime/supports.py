@@ -5,6 +5,7 @@ from sweeps.spec import built_in
 from sweeps.variant import Variant
 
 NAME = "onnxruntime"
+BLOCKED = "nchw16c"
 
 
 def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
@@ -16,6 +17,10 @@ def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
         return f"onnxruntime has no precision {variant.precision}"
     if variant.precision == "int8" and variant.quantization not in entry.values["quantization"]:
         return f"int8 is made by {', '.join(entry.values['quantization'])} in onnxruntime, not {variant.quantization}"
+    if variant.layout == BLOCKED and variant.graph_optimization != "all":
+        return f"{BLOCKED} is for graph_optimization: all, which alone computes in blocks of channels"
+    if variant.layout == BLOCKED and "avx512f" not in facts.cpu_features:
+        return f"{BLOCKED} is for CPUs with AVX-512: without it, ONNX Runtime's blocks of channels are smaller"
     if (variant.capture, variant.format) != ("export", "onnx"):
         return "onnxruntime takes onnx files that were exported"
     if variant.backend != "cpu" and variant.backend not in dict(facts.backends).get(NAME, ()):

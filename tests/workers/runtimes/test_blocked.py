@@ -1,0 +1,210 @@
+"""Networks for ONNX Runtime's blocks of 16 channels: the same answers, and no tensor too narrow for a block where one
+can be filled up."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.runtime("onnxruntime"), pytest.mark.xdist_group("onnxruntime")]
+
+
+class Network:
+    """An ONNX graph that grows. Its weights are the same each time."""
+
+    def __init__(self, channels: int = 3) -> None:
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self.channels = {"input": channels}
+        self._random = np.random.default_rng(0)
+
+    def add(self, operator: str, *inputs: str, channels: int = 0, **attributes: Any) -> str:
+        from onnx import helper
+
+        name = f"{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], name=f"node_{name}", **attributes))
+        self.channels[name] = channels or self.channels[inputs[0]]
+        return name
+
+    def weight(self, *shape: int) -> str:
+        return self.constant(self._random.standard_normal(shape).astype(np.float32))
+
+    def constant(self, values: Any) -> str:
+        from onnx import numpy_helper
+
+        name = f"weight_{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def conv(self, taken: str, channels: int, group: int = 1, weights: Sequence[str] = ()) -> str:
+        given = weights or (self.weight(channels, self.channels[taken] // group, 3, 3), self.weight(channels))
+        return self.add("Conv", taken, *given, channels=channels, group=group, pads=[1, 1, 1, 1])
+
+    def mean(self, taken: str, keepdims: int = 1) -> str:
+        return self.add("ReduceMean", taken, self.constant(np.array([-1, -2])), keepdims=keepdims)
+
+    def model(self, output: str) -> bytes:
+        import onnx
+        from onnx import TensorProto, helper
+
+        taken = helper.make_tensor_value_info("input", TensorProto.FLOAT, [2, self.channels["input"], 9, 7])
+        given = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "network", [taken], [given], self.weights)
+        model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+        # With all shapes in it, as the exporter writes them.
+        known: bytes = onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
+        return known
+
+
+def narrow(model: bytes) -> list[str]:
+    """The convolutions that take fewer than 16 channels, or give fewer, but for the first that takes the image."""
+    import onnx
+
+    graph = onnx.load_from_string(model).graph
+    dims = {one.name: one.dims for one in graph.initializer}
+    found = []
+    for node in graph.node:
+        if node.op_type == "Conv":
+            outputs, inputs = dims[node.input[1]][:2]
+            grouped = any(attribute.name == "group" and attribute.i > 1 for attribute in node.attribute)
+            if outputs < 16 or (inputs < 16 and not grouped and node.input[0] != "input"):
+                found.append(str(node.output[0]))
+    return found
+
+
+def operators(model: bytes) -> list[str]:
+    import onnx
+
+    return [node.op_type for node in onnx.load_from_string(model).graph.node]
+
+
+def changed(model: bytes) -> bytes:
+    """What becomes of it, whose answers are compared first."""
+    import onnx
+    import onnxruntime
+
+    from workers.runtimes.onnxruntime.blocked import blocked
+
+    made = blocked(model)
+    onnx.checker.check_model(onnx.load_from_string(made), full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    answers = []
+    for one in (model, made):
+        session = onnxruntime.InferenceSession(one, options, providers=["CPUExecutionProvider"])
+        taken = session.get_inputs()[0]
+        images = np.random.default_rng(1).standard_normal(taken.shape).astype(np.float32)
+        answers.append(session.run(None, {taken.name: images})[0])
+    assert answers[0].shape == answers[1].shape
+    np.testing.assert_allclose(answers[1], answers[0], rtol=1e-4, atol=1e-4)
+    return made
+
+
+def test_a_mobilenet_stays_in_blocks_to_its_pooling() -> None:
+    net = Network()
+    stem = net.add("Clip", net.conv("input", 8), net.constant(np.float32(0)), net.constant(np.float32(6)))
+    deep = net.add("Relu", net.conv(stem, 8, group=8))
+    back = net.add("Add", stem, net.conv(deep, 8))
+    gate = net.add("Sigmoid", net.conv(net.mean(back), 8))
+    last = net.conv(net.add("Mul", back, gate), 24)
+    flat = net.add("Flatten", net.mean(last), axis=1)
+    model = net.model(net.add("Gemm", flat, net.weight(24, 10)))
+    assert len(narrow(model)) == 5
+    made = changed(model)
+    assert narrow(made) == []
+    assert operators(made).count("GlobalAveragePool") == 2
+    assert "ReduceMean" not in operators(made)
+
+
+def test_a_mean_that_drops_height_and_width_is_a_pooling_too() -> None:
+    net = Network()
+    model = net.model(net.add("Gemm", net.mean(net.conv("input", 20), keepdims=0), net.weight(20, 4)))
+    assert operators(changed(model)) == ["Conv", "GlobalAveragePool", "Flatten", "Gemm"]
+
+
+def test_other_means_stay() -> None:
+    net = Network()
+    over_width = net.add("ReduceMean", net.conv("input", 8), net.constant(np.array([-1])))
+    assert "ReduceMean" in operators(changed(net.model(net.add("Exp", over_width))))
+    image = Network()
+    assert operators(changed(image.model(image.mean("input")))) == ["ReduceMean"]
+
+
+def _concat(net: Network, taken: str) -> str:
+    return net.add("Concat", taken, taken, axis=1, channels=16)
+
+
+def _shared(net: Network, taken: str) -> str:
+    weights = net.weight(8, 8, 3, 3), net.weight(8)
+    return net.conv(net.conv(taken, 8, weights=weights), 8, weights=weights)
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        _concat,
+        _shared,
+        lambda net, taken: taken,
+        lambda net, taken: net.conv(taken, 8, group=2),
+        lambda net, taken: net.conv(taken, 16, group=8),
+        lambda net, taken: net.add("Add", taken, net.weight(8, 1, 1)),
+        lambda net, taken: net.add("Exp", taken),
+        lambda net, taken: net.add("Reshape", taken, net.constant(np.array([2, 4, 9, 14]))),
+        lambda net, taken: net.add("Softmax", taken, axis=1),
+    ],
+    ids=["concat", "shared weights", "the answer", "groups", "depth times two", "a channel's number", "exp", "shape",
+         "over channels"],
+)  # fmt: skip
+def test_a_tensor_stays_narrow_where_something_else_reads_it(add: Any) -> None:
+    net = Network()
+    taken = net.add("Relu", net.conv("input", 8))
+    model = net.model(add(net, taken))
+    assert narrow(changed(model)) == narrow(model) != []
+
+
+def test_a_graph_within_the_graph_reads_what_it_likes() -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    from workers.runtimes.onnxruntime.blocked import blocked
+
+    net = Network()
+    taken = net.conv("input", 8)
+    shape = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
+    branch = helper.make_graph([helper.make_node("Identity", [taken], ["inner"])], "branch", [], [shape])
+    chosen = net.add("If", net.constant(np.array(True)), channels=8, then_branch=branch, else_branch=branch)
+    model = net.model(net.conv(chosen, 20))
+    assert onnx.load_from_string(blocked(model)) == onnx.load_from_string(model)
+
+
+def _some(net: Network, tensors: Sequence[str], random: Random) -> str:
+    """Any operator, of any of the last tensors."""
+    taken = random.choice(tensors[-3:])
+    count = net.channels[taken]
+    match random.choice(["conv", "conv", "by channel", "grouped", "of one", "of two", "pool"]):
+        case "conv":
+            return net.conv(taken, random.choice([4, 8, 24]))
+        case "by channel":
+            return net.conv(taken, count, group=count)
+        case "grouped":
+            return net.conv(taken, count, group=2)
+        case "of one":
+            return net.add(random.choice(["Relu", "Sigmoid", "HardSwish", "Exp", "Tanh"]), taken)
+        case "of two":
+            alike = [one for one in tensors if net.channels[one] == count]
+            return net.add(random.choice(["Add", "Sub", "Mul"]), taken, random.choice(alike))
+        case _:
+            return net.add("MaxPool", taken, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_answers_stay_whatever_the_network(seed: int) -> None:
+    random = Random(seed)
+    net = Network()
+    tensors = [net.conv("input", random.choice([4, 8, 24]))]
+    for _ in range(random.randint(3, 12)):
+        # What grows is brought back: answers are compared to the fourth digit.
+        tensors.append(net.add("Tanh", _some(net, tensors, random)))
+    changed(net.model(net.mean(tensors[-1], keepdims=random.choice([0, 1]))))
