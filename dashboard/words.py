@@ -21,6 +21,7 @@ _CALLED = {
     "onednn": "oneDNN",
     "nchw": "NCHW",
     "nhwc": "NHWC",
+    "nchw16c": "NCHW16c",
     "script": "scripted",
     "trace": "traced",
     "mixed": "partly traced",

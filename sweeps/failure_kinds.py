@@ -68,6 +68,7 @@ _BUILDING = {
     "not_savable": "torch cannot save the model in this format -> try the other format, pt or ptl",
     "not_traceable": "torch.fx cannot trace the model, which fusing and int8 need -> use precision: [fp32] with fuse: "
     "[false], or take branches on the input out of forward()",
+    "nothing_to_fill": "no layer is so narrow that channels could be filled up -> write layout: [nchw]",
     "nothing_to_quantize": "dynamic quantization changes linear layers only, and there are none -> write "
     "quantization: [static]",
     "out_of_memory": "the process needed more memory than there was -> close programs, use fewer images or a smaller "

@@ -346,7 +346,7 @@ ENTRY = """
         ("runs(name='')", "the name '' of a backend is not of small letters, digits and '_' only"),
         ("runs(unsaid={'colour'})", "there is no build axis colour"),
         ("runs(unsaid={'layout'}, axes=['layout'])", "labels of npu cannot leave out layout, which has a choice there"),
-        ("runs(unsaid={'fuse'}, fp32_axes={'fuse'})", "labels of npu cannot leave out fuse, which has a choice there"),
+        ("runs(unsaid={'fuse'}, float_axes={'fuse'})", "labels of npu cannot leave out fuse, which has a choice there"),
         ("runs(unsaid={'fuse'}, int8_axes={'fuse'})", "labels of npu cannot leave out fuse, which has a choice there"),
         ("runs(support_columns={'fp32': 'colour'})", "there is no build axis colour"),
         ("counts('latency_p50_ms')", "'latency_p50_ms' cannot be the name of an extra metric"),

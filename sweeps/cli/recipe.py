@@ -58,6 +58,9 @@ _OTHERS: dict[str, Any] = {
     "quantization": ["static"],
     "threads": [1],
 }
+_LAYOUTS = ("nchw", "nhwc")
+"""Of a runtime that lists none."""
+
 _SYNTHETIC = {
     "calibration": {"source": "synthetic", "images": 32, "seed": 1},
     "evaluation": {"source": "synthetic", "images": 100, "seed": 2},
@@ -154,7 +157,7 @@ def _of_others() -> dict[str, Mapping[str, Any]]:
     others = [one for one in catalog.runtimes().values() if one.name != "torchscript" and one.backend("cpu")]
     shipped = sorted((one for one in others if not one.unshippable), key=lambda one: one.name)
     return {
-        f"{RUNTIME}{one.name}": {"runtime": [one.name], "layout": list(one.values.get("layout", ("nchw",))), **_OTHERS}
+        f"{RUNTIME}{one.name}": {"runtime": [one.name], "layout": list(one.values.get("layout", _LAYOUTS)), **_OTHERS}
         for one in shipped
     }
 

@@ -4,7 +4,7 @@ So two cells of a grid that give the same artifact are one variant, and a grid o
 """
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -40,7 +40,7 @@ def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> 
     if precision == "int8":
         calibrated = where.int8_axes - ({"calibration_images"} if quantization in _UNCALIBRATED else set())
         return axes | where.axes | calibrated
-    return axes | where.axes | where.fp32_axes
+    return axes | where.axes | where.float_axes
 
 
 def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
@@ -86,11 +86,18 @@ def _ignored(grid: GridSpec, entry: RuntimeEntry, where: BackendEntry) -> frozen
     chosen = entry.axes | where.chosen_axes | {"runtime", *_RELEASES}
     asked = (Variant(runtime=entry.name, backend=where.name, precision=precision) for precision in grid.precision)
     builds = [resolve_variant(one, "") for one in asked]
-    return frozenset(
+    named = grid.model_fields_set.intersection(BUILD_AXES)
+    without = {
+        axis for axis in named - chosen if {*getattr(grid, axis)} - _ANY - {getattr(one, axis) for one in builds}
+    }
+    # Values of other runtimes that all come to one here.
+    taken_for_one = {
         axis
-        for axis in grid.model_fields_set.intersection(BUILD_AXES) - chosen
-        if {*getattr(grid, axis)} - _ANY - {getattr(one, axis) for one in builds}
-    )
+        for axis in named & chosen & entry.values.keys()
+        if {*getattr(grid, axis)} & _synonyms(entry, axis).keys() - {*entry.values[axis]}
+        and len(_values(grid, axis, entry.name)) == 1
+    }
+    return frozenset(without | taken_for_one)
 
 
 def is_calibrated(variant: Variant) -> bool:
@@ -140,9 +147,14 @@ def _values(grid: GridSpec, axis: str, runtime: str) -> tuple[Any, ...]:
     ones, it keeps its usual one."""
     values: tuple[Any, ...] = getattr(grid, axis)
     if axis not in _RELEASES:
-        return values
+        synonyms = _synonyms(catalog.runtimes()[runtime], axis)
+        return tuple(dict.fromkeys(synonyms.get(value, value) for value in values))
     usual: tuple[Any, ...] = GridSpec.model_fields[axis].default
     return toolchains.of_runtime(values, runtime) or usual
+
+
+def _synonyms(entry: RuntimeEntry, axis: str) -> Mapping[str, str]:
+    return entry.synonyms.get(axis, {})
 
 
 def _all(variant: Variant) -> list[tuple[str, Any]]:

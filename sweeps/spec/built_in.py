@@ -26,7 +26,7 @@ TORCHSCRIPT = RuntimeEntry(
             name="nnapi",
             title="NNAPI",
             axes=frozenset({"format", "preference", "flexible_batch"}),
-            fp32_axes=frozenset({"relaxed_fp16"}),
+            float_axes=frozenset({"relaxed_fp16"}),
             int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
             # A traced core that NNAPI runs, in a scripted whole. Its converter takes fused models only.
             fixed={"capture": "mixed", "fuse": True, "optimize": False},
@@ -94,7 +94,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         title=title,
         axes=frozenset({"opset", "graph_optimization"}),
         # Only the CPU's float convolutions have a layout of their own.
-        fp32_axes=frozenset({"layout"}) if name == "cpu" else frozenset(),
+        float_axes=frozenset({"layout"}) if name == "cpu" else frozenset(),
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
         support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},

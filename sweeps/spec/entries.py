@@ -36,7 +36,7 @@ class BackendEntry:
     """For people; the name, if left out."""
     axes: frozenset[str] = frozenset()
     """The build axes that have a choice here, besides those of the runtime."""
-    fp32_axes: frozenset[str] = frozenset()
+    float_axes: frozenset[str] = frozenset()
     """Of floats (fp32, fp16) alone."""
     int8_axes: frozenset[str] = frozenset()
     """Of int8 alone."""
@@ -64,7 +64,7 @@ class BackendEntry:
     @property
     def chosen_axes(self) -> frozenset[str]:
         """The build axes that have a choice here in some precision, besides those of the runtime."""
-        return self.axes.union(self.fp32_axes, self.int8_axes)
+        return self.axes.union(self.float_axes, self.int8_axes)
 
     @property
     def named_axes(self) -> frozenset[str]:

@@ -51,8 +51,8 @@ class GridSpec(Part):
     )
     layout: tuple[Annotated[str, ValueOf("layout")], ...] = _axis(
         ("nchw", "nhwc"),
-        "Memory layout of the artifact; nchw16c: for the blocks of 16 channels in which ONNX Runtime computes float "
-        "convolutions on CPUs with AVX-512 (onnxruntime only, for which nhwc is nchw).",
+        "Memory layout of the artifact. onnxruntime has nchw (which it takes nhwc for) and nchw16c: nchw with channels "
+        "filled up to 16, so that narrow layers stay in its blocks on CPUs with AVX-512.",
     )
     capture: tuple[Annotated[str, ValueOf("capture")], ...] = _axis(
         ("script",), "How TorchScript is made; mixed: traced parts in a scripted whole, as nnapi always is."

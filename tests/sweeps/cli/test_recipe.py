@@ -171,7 +171,8 @@ def test_other_runtimes_are_asked_for() -> None:
     asked = options(weights="random")
     assert [grid.name for grid in recipe_spec("resnet18", **asked)[0].grids] == list(STEPS)
     grids = recipe_spec("resnet18", **asked, runtimes=True)[0].grids
-    assert {name for grid in grids[len(STEPS) :] for name in grid.runtime} == {"executorch", "onnxruntime"}
+    layouts = {grid.runtime: grid.layout for grid in grids[len(STEPS) :]}
+    assert layouts == {("executorch",): ("nchw", "nhwc"), ("onnxruntime",): ("nchw", "nchw16c")}
 
 
 def test_a_checkpoint_is_looked_for_where_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

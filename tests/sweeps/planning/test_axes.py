@@ -60,8 +60,10 @@ def test_what_is_resolved_stays_as_it_is(variant: Variant, abi: str, features: t
         ({"qengine": ("auto",), "calibration_images": ("all",), "capture": ("script", "trace")}, {}),
         (
             {"runtime": ("torchscript", "executorch", "onnxruntime"), "layout": ("nhwc",), "capture": ("trace",)},
-            {"executorch": ("capture",), "onnxruntime": ("capture",)},
+            {"executorch": ("capture",), "onnxruntime": ("layout", "capture")},
         ),
+        ({"runtime": ("onnxruntime",), "layout": ("nhwc", "nchw16c"), "quantization": ("static",)}, {}),
+        ({"runtime": ("onnxruntime",), "layout": ("nchw", "nhwc")}, {"onnxruntime": ("layout",)}),
         # The only value that it has there may be said.
         ({"runtime": ("onnxruntime",), "layout": ("nchw",), "toolchain": ("executorch==1.3.1",)}, {}),
         (

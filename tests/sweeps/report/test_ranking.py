@@ -177,16 +177,16 @@ def test_a_plan_says_where_the_values_of_its_grids_mean_nothing(records, capsys:
     job = records.job(0)
     plan = records.plan(job)
     runtimes = ("executorch", "onnxruntime")
-    grids = (GridSpec(runtime=("onnxruntime",), fuse=(True,)), GridSpec(runtime=runtimes, capture=("trace",)))
+    grids = (GridSpec(runtime=runtimes, layout=("nhwc",)), GridSpec(runtime=runtimes, capture=("trace",)))
     plan = replace(plan, sweep=plan.sweep.model_copy(update={"grids": grids}))
     print_plan(plan, {job.key: "built"}, 60.0)
     found = [line for line in said(capsys) if "no choice" in line]
     assert found == [
-        "onnxruntime has no choice of fuse, capture: the grid's values mean nothing there",
+        "onnxruntime has no choice of layout, capture: the grid's values mean nothing there",
         "executorch has no choice of capture: the grid's values mean nothing there",
     ]
     document = plan_document(plan, {job.key: "built"}, estimate(plan, plan.protocol, set(), set()))
-    assert document["no_choice"] == {"onnxruntime": ["fuse", "capture"], "executorch": ["capture"]}
+    assert document["no_choice"] == {"onnxruntime": ["layout", "capture"], "executorch": ["capture"]}
 
 
 def test_a_plan_without_checked_jobs_says_nothing_of_them(records, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,7 @@ CHOICES: dict[str, dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         "fp32": ({}, AVX2),
         "fp16": ({"precision": "fp16"}, AVX2),
         "blocked": ({"layout": "nchw16c"}, AVX2),
+        "blocked fp16": ({"layout": "nchw16c", "precision": "fp16"}, AVX2),
         "static per channel": ({"precision": "int8"}, AVX2),
         "static per tensor": ({"precision": "int8", "granularity": "per_tensor"}, AVX2),
         "static for a CPU with VNNI": ({"precision": "int8"}, VNNI),

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.errors import BuildError
+
 pytestmark = [pytest.mark.runtime("onnxruntime"), pytest.mark.xdist_group("onnxruntime")]
 
 
@@ -42,8 +44,8 @@ class Network:
         given = weights or (self.weight(channels, self.channels[taken] // group, 3, 3), self.weight(channels))
         return self.add("Conv", taken, *given, channels=channels, group=group, pads=[1, 1, 1, 1])
 
-    def mean(self, taken: str, keepdims: int = 1) -> str:
-        return self.add("ReduceMean", taken, self.constant(np.array([-1, -2])), keepdims=keepdims)
+    def mean(self, taken: str, keepdims: int = 1, axes: Sequence[int] = (-1, -2)) -> str:
+        return self.add("ReduceMean", taken, self.constant(np.array(axes, np.int64)), keepdims=keepdims)
 
     def model(self, output: str) -> bytes:
         import onnx
@@ -66,7 +68,7 @@ def narrow(model: bytes) -> list[str]:
     dims = {one.name: one.dims for one in graph.initializer}
     found = []
     for node in graph.node:
-        if node.op_type == "Conv":
+        if node.op_type == "Conv" and node.input[1] in dims:
             outputs, inputs = dims[node.input[1]][:2]
             grouped = any(attribute.name == "group" and attribute.i > 1 for attribute in node.attribute)
             if outputs < 16 or (inputs < 16 and not grouped and node.input[0] != "input"):
@@ -78,6 +80,16 @@ def operators(model: bytes) -> list[str]:
     import onnx
 
     return [node.op_type for node in onnx.load_from_string(model).graph.node]
+
+
+def refused(model: bytes) -> str:
+    """Why nothing becomes of it."""
+    from workers.runtimes.onnxruntime.blocked import blocked
+
+    with pytest.raises(BuildError) as caught:
+        blocked(model)
+    assert caught.value.kind == "nothing_to_fill"
+    return caught.value.message
 
 
 def changed(model: bytes) -> bytes:
@@ -92,13 +104,17 @@ def changed(model: bytes) -> bytes:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     answers = []
+    graph = onnx.load_from_string(made).graph
+    # ONNX Runtime warns of weights that no node reads.
+    assert {one.name for one in graph.initializer} <= {name for node in graph.node for name in node.input}
     for one in (model, made):
         session = onnxruntime.InferenceSession(one, options, providers=["CPUExecutionProvider"])
         taken = session.get_inputs()[0]
         images = np.random.default_rng(1).standard_normal(taken.shape).astype(np.float32)
         answers.append(session.run(None, {taken.name: images})[0])
     assert answers[0].shape == answers[1].shape
-    np.testing.assert_allclose(answers[1], answers[0], rtol=1e-4, atol=1e-4)
+    # Sums in another order: float32 keeps 7 digits of the largest terms.
+    np.testing.assert_allclose(answers[1], answers[0], rtol=0, atol=1e-5 * max(1.0, float(np.abs(answers[0]).max())))
     return made
 
 
@@ -125,15 +141,46 @@ def test_a_mean_that_drops_height_and_width_is_a_pooling_too() -> None:
 
 
 def test_other_means_stay() -> None:
-    net = Network()
-    over_width = net.add("ReduceMean", net.conv("input", 8), net.constant(np.array([-1])))
-    assert "ReduceMean" in operators(changed(net.model(net.add("Exp", over_width))))
+    for axes in ((-1,), (2,), (1, 2, 3), ()):
+        net = Network()
+        refused(net.model(net.mean(net.conv("input", 20), axes=axes)))
     image = Network()
-    assert operators(changed(image.model(image.mean("input")))) == ["ReduceMean"]
+    refused(image.model(image.mean("input")))
+    positive = Network()
+    assert "GlobalAveragePool" in operators(
+        changed(positive.model(positive.mean(positive.conv("input", 20), axes=(2, 3))))
+    )
+
+
+def test_what_keeps_channels_apart_keeps_its_tensors_in_blocks() -> None:
+    from workers.runtimes.onnxruntime.blocked import ACTIVATIONS, BINARY, POOLINGS
+
+    for operator in sorted(ACTIVATIONS | BINARY | POOLINGS):
+        net = Network()
+        taken = net.conv("input", 8)
+        kernel = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]} if operator in {"MaxPool", "AveragePool"} else {}
+        others = [net.conv(taken, 8)] if operator in BINARY else []
+        model = net.model(net.conv(net.add(operator, taken, *others, **kernel), 20))
+        assert narrow(model) != narrow(changed(model)) == [], operator
+
+
+def test_tensors_of_less_than_half_a_block_stay() -> None:
+    net = Network()
+    model = net.model(net.conv(net.conv(net.conv("input", 4), 12), 20))
+    assert [name for name in narrow(changed(model)) if name in narrow(model)] == ["Conv_0", "Conv_1"]
 
 
 def _concat(net: Network, taken: str) -> str:
     return net.add("Concat", taken, taken, axis=1, channels=16)
+
+
+def _computed(net: Network, taken: str) -> str:
+    weights = net.add("Mul", net.weight(8, 8, 3, 3), net.constant(np.float32(2)), channels=8)
+    return net.conv(taken, 8, weights=(weights, net.weight(8)))
+
+
+def _normed(net: Network, taken: str) -> str:
+    return net.add("BatchNormalization", taken, *(net.constant(np.ones(8, np.float32)) for _ in range(4)))
 
 
 def _shared(net: Network, taken: str) -> str:
@@ -146,6 +193,9 @@ def _shared(net: Network, taken: str) -> str:
     [
         _concat,
         _shared,
+        _computed,
+        lambda net, taken: net.add("ConvTranspose", taken, net.weight(8, 8, 3, 3), pads=[1, 1, 1, 1]),
+        _normed,
         lambda net, taken: taken,
         lambda net, taken: net.conv(taken, 8, group=2),
         lambda net, taken: net.conv(taken, 16, group=8),
@@ -154,21 +204,21 @@ def _shared(net: Network, taken: str) -> str:
         lambda net, taken: net.add("Reshape", taken, net.constant(np.array([2, 4, 9, 14]))),
         lambda net, taken: net.add("Softmax", taken, axis=1),
     ],
-    ids=["concat", "shared weights", "the answer", "groups", "depth times two", "a channel's number", "exp", "shape",
-         "over channels"],
+    ids=["concat", "shared", "computed", "transposed", "batch norm", "alone", "groups", "depth times two",
+         "a channel's number", "exp", "shape", "over channels"],
 )  # fmt: skip
 def test_a_tensor_stays_narrow_where_something_else_reads_it(add: Any) -> None:
     net = Network()
-    taken = net.add("Relu", net.conv("input", 8))
-    model = net.model(add(net, taken))
+    read = add(net, net.add("Relu", net.conv("input", 8)))
+    refused(net.model(read))
+    # Also where something else is changed.
+    parts = [net.add("Flatten", one, axis=1) for one in (read, net.mean(net.conv("input", 20)))]
+    model = net.model(net.add("Concat", *parts, axis=1))
     assert narrow(changed(model)) == narrow(model) != []
 
 
 def test_a_graph_within_the_graph_reads_what_it_likes() -> None:
-    import onnx
     from onnx import TensorProto, helper
-
-    from workers.runtimes.onnxruntime.blocked import blocked
 
     net = Network()
     taken = net.conv("input", 8)
@@ -176,7 +226,7 @@ def test_a_graph_within_the_graph_reads_what_it_likes() -> None:
     branch = helper.make_graph([helper.make_node("Identity", [taken], ["inner"])], "branch", [], [shape])
     chosen = net.add("If", net.constant(np.array(True)), channels=8, then_branch=branch, else_branch=branch)
     model = net.model(net.conv(chosen, 20))
-    assert onnx.load_from_string(blocked(model)) == onnx.load_from_string(model)
+    assert "a graph within its graph" in refused(model)
 
 
 def _some(net: Network, tensors: Sequence[str], random: Random) -> str:
@@ -199,12 +249,17 @@ def _some(net: Network, tensors: Sequence[str], random: Random) -> str:
             return net.add("MaxPool", taken, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_answers_stay_whatever_the_network(seed: int) -> None:
-    random = Random(seed)
-    net = Network()
-    tensors = [net.conv("input", random.choice([4, 8, 24]))]
-    for _ in range(random.randint(3, 12)):
-        # What grows is brought back: answers are compared to the fourth digit.
-        tensors.append(net.add("Tanh", _some(net, tensors, random)))
-    changed(net.model(net.mean(tensors[-1], keepdims=random.choice([0, 1]))))
+def test_answers_stay_whatever_the_network() -> None:
+    same = 0
+    for seed in range(40):
+        random = Random(seed)
+        net = Network()
+        tensors = [net.conv("input", random.choice([8, 8, 24]))]
+        for _ in range(random.randint(3, 12)):
+            # What grows is brought back, so that float32 has the digits to compare.
+            tensors.append(net.add("Tanh", _some(net, tensors, random)))
+        try:
+            changed(net.model(net.mean(tensors[-1], keepdims=random.choice([0, 1]))))
+        except BuildError:
+            same += 1
+    assert same < 20

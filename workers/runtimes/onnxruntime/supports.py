@@ -20,7 +20,7 @@ def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
     if variant.layout == BLOCKED and variant.graph_optimization != "all":
         return f"{BLOCKED} is for graph_optimization: all, which alone computes in blocks of channels"
     if variant.layout == BLOCKED and "avx512f" not in facts.cpu_features:
-        return f"{BLOCKED} is for CPUs with AVX-512: without it, ONNX Runtime's blocks of channels are smaller"
+        return f"{BLOCKED} is for CPUs with AVX-512: on others, ONNX Runtime's blocks are smaller (x86) or not known"
     if (variant.capture, variant.format) != ("export", "onnx"):
         return "onnxruntime takes onnx files that were exported"
     if variant.backend != "cpu" and variant.backend not in dict(facts.backends).get(NAME, ()):
