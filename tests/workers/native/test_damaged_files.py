@@ -4,7 +4,11 @@ None of these files crashed torch's own readers. One that does ends its own proc
 `workers.measure.processes` turns into a typed failure, `crashed` or `killed`; here it fails the test, to be looked at.
 """
 
+import os
 import random
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,24 +24,16 @@ from tests.workers.runtimes.runs import evaluating
 from workers.devices.local import LocalDevice
 from workers.measure import processes as runs
 from workers.runtimes.interface import RunRequest
-from workers.runtimes.torchscript import metal, native_runner, references
-from workers.runtimes.torchscript.capture import script, trace
+from workers.runtimes.torchscript import native_runner, references
 from workers.runtimes.torchscript.runtime import TorchScript
-from workers.runtimes.torchscript.save import Format, save
-from workers.runtimes.torchscript.torch_state import build_state
 
 pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
+ROOT = Path(__file__).parents[3]
 IMAGES, CLASSES = 2, 3
 DEADLINE_S = 60.0
 """Of one process; `DeviceError("timeout")` after it fails the test."""
 REFUSED = {"load_failed", "run_failed", "runtime_skew", "wrong_format", "wrong_backend", "output_shape"}
-
-
-def network() -> torch.nn.Module:
-    torch.manual_seed(0)
-    parts = (torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
-    return torch.nn.Sequential(*parts, torch.nn.Linear(4, CLASSES)).eval().requires_grad_(False)
 
 
 def request_of(file: Path, images: Path) -> RunRequest:
@@ -79,30 +75,33 @@ def outcomes(request: RunRequest, program: str | None, folder: Path, seed: int, 
     return ended
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Callable[[Format], RunRequest]:
-    def saved(form: Format) -> RunRequest:
-        with build_state("none"):
-            return request_of(save(script(network()), tmp_path, form).file, tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that are damaged, by a process of its own: the order of constants in a file follows Python's hash seed,
+    and names in it what was captured before. With other bytes, the same seed is other damage."""
+    folder = tmp_path_factory.mktemp("written")
+    program = [sys.executable, "-m", "tests.workers.native.network", str(folder), str(CLASSES)]
+    subprocess.run(program, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"})
+    return folder
 
-    return saved
+
+@pytest.fixture
+def copied(written: Path, tmp_path: Path) -> Callable[[str], RunRequest]:
+    """A request for one of the files, copied to where it can be damaged."""
+    return lambda name: request_of(Path(shutil.copy(written / name, tmp_path)), tmp_path)
 
 
 @pytest.mark.parametrize("form", ["pt", "ptl"])
 def test_the_cpp_runner_answers_or_refuses_by_name(
-    saved: Callable[[Format], RunRequest], tmp_path: Path, form: Format
+    copied: Callable[[str], RunRequest], tmp_path: Path, form: str
 ) -> None:
-    ended = outcomes(saved(form), str(native_runner.program()), tmp_path / "device", 1, 45)
+    ended = outcomes(copied(f"model.{form}"), str(native_runner.program()), tmp_path / "device", 1, 45)
     assert set(ended) <= {"answered"} | REFUSED, ended
     assert ended["load_failed"] >= 15, "every file that was cut is told as such"
 
 
-def test_the_metal_host_run_answers_or_refuses_by_name(tmp_path: Path) -> None:
-    metal.load_operators()
-    with build_state("none"):
-        lowered = metal.lower(trace(network(), torch.zeros(1, 3, 8, 8)))
-        plain = request_of(save(lowered, tmp_path, "ptl").file, tmp_path)
-    request = replace(plain, backend="metal", reference=references.library("metal"))
+def test_the_metal_host_run_answers_or_refuses_by_name(copied: Callable[[str], RunRequest], tmp_path: Path) -> None:
+    request = replace(copied("metal/model.ptl"), backend="metal", reference=references.library("metal"))
     ended = outcomes(request, None, tmp_path / "device", 2, 6)
     assert set(ended) <= {"answered"} | REFUSED, ended
     assert ended["load_failed"] >= 2, "every file that was cut is told as such"
