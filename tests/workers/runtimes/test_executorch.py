@@ -1,13 +1,16 @@
 """ExecuTorch: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.fx.traceback import NodeSource
 
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
@@ -114,6 +117,27 @@ def test_batch_norms_are_lowered_whatever_their_part_is_called(name: str) -> Non
 @pytest.fixture
 def built(executorch: Exported) -> Mapping[str, tuple[Path, Manifest]]:
     return executorch.built
+
+
+def test_nodes_share_their_origins_only_while_a_model_is_lowered() -> None:
+    origin = [NodeSource(None, "a pass")]
+    with export.sharing_origins():
+        with export.sharing_origins():
+            assert copy.deepcopy(origin)[0] is origin[0]
+        assert copy.deepcopy(origin)[0] is origin[0]
+    assert copy.deepcopy(origin)[0] is not origin[0]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", ["fp32", "static per channel"])
+def test_shared_origins_change_nothing_of_a_file(
+    executorch: Exported, tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for module in (export, lowering):
+        monkeypatch.setattr(module, "sharing_origins", nullcontext)
+    axes, _ = exported.CHOICES["executorch"][name]
+    manifest = RUNTIME.build(variant_of(axes), "k" * 64, tiny, tmp_path)
+    assert manifest.file_sha256 == executorch.built[name][1].file_sha256
 
 
 @pytest.mark.system

@@ -15,7 +15,7 @@ from sweeps.errors import BuildError
 from sweeps.manifest import Coverage
 from sweeps.variant import Variant
 from workers.models.one_thread import one_thread
-from workers.runtimes.executorch.export import quiet, version
+from workers.runtimes.executorch.export import quiet, sharing_origins, version
 from workers.runtimes.executorch.runner import library
 from workers.runtimes.exporting import chain_of, values_decide
 from workers.runtimes.failures import first_words
@@ -53,7 +53,7 @@ def _itself(module: torch.nn.Module) -> torch.nn.Module:
 
 def lower(program: ExportedProgram, variant: Variant) -> Lowered:
     """Raises `BuildError`: `unsupported_operator` with its name, or `not_exportable`."""
-    with quiet(), one_thread():
+    with quiet(), sharing_origins(), one_thread():
         from executorch.exir import to_edge_transform_and_lower
 
         _find_flatc()
