@@ -35,7 +35,9 @@ def blocked(model: bytes) -> bytes:
         # An inner graph reads tensors of this one without naming them as inputs.
         raise BuildError("nothing_to_fill", "the model has a graph within its graph, so no layer of it is filled up")
     if not _Filling(read.graph).apply():
-        raise BuildError("nothing_to_fill", f"the model has no layer of {FEWEST} to {BLOCK - 1} channels to fill up")
+        raise BuildError(
+            "nothing_to_fill", f"the model has no layer of {FEWEST} to {BLOCK - 1} channels, and no mean to pool"
+        )
     return bytes(read.SerializeToString(deterministic=True))
 
 
