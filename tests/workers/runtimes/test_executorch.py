@@ -1,6 +1,5 @@
 """ExecuTorch: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
-import copy
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.fx.traceback import NodeSource
 
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
@@ -119,22 +117,13 @@ def built(executorch: Exported) -> Mapping[str, tuple[Path, Manifest]]:
     return executorch.built
 
 
-def test_nodes_share_their_origins_only_while_a_model_is_lowered() -> None:
-    origin = [NodeSource(None, "a pass")]
-    with export.sharing_origins():
-        with export.sharing_origins():
-            assert copy.deepcopy(origin)[0] is origin[0]
-        assert copy.deepcopy(origin)[0] is origin[0]
-    assert copy.deepcopy(origin)[0] is not origin[0]
-
-
 @pytest.mark.system
 @pytest.mark.parametrize("name", ["fp32", "static per channel"])
-def test_shared_origins_change_nothing_of_a_file(
+def test_a_build_without_what_is_spared_is_the_same_file(
     executorch: Exported, tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for module in (export, lowering):
-        monkeypatch.setattr(module, "sharing_origins", nullcontext)
+        monkeypatch.setattr(module, "quick", nullcontext)
     axes, _ = exported.CHOICES["executorch"][name]
     manifest = RUNTIME.build(variant_of(axes), "k" * 64, tiny, tmp_path)
     assert manifest.file_sha256 == executorch.built[name][1].file_sha256

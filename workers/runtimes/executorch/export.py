@@ -6,7 +6,6 @@ and become pairs of quantize and dequantize, which XNNPACK takes.
 
 import io
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -15,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.fx.traceback import NodeSource
 
 from sweeps.errors import BuildError
 from sweeps.variant import Variant
 from workers.models.eager import load_eager
 from workers.models.one_thread import one_thread
 from workers.models.package import Images, ModelPackage
+from workers.runtimes.executorch.tracing import quick, quiet
 from workers.runtimes.exporting import check_ends, example_of, not_exportable
 from workers.runtimes.failures import first_words
 
@@ -161,7 +160,7 @@ def _quantizer() -> str:
 
 @contextmanager
 def _quantizing() -> Iterator[None]:
-    with quiet(), sharing_origins(), one_thread(), torch.no_grad():
+    with quiet(), quick(), one_thread(), torch.no_grad():
         try:
             yield
         except BuildError:
@@ -175,31 +174,3 @@ def _quantizing() -> Iterator[None]:
 def version() -> str:
     """For messages: what can be built depends on it."""
     return f"executorch {metadata.version('executorch')}"
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without the warnings of torch's and ExecuTorch's own code about its own deprecations."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-@contextmanager
-def sharing_origins() -> Iterator[None]:
-    """Let nodes share the notes of where they came from.
-
-    torch copies them in each of a hundred passes, back to the first graph, and changes none of them: a sixth of the
-    time that lowering takes. The file is the same without the copies.
-    """
-    # `copy` looks for this method first; torch defines none here, so mypy knows none.
-    source: Any = NodeSource
-    usual = vars(source).get("__deepcopy__")
-    source.__deepcopy__ = lambda self, _memo: self
-    try:
-        yield
-    finally:
-        if usual is None:
-            del source.__deepcopy__
-        else:
-            source.__deepcopy__ = usual

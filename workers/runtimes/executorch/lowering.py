@@ -15,8 +15,9 @@ from sweeps.errors import BuildError
 from sweeps.manifest import Coverage
 from sweeps.variant import Variant
 from workers.models.one_thread import one_thread
-from workers.runtimes.executorch.export import quiet, sharing_origins, version
+from workers.runtimes.executorch.export import version
 from workers.runtimes.executorch.runner import library
+from workers.runtimes.executorch.tracing import quick, quiet
 from workers.runtimes.exporting import chain_of, values_decide
 from workers.runtimes.failures import first_words
 from workers.runtimes.work import multiply_adds, operator_of, with_shares
@@ -53,7 +54,7 @@ def _itself(module: torch.nn.Module) -> torch.nn.Module:
 
 def lower(program: ExportedProgram, variant: Variant) -> Lowered:
     """Raises `BuildError`: `unsupported_operator` with its name, or `not_exportable`."""
-    with quiet(), sharing_origins(), one_thread():
+    with quiet(), quick(), one_thread():
         from executorch.exir import to_edge_transform_and_lower
 
         _find_flatc()

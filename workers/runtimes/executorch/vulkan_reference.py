@@ -22,7 +22,7 @@ FILE = "eval.pt2"
 
 def version() -> str:
     """Of the sources that have a part in its answers."""
-    sources = (Path(__file__), Path(__file__).with_name("lowering.py"))
+    sources = (Path(__file__), *(Path(__file__).with_name(name) for name in ("lowering.py", "tracing.py")))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

@@ -1,0 +1,80 @@
+"""What is spared while ExecuTorch builds: only then, and with the same answers. `test_executorch` compares files."""
+
+import copy
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import export
+from torch.fx import GraphModule, symbolic_trace
+from torch.fx.traceback import NodeSource
+
+from workers.runtimes.executorch import tracing
+
+pytestmark = pytest.mark.runtime("executorch")
+
+
+def test_nodes_share_their_origins_only_while_a_model_is_built() -> None:
+    origin = [NodeSource(None, "a pass")]
+    with tracing.quick():
+        with tracing.quick():
+            assert copy.deepcopy(origin)[0] is origin[0]
+        assert copy.deepcopy(origin)[0] is origin[0]
+    assert copy.deepcopy(origin)[0] is not origin[0]
+
+
+def remembered(times: int) -> int:
+    """How many of these equal calls of torch's quantization are answered from memory."""
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e  # noqa: F401  # it registers the operators
+
+    with FakeTensorMode() as mode:
+        x = mode.from_tensor(torch.zeros(2, 3))
+        before = FakeTensorMode.cache_info().hits
+        for _ in range(times):
+            y = torch.ops.quantized_decomposed.quantize_per_tensor.default(x, 0.5, 3, -128, 127, torch.int8)
+            assert (tuple(y.shape), y.dtype) == ((2, 3), torch.int8)
+        return FakeTensorMode.cache_info().hits - before
+
+
+def test_shapes_that_quantization_gives_are_remembered_only_while_a_model_is_built() -> None:
+    remembered(1)  # torch remembers that of ATen's which makes the answer
+    usual = remembered(4)
+    with tracing.quick():
+        assert remembered(4) - usual == 3
+        assert remembered(4) - usual == 4
+    assert remembered(4) == usual
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+
+def test_graphs_are_compiled_when_they_are_called_only_while_a_model_is_built() -> None:
+    traced = symbolic_trace(Twice())
+    with tracing.quick():
+        late = GraphModule(Twice(), traced.graph)
+        same = copy.deepcopy(late)
+    x = torch.ones(2)
+    for module in (late, same):
+        assert "_code" not in vars(module)
+        assert torch.equal(module(x), 2 * x)
+        assert "_code" in vars(module)
+    assert "_code" in vars(GraphModule(Twice(), traced.graph))
+
+
+def test_a_graph_that_is_compiled_late_knows_its_changes() -> None:
+    with tracing.quick():
+        late = GraphModule(Twice(), symbolic_trace(Twice()).graph)
+        assert torch.equal(late(torch.ones(2)), torch.full((2,), 2.0))
+        (node,) = (node for node in late.graph.nodes if node.op == "call_function")
+        node.target = torch.mul
+        late.recompile()
+        assert torch.equal(late(torch.full((2,), 3.0)), torch.full((2,), 9.0))
+
+
+def test_what_is_exported_meanwhile_has_its_ends() -> None:
+    x = torch.ones(2)
+    with tracing.quick():
+        program = export(Twice(), (x,), strict=True)
+        assert torch.equal(program.module()(x), 2 * x)

@@ -1,0 +1,99 @@
+"""How a build calls torch and ExecuTorch: without their warnings, and without what their passes do again and again.
+
+A build has a hundred passes, and most trace the whole model anew. The file is the same bytes without what is spared.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.graph import _PyTreeCodeGen
+from torch.fx.traceback import NodeSource
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings of torch's and ExecuTorch's own code about its own deprecations."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Let torch's passes share what they would make again, and leave out what nobody asks for."""
+    with sharing_origins(), remembering_shapes(), compiling_late():
+        yield
+
+
+@contextmanager
+def sharing_origins() -> Iterator[None]:
+    """Let nodes share the notes of where they came from.
+
+    torch copies them in each pass, back to the first graph, and changes none of them: a sixth of the time that
+    lowering takes.
+    """
+    # `copy` looks for this method first; torch defines none.
+    with patch.object(NodeSource, "__deepcopy__", lambda self, _memo: self, create=True):
+        yield
+
+
+@contextmanager
+def remembering_shapes() -> Iterator[None]:
+    """Let torch remember the shapes that quantizing and dequantizing give, as it does for ATen's operators.
+
+    An int8 model asks for some ten thousand. They are forgotten at the end: scales are part of what is asked, so each
+    model has its own.
+    """
+    usual = FakeTensorMode._validate_cache_key
+
+    def validate(self: FakeTensorMode, func: OpOverload, args: Any, kwargs: Any) -> None:
+        if not _quantizes(func) or func._schema.is_mutable:
+            usual(self, func, args, kwargs)
+
+    # torch also remembers what it was not to remember.
+    _forget()
+    with patch.object(FakeTensorMode, "_validate_cache_key", validate):
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    remembered = FakeTensorMode.cache
+    for asked in [asked for asked in remembered if _quantizes(asked.key[0])]:
+        del remembered[asked]
+
+
+def _quantizes(operator: object) -> bool:
+    return getattr(operator, "namespace", None) == "quantized_decomposed"
+
+
+@contextmanager
+def compiling_late() -> Iterator[None]:
+    """Let graphs become Python code when they are called, and not when they are made.
+
+    Each pass makes one or more, and most are only traced again: a fifth of the time that lowering takes.
+    """
+    usual = GraphModule.__new__
+
+    def made(cls: type[GraphModule], *args: Any, **kwargs: Any) -> Any:
+        return usual(_CompiledLate if cls is GraphModule else cls, *args, **kwargs)
+
+    with patch.object(GraphModule, "__new__", made):
+        yield
+
+
+class _CompiledLate(_LazyGraphModule):
+    """torch's own, which its compiler uses, but for graphs whose structure of inputs and outputs is known: compiling
+    notes it, and an export reads it."""
+
+    def recompile(self) -> Any:  # type: ignore[override]
+        return self._real_recompile() if isinstance(self.graph._codegen, _PyTreeCodeGen) else super().recompile()
