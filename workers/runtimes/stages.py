@@ -81,7 +81,7 @@ def stages_of(shared: Path | None) -> Stages:
 
 
 class ByteStages:
-    """The stages of one model in a runtime whose stages give bytes, such as files."""
+    """The stages of one model in a runtime whose stages give bytes, such as files; `module` is for what cannot be."""
 
     def __init__(self, package: Path, inputs: BuildInputs, shared: Path | None, **flags: object) -> None:
         """`package`: the folder of the runtime's code. `flags`: what all stages depend on besides."""
@@ -99,12 +99,19 @@ class ByteStages:
 
     def once(self, stage: str, make: Callable[[], bytes], **flags: object) -> bytes:
         """The result of `stage`, which depends on `flags` besides. Raises what `make` raises."""
-        key = canonical_key({"stage": stage, **self._of_model, **flags})
+        key = self._key(stage, flags)
 
         def made() -> dict[str, torch.Tensor]:
             return {"content": torch.frombuffer(bytearray(make()), dtype=torch.uint8)}
 
         return bytes(self._kept.tensors(stage, key, made)["content"].numpy().tobytes())
+
+    def module(self, stage: str, make: Callable[[], Made], **flags: object) -> Made:
+        """As `once`, for what stays in the memory of this process. Callers must not change it."""
+        return self._kept.module(stage, self._key(stage, flags), make)
+
+    def _key(self, stage: str, flags: Mapping[str, object]) -> str:
+        return canonical_key({"stage": stage, **self._of_model, **flags})
 
 
 def _bytes(made: object) -> int:

@@ -29,6 +29,7 @@ CHOICES: dict[str, dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         "portable": ({"backend": "portable"}, AVX2),
         "static per channel": ({"precision": "int8"}, AVX2),
         "static per tensor": ({"precision": "int8", "granularity": "per_tensor"}, AVX2),
+        "static nhwc": ({"precision": "int8", "layout": "nhwc"}, AVX2),
         "dynamic": ({"precision": "int8", "quantization": "dynamic"}, AVX2),
     },
     "onnxruntime": {

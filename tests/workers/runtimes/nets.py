@@ -304,6 +304,18 @@ class BrightPixels(nn.Module):
         return self.head(pixels[x.mean(1).flatten() > 0.5][:1])
 
 
+class ContiguousBeforeView(nn.Module):
+    """In NCHW it needs no `contiguous`, and `torch.export` leaves it out."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=4)
+        self.classifier = nn.Linear(8 * 8 * 8, 10)
+
+    def forward(self, x):
+        return self.classifier(self.conv(x).relu().contiguous().view(x.shape[0], -1))
+
+
 class NoLinear(nn.Module):
     """A convolution answers."""
 

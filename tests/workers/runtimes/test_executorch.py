@@ -20,7 +20,7 @@ from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.local import local_facts
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs
-from workers.runtimes.executorch import export, lowering, pte
+from workers.runtimes.executorch import export, lowering, pte, quantization
 from workers.runtimes.executorch.runtime import ExecuTorch
 from workers.runtimes.interface import RunReport, RunRequest
 
@@ -112,27 +112,43 @@ def test_batch_norms_are_lowered_whatever_their_part_is_called(name: str) -> Non
     assert (lowered.coverage.delegates, lowered.coverage.left) == (1, {})
 
 
+def empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 @pytest.fixture
 def built(executorch: Exported) -> Mapping[str, tuple[Path, Manifest]]:
     return executorch.built
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("name", ["fp32", "static per channel"])
+@pytest.mark.parametrize("name", ["fp32 nhwc", "static per channel", "static per tensor", "dynamic"])
 def test_a_build_without_what_is_spared_is_the_same_file(
     executorch: Exported, tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    for module in (export, lowering):
+    # Calibrated anew, too: of the builds it is compared with, one calibrated, and the other read what that had seen.
+    for module in (quantization, lowering):
         monkeypatch.setattr(module, "quick", nullcontext)
     axes, _ = exported.CHOICES["executorch"][name]
-    manifest = RUNTIME.build(variant_of(axes), "k" * 64, tiny, tmp_path)
+    manifest = RUNTIME.build(variant_of(axes), "k" * 64, tiny, tmp_path, empty(tmp_path / "shared"))
     assert manifest.file_sha256 == executorch.built[name][1].file_sha256
 
 
 @pytest.mark.system
+def test_a_build_alone_is_the_same_file_as_one_that_shares_its_stages(
+    executorch: Exported, tiny: BuildInputs, tmp_path: Path
+) -> None:
+    axes, _ = exported.CHOICES["executorch"]["static nhwc"]
+    manifest = RUNTIME.build(variant_of(axes), "k" * 64, tiny, tmp_path, empty(tmp_path / "shared"))
+    assert manifest.file_sha256 == executorch.built["static nhwc"][1].file_sha256
+
+
+@pytest.mark.system
 def test_what_builds_share_is_made_once(executorch: Exported) -> None:
-    # Two layouts are two exports; static builds of one layout are calibrated at once.
-    assert (executorch.stages["executorch export"], executorch.stages["executorch calibrate"]) == (2, 1)
+    # Two layouts are two exports; how a model is observed and quantized depends on no layout.
+    stages = {name.removeprefix("executorch "): count for name, count in executorch.stages.items()}
+    assert stages == {"export": 2, "calibrate": 1, "quantize": 3}
 
 
 @pytest.mark.system
@@ -141,7 +157,7 @@ def test_every_number_format_is_checked_and_says_what_it_is(built: Mapping[str, 
     for name, (_, manifest) in built.items():
         figures = manifest.verification
         assert figures.sqnr_db is None or figures.sqnr_db >= least.get(name, 18), name
-        layout = "channels_last" if name == "fp32 nhwc" else "contiguous_format"
+        layout = "channels_last" if name.endswith("nhwc") else "contiguous_format"
         assert (manifest.file, manifest.memory_format, manifest.input.dtype) == ("model.pte", layout, "float32")
         assert manifest.versions == RUNTIME.versions()
     assert built["static per channel"][1].file_sha256 != built["static per tensor"][1].file_sha256
@@ -224,6 +240,17 @@ def test_what_cannot_be_exported_has_a_kind_and_a_reason(
     with pytest.raises(BuildError, match=message) as caught:
         RUNTIME.build(variant_of({}), "k" * 64, make_inputs(f"nets:{network}"), tmp_path)
     assert caught.value.kind == kind
+
+
+@pytest.mark.system
+def test_what_only_channels_last_needs_is_in_an_int8_file_for_it(
+    make_inputs: Callable[..., BuildInputs], tmp_path: Path
+) -> None:
+    inputs = make_inputs("nets:ContiguousBeforeView")
+    manifest = RUNTIME.build(variant_of({"precision": "int8", "layout": "nhwc"}), "k" * 64, inputs, tmp_path)
+    assert manifest.memory_format == "channels_last"
+    assert manifest.verification.sqnr_db is not None
+    assert manifest.verification.sqnr_db > 18
 
 
 @pytest.mark.system

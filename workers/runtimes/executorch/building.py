@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch.export import ExportedProgram
 
+from sweeps.errors import BuildError
 from sweeps.manifest import EvalSibling, Manifest, Verification
 from sweeps.variant import Variant
 from workers.models.eager import eager_logits
@@ -13,6 +15,7 @@ from workers.models.package import BuildInputs
 from workers.runtimes.calibration import calibration_images, check_images
 from workers.runtimes.executorch import export, pte, vulkan_reference
 from workers.runtimes.executorch.lowering import Lowered, lower, unsupported
+from workers.runtimes.executorch.quantization import Observed, exported_int8
 from workers.runtimes.executorch.runner import library
 from workers.runtimes.finishing import Saved, finish, request_of, standard_of
 from workers.runtimes.interface import Runtime
@@ -28,8 +31,7 @@ def build(
 ) -> Manifest:
     """See `Runtime.build`."""
     inputs = replace(inputs, versions=runtime.versions())
-    exported = _Stages(variant, inputs, shared).program()
-    program = export.loaded(exported)
+    program = _Stages(variant, inputs, shared).program()
     lowered = lower(program, variant)
     saved, head = _saved(lowered, out)
     _check_kernels(head, program.graph)
@@ -38,6 +40,7 @@ def build(
     request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
     if not on_device:
         return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage)
+    exported = export.saved(program)
     (out / vulkan_reference.FILE).write_bytes(exported)
     sibling = EvalSibling(file=vulkan_reference.FILE, file_sha256=hashlib.sha256(exported).hexdigest(), images=0)
     verification = _of_graph(lowered, variant, inputs)
@@ -47,35 +50,58 @@ def build(
 class _Stages:
     """The stages of one variant. Each is made once for all that share it, of this machine if `shared` is given.
 
-    export ─┬─> calibrate ─> static int8
-            └─> dynamic int8
+    export in the layout ──────────────────────────────> fp32
+    export in NCHW ─┬─> calibrate ─> quantize ─┬─> export in the layout: int8
+                    └──────────────> quantize ─┘
+
+    A model is observed and quantized in NCHW for all layouts, as PyTorch Mobile's are.
     """
 
     def __init__(self, variant: Variant, inputs: BuildInputs, shared: Path | None) -> None:
         self._variant = variant
         self._inputs = inputs
-        self._kept = ByteStages(Path(__file__).parent, inputs, shared, layout=variant.layout)
+        self._shape = inputs.package.input_shape
+        self._kept = ByteStages(Path(__file__).parent, inputs, shared)
 
-    def program(self) -> bytes:
-        """As `export.loaded` reads it. Raises `BuildError`."""
+    def program(self) -> ExportedProgram:
+        """Raises `BuildError`."""
+        layout = self._variant.layout
         if self._variant.precision != "int8":
-            return self._exported()
-        calibration = None if self._variant.quantization == "dynamic" else self._calibration()
-        return export.to_int8(self._exported(), calibration, self._inputs.package.input_shape, self._variant)
+            return self._exported(layout)
+        try:
+            return exported_int8(self._quantized("nchw"), self._shape, layout)
+        except BuildError as error:
+            if layout == "nchw" or error.kind != "not_exportable":
+                raise
+        # In NCHW a graph lacks what only another layout needs, such as a `contiguous` before a `view`.
+        return exported_int8(self._quantized(layout), self._shape, layout)
 
-    def _exported(self) -> bytes:
-        return self._kept.once("executorch export", lambda: export.export(self._inputs.package, self._variant.layout))
-
-    def _calibration(self) -> bytes:
-        shape = self._inputs.package.input_shape
-        images = calibration_images(self._variant, self._inputs)
-        check_images(images, shape)
-        return self._kept.once(
-            "executorch calibrate",
-            lambda: export.calibrate(self._exported(), images, shape, self._variant),
-            calibration_id=self._inputs.calibration_id,
-            images=len(images),
+    def _exported(self, layout: str) -> ExportedProgram:
+        package = self._inputs.package
+        return export.loaded(
+            self._kept.once("executorch export", lambda: export.export(package, layout), layout=layout)
         )
+
+    def _quantized(self, layout: str) -> torch.fx.GraphModule:
+        """Observed in this layout."""
+        images = None
+        of_images: dict[str, object] = {}
+        if self._variant.quantization != "dynamic":
+            images = calibration_images(self._variant, self._inputs)
+            check_images(images, self._shape)
+            of_images = {"calibration_id": self._inputs.calibration_id, "images": len(images)}
+
+        def quantized() -> torch.fx.GraphModule:
+            observed = Observed(self._exported(layout), self._shape, self._variant, layout)
+            if images is None:
+                return observed.quantized(None)
+            seen = self._kept.once(
+                "executorch calibrate", lambda: observed.calibrate(images), layout=layout, **of_images
+            )
+            return observed.quantized(seen)
+
+        granularity = self._variant.granularity
+        return self._kept.module("executorch quantize", quantized, layout=layout, granularity=granularity, **of_images)
 
 
 def _saved(lowered: Lowered, out: Path) -> tuple[Saved, pte.Head]:

@@ -14,7 +14,7 @@ from workers.runtimes.executorch.runner import NAME, VERSION
 from workers.runtimes.executorch.supports import reason_against
 from workers.runtimes.interface import Program, RunRequest
 
-BUILDER_VERSION = "1"
+BUILDER_VERSION = "2"
 """Increased with every change that gives another artifact for the same variant."""
 
 
