@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import export
+from torch.export import ExportedProgram, export
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.traceback import NodeSource
 
@@ -78,3 +78,43 @@ def test_what_is_exported_meanwhile_has_its_ends() -> None:
     with tracing.quick():
         program = export(Twice(), (x,), strict=True)
         assert torch.equal(program.module()(x), 2 * x)
+
+
+# torch's own code warns of itself.
+OF_TORCH = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+
+def operators(program: ExportedProgram) -> list[str]:
+    return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+
+
+@OF_TORCH
+def test_a_program_is_decomposed_again_only_for_what_is_left_of_it() -> None:
+    table = {torch.ops.aten.hardswish.default: lambda x: x * torch.clamp(x + 3, 0, 6) / 6}
+    usual = export(torch.nn.Hardswish(), (torch.ones(2),)).run_decompositions({})
+    assert usual.run_decompositions({}) is not usual
+    with tracing.quick():
+        program = export(torch.nn.Hardswish(), (torch.ones(2),))
+        functional = program.run_decompositions({})
+        assert functional is not program, "it was never decomposed"
+        assert functional.run_decompositions({}) is functional
+        assert operators(functional) == operators(usual) == ["aten.hardswish.default"]
+        rest = functional.run_decompositions(table)
+        assert "aten.hardswish.default" not in operators(rest)
+        assert operators(rest) == operators(usual.run_decompositions(table))
+        assert rest.run_decompositions(table) is rest
+
+
+class Either(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + 1, torch.nn.functional.hardswish, (x,))
+
+
+@OF_TORCH
+def test_what_is_left_in_a_branch_is_decomposed() -> None:
+    table = {torch.ops.aten.hardswish.default: lambda x: x * torch.clamp(x + 3, 0, 6) / 6}
+    with tracing.quick():
+        functional = export(Either(), (torch.ones(2),)).run_decompositions({})
+        rest = functional.run_decompositions(table)
+        assert rest is not functional
+        assert rest.run_decompositions(table) is rest

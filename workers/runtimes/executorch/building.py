@@ -78,9 +78,13 @@ class _Stages:
 
     def _exported(self, layout: str) -> ExportedProgram:
         package = self._inputs.package
-        return export.loaded(
-            self._kept.once("executorch export", lambda: export.export(package, layout), layout=layout)
-        )
+
+        def loaded() -> ExportedProgram:
+            return export.loaded(
+                self._kept.once("executorch export", lambda: export.export(package, layout), layout=layout)
+            )
+
+        return self._kept.module("executorch load", loaded, layout=layout)
 
     def _quantized(self, layout: str) -> torch.fx.GraphModule:
         """Observed in this layout."""

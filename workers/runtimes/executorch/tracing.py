@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakSet
 
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen
@@ -28,7 +30,7 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def quick() -> Iterator[None]:
     """Let torch's passes share what they would make again, and leave out what nobody asks for."""
-    with sharing_origins(), remembering_shapes(), compiling_late():
+    with sharing_origins(), remembering_shapes(), compiling_late(), decomposing_what_is_left():
         yield
 
 
@@ -89,6 +91,32 @@ def compiling_late() -> Iterator[None]:
 
     with patch.object(GraphModule, "__new__", made):
         yield
+
+
+@contextmanager
+def decomposing_what_is_left() -> Iterator[None]:
+    """Let a program that was decomposed be decomposed again only if it has an operator of the table.
+
+    For each backend ExecuTorch decomposes three times, to find out what the backend takes whole, and mostly nothing is
+    left for the last time.
+    """
+    usual: Any = ExportedProgram.run_decompositions
+    decomposed: WeakSet[ExportedProgram] = WeakSet()
+
+    def run(self: ExportedProgram, decomp_table: Any = None, **options: Any) -> ExportedProgram:
+        if self in decomposed and decomp_table is not None and not _has_any(self, decomp_table):
+            return self
+        program: ExportedProgram = usual(self, decomp_table, **options)
+        decomposed.add(program)
+        return program
+
+    with patch.object(ExportedProgram, "run_decompositions", run):
+        yield
+
+
+def _has_any(program: ExportedProgram, operators: Any) -> bool:
+    graphs = (part.graph for part in program.graph_module.modules() if isinstance(part, GraphModule))
+    return any(node.op == "call_function" and node.target in operators for graph in graphs for node in graph.nodes)
 
 
 class _CompiledLate(_LazyGraphModule):
