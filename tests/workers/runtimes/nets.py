@@ -304,6 +304,21 @@ class BrightPixels(nn.Module):
         return self.head(pixels[x.mean(1).flatten() > 0.5][:1])
 
 
+class Blurred(nn.Module):
+    """Its first convolution has constants for weights: a buffer that is not saved, and a plain tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kernel", torch.full((3, 1, 3, 3), 1 / 9), persistent=False)
+        self.edge = torch.full((3,), 0.1)
+        self.conv = conv(3, 8, stride=2)
+        self.classifier = nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = functional.conv2d(x, self.kernel, self.edge, padding=1, groups=3)
+        return self.classifier(self.conv(x).mean((2, 3)))
+
+
 class ContiguousBeforeView(nn.Module):
     """In NCHW it needs no `contiguous`, and `torch.export` leaves it out."""
 

@@ -123,7 +123,7 @@ def built(executorch: Exported) -> Mapping[str, tuple[Path, Manifest]]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("name", ["fp32 nhwc", "static per channel", "static per tensor", "dynamic"])
+@pytest.mark.parametrize("name", ["fp32 nhwc", "portable", "static per channel", "static per tensor", "dynamic"])
 def test_a_build_without_what_is_spared_is_the_same_file(
     executorch: Exported, tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_build_alone_is_the_same_file_as_one_that_shares_its_stages(
 def test_what_builds_share_is_made_once(executorch: Exported) -> None:
     # Two layouts are two exports; how a model is observed and quantized depends on no layout.
     stages = {name.removeprefix("executorch "): count for name, count in executorch.stages.items()}
-    assert stages == {"export": 2, "load": 2, "calibrate": 1, "quantize": 3}
+    assert stages == {"export": 2, "calibrate": 1, "quantize": 3}
 
 
 @pytest.mark.system
@@ -217,6 +217,21 @@ def test_vulkan_is_an_export_that_is_checked_in_pytorch(tiny: BuildInputs, tmp_p
     assert refused(replace(request, model=str(file))) == "bad_reference"
     with pytest.raises(BuildError, match="delete"):
         RUNTIME.reference("vulkan", tmp_path / "older")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("backend", ["cpu", "vulkan"])
+def test_constants_that_a_delegate_takes_stay_for_what_is_built_next(
+    make_inputs: Callable[..., BuildInputs], tmp_path: Path, backend: str
+) -> None:
+    inputs, shared = make_inputs("nets:Blurred"), empty(tmp_path / "shared")
+    for axes in ({"backend": backend}, {"backend": "portable"}, {"precision": "int8"}):
+        out = empty(tmp_path / str(len(list(tmp_path.iterdir()))))
+        manifest = RUNTIME.build(variant_of(axes), "k" * 64, inputs, out, shared)
+        assert manifest.verification.sqnr_db is None or manifest.verification.sqnr_db > 18
+        if backend == "vulkan" and manifest.eval is not None:
+            kept = export.loaded((out / manifest.eval.file).read_bytes())
+            assert {"kernel", "edge"} <= {name.rpartition(".")[2] for name in kept.constants}
 
 
 FAULTS = {

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import ExportedProgram, export
+from torch.export import ExportedProgram, default_decompositions, export
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.traceback import NodeSource
 
@@ -103,6 +103,20 @@ def test_a_program_is_decomposed_again_only_for_what_is_left_of_it() -> None:
         assert "aten.hardswish.default" not in operators(rest)
         assert operators(rest) == operators(usual.run_decompositions(table))
         assert rest.run_decompositions(table) is rest
+
+
+@OF_TORCH
+def test_what_a_backend_takes_whole_is_decomposed_if_it_is_not_taken() -> None:
+    """As ExecuTorch does: first without `linear` in the table, then with it."""
+    first = default_decompositions()
+    first.pop(torch.ops.aten.linear.default)
+    with tracing.quick():
+        functional = export(torch.nn.Linear(2, 3), (torch.ones(1, 2),)).run_decompositions({})
+        kept = functional.run_decompositions(first)
+        assert "aten.linear.default" in operators(kept)
+        decomposed = kept.run_decompositions(default_decompositions())
+        assert "aten.addmm.default" in operators(decomposed)
+        assert decomposed.run_decompositions(default_decompositions()) is decomposed
 
 
 class Either(torch.nn.Module):

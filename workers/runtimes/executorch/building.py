@@ -32,15 +32,16 @@ def build(
     """See `Runtime.build`."""
     inputs = replace(inputs, versions=runtime.versions())
     program = _Stages(variant, inputs, shared).program()
+    on_device = variant.backend == "vulkan"
+    # Lowering takes constants out of the program.
+    exported = export.saved(program) if on_device else b""
     lowered = lower(program, variant)
     saved, head = _saved(lowered, out)
     _check_kernels(head, program.graph)
-    on_device = variant.backend == "vulkan"
     # Of a shape whose layouts are the same in memory, the exporter chooses one.
     request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
     if not on_device:
         return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage)
-    exported = export.saved(program)
     (out / vulkan_reference.FILE).write_bytes(exported)
     sibling = EvalSibling(file=vulkan_reference.FILE, file_sha256=hashlib.sha256(exported).hexdigest(), images=0)
     verification = _of_graph(lowered, variant, inputs)
@@ -77,14 +78,11 @@ class _Stages:
         return exported_int8(self._quantized(layout), self._shape, layout)
 
     def _exported(self, layout: str) -> ExportedProgram:
+        """Loaded anew each time: lowering takes constants out of it."""
         package = self._inputs.package
-
-        def loaded() -> ExportedProgram:
-            return export.loaded(
-                self._kept.once("executorch export", lambda: export.export(package, layout), layout=layout)
-            )
-
-        return self._kept.module("executorch load", loaded, layout=layout)
+        return export.loaded(
+            self._kept.once("executorch export", lambda: export.export(package, layout), layout=layout)
+        )
 
     def _quantized(self, layout: str) -> torch.fx.GraphModule:
         """Observed in this layout."""

@@ -53,7 +53,8 @@ def _itself(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def lower(program: ExportedProgram, variant: Variant) -> Lowered:
-    """Raises `BuildError`: `unsupported_operator` with its name, or `not_exportable`."""
+    """`program` loses the constants that a delegate takes. Raises `BuildError`: `unsupported_operator` with its name,
+    or `not_exportable`."""
     with quiet(), quick(), one_thread():
         from executorch.exir import to_edge_transform_and_lower
 

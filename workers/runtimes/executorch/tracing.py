@@ -97,8 +97,8 @@ def compiling_late() -> Iterator[None]:
 def decomposing_what_is_left() -> Iterator[None]:
     """Let a program that was decomposed be decomposed again only if it has an operator of the table.
 
-    For each backend ExecuTorch decomposes three times, to find out what the backend takes whole, and mostly nothing is
-    left for the last time.
+    ExecuTorch decomposes twice for each partitioner, to find out what its backend takes whole, and mostly nothing is
+    left for the second time.
     """
     usual: Any = ExportedProgram.run_decompositions
     decomposed: WeakSet[ExportedProgram] = WeakSet()
