@@ -1,6 +1,8 @@
 """How a build calls torch and ExecuTorch: without their warnings, and without what their passes do again and again.
 
 A build has a hundred passes, and most trace the whole model anew. The file is the same bytes without what is spared.
+torch has no switches for this, so its methods are replaced while a build runs. `patch` puts them back as they were,
+also a static method and one that torch does not define.
 """
 
 import warnings
@@ -123,5 +125,5 @@ class _CompiledLate(_LazyGraphModule):
     """torch's own, which its compiler uses, but for graphs whose structure of inputs and outputs is known: compiling
     notes it, and an export reads it."""
 
-    def recompile(self) -> Any:  # type: ignore[override]
+    def recompile(self) -> Any:  # type: ignore[override]  # torch's is of the class, and none
         return self._real_recompile() if isinstance(self.graph._codegen, _PyTreeCodeGen) else super().recompile()
