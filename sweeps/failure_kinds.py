@@ -116,6 +116,7 @@ _RUNNING = {
     "not_built": "it could not be built, so it cannot be measured -> see the failure of its build",
     "not_ready": "the device was not ready in time, and on_not_ready is fail -> let it cool or charge it; or raise "
     "protocol.gate.wait_seconds, or write protocol.on_not_ready: mark",
+    "not_timed": "the tool ran the model and tells no times -> use a newer release of it",
     "not_told": "the program cannot be asked for this -> put EdgeSweep's runner on the device",
     "output_shape": "the answers have another shape than the eager model's -> check input_shape and the output",
     "run_failed": "the model raised an error while it ran -> the message has its words; try another capture",

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from sweeps.errors import RunnerError
-from sweeps.tool_logs.log import MAX_SECONDS, WHOLE, ToolLog, contradiction, lines_of, only, positive
+from sweeps.tool_logs.log import MAX_SECONDS, WHOLE, ToolLog, contradiction, lines_of, only, positive, without_figures
 
 EXECUTOR_RUNNER = "executor_runner"
 
@@ -18,6 +18,7 @@ _PREFIX = r"(?:.{0,200}(?:\] |: ))?"
 _LOADED = re.compile(rf"{_PREFIX}Model file .+ is loaded\.")
 _ITERATION = re.compile(rf"{_PREFIX}Iteration ([0-9]{{1,9}}) of ([0-9]{{1,9}}): (\S{{1,40}}) ms")
 _END = rf"{_PREFIX}Model executed successfully ([0-9]{{1,9}}) time\(s\) in (\S{{1,40}}) ms\."
+_UNTIMED = re.compile(rf"{_PREFIX}Model executed successfully\.?")
 _LOAD = re.compile(rf"{_PREFIX}Model loaded in (\S{{1,40}}) ms\.")
 _THREADS = re.compile(rf"{_PREFIX}Resetting threadpool with num threads = ([0-9]{{1,6}})")
 _MAX_MS = 1e3 * MAX_SECONDS
@@ -42,17 +43,25 @@ def parse_executor_runner(text: str) -> ToolLog:
 def read_executions(text: str) -> Executions:
     """What the tool logged, on stderr or in Android's log.
 
-    Raises `RunnerError`: `no_report` (no model was loaded), `truncated` (the executions did not end), `garbled`
-    (several runs, an invalid time, or figures that contradict each other).
+    Raises `RunnerError`: `no_report` (no model was loaded), `not_timed` (its version tells no times), `crashed`,
+    `truncated` (the executions did not end), `garbled` (several runs, an invalid time, or figures that contradict each
+    other).
     """
     tool = EXECUTOR_RUNNER
     lines = lines_of(tool, text)
     if not any(_LOADED.fullmatch(line) for line in lines):
-        raise RunnerError(
+        raise without_figures(
+            tool,
+            lines,
             "no_report",
             f'the log has no line "Model file ... is loaded." of {tool}: '
             "it was compiled without EXECUTORCH_ENABLE_LOGGING, or logs elsewhere",
-            WHOLE,
+        )
+    if any(_UNTIMED.fullmatch(line) for line in lines):
+        raise RunnerError(
+            "not_timed",
+            f"this run of {tool} ended well, and its version tells no times",
+            "use the tool of ExecuTorch 1.0 or newer, with --num_executions=50",
         )
     _, (count, total) = only(tool, lines, "Model executed successfully ... time(s) in ... ms.", _END)
     iterations = int(count)
@@ -62,9 +71,9 @@ def read_executions(text: str) -> Executions:
     found = [match for line in lines if (match := _ITERATION.fullmatch(line))]
     samples_ns = tuple(round(1e6 * positive(tool, match[3], _MAX_MS)) for match in found)
     if found:
-        if [(int(match[1]), int(match[2])) for match in found] != [
-            (number, iterations) for number in range(1, iterations + 1)
-        ]:
+        # Lines are counted first: the log may claim any number of iterations.
+        numbers = [(int(match[1]), int(match[2])) for match in found]
+        if len(found) != iterations or numbers != [(number, iterations) for number in range(1, iterations + 1)]:
             raise RunnerError("garbled", f"the log of {tool} has {len(found)} iterations of {iterations}", WHOLE)
         # Each is printed to a nanosecond.
         if abs(sum(samples_ns) / 1e6 - total_ms) > 1e-6 * (iterations + 1) + 1e-6 * total_ms:

@@ -13,8 +13,23 @@ MAX_SECONDS, MAX_PER_SECOND = 86_400.0, 1e9
 WHOLE = "give the complete output of one run, from its first line to its last"
 AGAIN = "run the tool again, with iterations, and keep its output as it is"
 ONE_RUN = "keep one run in each file"
+_MAX_SHOWN = 160
 _MAX_LINE = 1000
 """Longer than any line of the tools themselves; only outputs of a model may be longer."""
+_CRASHES = (
+    r"terminate called|libc\+\+abi: |Terminating app due to uncaught exception|terminating with uncaught exception",
+    r"(?:.{0,200}: +)?(?:[0-9]{1,9} )?(?:Aborted|Segmentation fault|Bus error|Illegal instruction|Killed"
+    r"|Floating point exception|Abort trap|Trace/BPT trap)\b",
+    r".{0,200}Fatal signal [0-9]{1,3}\b",
+    r"Traceback \(most recent call last\)",
+    r"The following operation failed in the TorchScript interpreter",
+    # The heads of fatal lines: of ExecuTorch's log, and of Android's.
+    r"F [0-9:.]{8,20} |[0-9]{2}-[0-9]{2} [0-9:.]{8,20} +[0-9]{1,9} +[0-9]{1,9} F ",
+    r".{0,200}\bfailed with status (?:code )?0x",
+    r".{0,200}\[E:onnxruntime:|.{0,200}Non-zero status code returned|Load model from .{1,300} failed",
+)
+_CRASHED = re.compile("|".join(_CRASHES))
+"""The beginning of a line in which a tool, its shell or its system says that the run ended by a fault."""
 _NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?(?:e[+-]?[0-9]{1,4})?", re.ASCII)
 
 
@@ -43,15 +58,30 @@ def lines_of(tool: str, text: str) -> list[str]:
 def only(tool: str, lines: Sequence[str], what: str, pattern: str) -> tuple[int, tuple[str, ...]]:
     """The number of the only line that matches `pattern`, and its groups. `what`: that line, for people.
 
-    Raises `RunnerError`: `truncated` or `garbled`.
+    Raises `RunnerError`: `crashed`, `truncated` or `garbled`.
     """
     matches = [(number, match) for number, line in enumerate(lines) if (match := re.fullmatch(pattern, line))]
     if not matches:
-        raise RunnerError("truncated", f'the log of {tool} has no complete line "{what}"', WHOLE)
+        raise without_figures(tool, lines, "truncated", f'the log of {tool} has no complete line "{what}"')
     if len(matches) > 1:
         raise RunnerError("garbled", f'the log of {tool} has {len(matches)} lines "{what}"', ONE_RUN)
     number, match = matches[0]
     return number, match.groups()
+
+
+def without_figures(tool: str, lines: Sequence[str], kind: str, message: str) -> RunnerError:
+    """Why a log lacks a line that every finished run has: `crashed` if the log says so, else `kind` and `message`.
+
+    A crashed run has no further output to give, so asking for the complete one would help nobody.
+    """
+    last_words = next((line for line in lines if _CRASHED.match(line)), None)
+    if last_words is None:
+        return RunnerError(kind, message, WHOLE)
+    return RunnerError(
+        "crashed",
+        f"{tool} did not finish this run: {last_words[:_MAX_SHOWN]!r}",
+        "remove the cause that its log names, then run the tool again",
+    )
 
 
 def positive(tool: str, text: str, most: float, least: float = 0.0) -> float:

@@ -1,7 +1,7 @@
 """ONNX Runtime's `onnxruntime_perf_test`: what it prints, and the file of results that it writes on request.
 
 The formats are those of onnxruntime's `onnxruntime/test/perftest/performance_runner.cc`, and of logs that newer
-releases printed. Figures have six digits. The printed summary has no single iteration; the file has each, in seconds:
+releases printed; old ones put no space after a colon. Figures have six digits. The printed summary has no single iteration; the file has each, in seconds:
 `model,seconds,peak,cpu,number`. The first inference is apart from them, in whole milliseconds.
 """
 
@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweeps.errors import RunnerError
-from sweeps.tool_logs.log import MAX_SECONDS, ONE_RUN, WHOLE, ToolLog, contradiction, lines_of, only, positive
+from sweeps.tool_logs.log import MAX_SECONDS, ONE_RUN, WHOLE, ToolLog, contradiction, lines_of, only, positive, without_figures
 
 PERF_TEST = "onnxruntime_perf_test"
 
-_REQUESTS = r"Total inference requests: ([0-9]{1,9})"
+_REQUESTS = r"Total inference requests: ?([0-9]{1,9})"
+_CREATED = r"Session creation time cost: ?(\S{1,40}) s"
 _ROW = re.compile(r".*,([^,]{1,40}),([0-9]{1,18}),(-?[0-9]{1,6}),([0-9]{1,9})")
 
 
@@ -35,16 +36,15 @@ class Summary:
 def parse_perf_test(text: str) -> ToolLog:
     """The figures of a printed summary, or of a file of results.
 
-    Raises `RunnerError`: `no_report` (it is neither), `truncated`, `garbled` (several runs, an invalid time, or figures
+    Raises `RunnerError`: `no_report` (it is neither), `crashed`, `truncated`, `garbled` (several runs, an invalid time, or figures
     that contradict each other).
     """
     lines = lines_of(PERF_TEST, text)
     if any(re.fullmatch(_REQUESTS, line) for line in lines):
         return read_summary(text).log
     if not any(map(_ROW.fullmatch, lines)):
-        raise RunnerError(
-            "no_report", f"the log has neither a summary of {PERF_TEST} nor rows of its file of results", WHOLE
-        )
+        message = f"the log has neither a summary of {PERF_TEST} nor rows of its file of results"
+        raise without_figures(PERF_TEST, lines, "no_report", message)
     samples_ns = read_results(text)
     return ToolLog(PERF_TEST, sum(samples_ns) / len(samples_ns) / 1e6, len(samples_ns), samples_ns)
 
@@ -53,21 +53,22 @@ def read_summary(text: str) -> Summary:
     """What the tool prints, without single iterations. Raises `RunnerError` as `parse_perf_test` does."""
     tool = PERF_TEST
     lines = lines_of(tool, text)
-    if not any(line.startswith("Session creation time cost: ") for line in lines):
-        raise RunnerError("no_report", f'the log has no line "Session creation time cost" of {tool}', WHOLE)
-    _, (load,) = only(tool, lines, "Session creation time cost", r"Session creation time cost: (\S{1,40}) s")
+    if not any(line.startswith("Session creation time cost:") for line in lines):
+        message = f'the log has no line "Session creation time cost" of {tool}'
+        raise without_figures(tool, lines, "no_report", message)
+    _, (load,) = only(tool, lines, "Session creation time cost", _CREATED)
     _, (count,) = only(tool, lines, "Total inference requests", _REQUESTS)
-    _, (total,) = only(tool, lines, "Total inference time cost", r"Total inference time cost: (\S{1,40}) s")
-    average = r"Average inference time cost(?: total)?: (\S{1,40}) ms"
+    _, (total,) = only(tool, lines, "Total inference time cost", r"Total inference time cost: ?(\S{1,40}) s")
+    average = r"Average inference time cost(?: total)?: ?(\S{1,40}) ms"
     _, (mean,) = only(tool, lines, "Average inference time cost", average)
     mean_ms, total_s = positive(tool, mean, 1e3 * MAX_SECONDS), positive(tool, total, 1e9 * MAX_SECONDS)
     iterations = int(count)
     # Each has six digits.
     if abs(1e3 * total_s - iterations * mean_ms) > 1e-4 * 1e3 * total_s + 1e-6 * iterations:
         raise contradiction(tool, f"{total} s for {count} inferences", f"{mean} ms for each")
-    p50 = _told(lines, r"P50 Latency: (\S{1,40}) s")
-    first = _told(lines, r"First inference time cost: ([0-9]{1,12}) ms")
-    peak = _told(lines, r"Peak working set size: ([0-9]{1,18}) bytes")
+    p50 = _told(lines, r"P50 Latency: ?(\S{1,40}) s")
+    first = _told(lines, r"First inference time cost: ?([0-9]{1,12}) ms")
+    peak = _told(lines, r"Peak working set size: ?([0-9]{1,18}) bytes")
     threads = _told(lines, r"Setting intra_op_num_threads to ([0-9]{1,6})")
     return Summary(
         log=ToolLog(tool, mean_ms, iterations, (), None if p50 is None else 1e3 * positive(tool, p50, MAX_SECONDS)),

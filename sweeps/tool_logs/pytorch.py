@@ -20,6 +20,7 @@ from sweeps.tool_logs.log import (
     lines_of,
     only,
     positive,
+    without_figures,
 )
 
 SPEED_BENCHMARK, TESTAPP = "speed_benchmark_torch", "TestApp"
@@ -33,8 +34,8 @@ _OBSERVER = "PyTorchObserver "
 def parse_speed_benchmark(text: str) -> ToolLog:
     """The figures in the output of `speed_benchmark_torch`. Other lines, such as `--print_output`'s, are ignored.
 
-    Raises `RunnerError`: `no_report` (the main runs did not start), `truncated` (they did not end), `garbled` (several
-    runs, an invalid time, or figures that contradict each other).
+    Raises `RunnerError`: `no_report` (the main runs did not start), `crashed`, `truncated` (they did not end), `garbled`
+    (several runs, an invalid time, or figures that contradict each other).
     """
     tool = SPEED_BENCHMARK
     lines = _main_runs(tool, lines_of(tool, text), r"Main runs\.")
@@ -78,7 +79,7 @@ def _main_runs(tool: str, lines: Sequence[str], start: str) -> Sequence[str]:
     """The lines after the only line `start`. Logs of `load_benchmark_torch` end in the same way, but lack this line."""
     starts = [number for number, line in enumerate(lines) if re.fullmatch(start, line)]
     if not starts:
-        raise RunnerError("no_report", f'the log has no line "Main runs" of {tool}', WHOLE)
+        raise without_figures(tool, lines, "no_report", f'the log has no line "Main runs" of {tool}')
     if len(starts) > 1:
         raise RunnerError("garbled", f"the log holds {len(starts)} runs of {tool}", ONE_RUN)
     return lines[starts[0] + 1 :]

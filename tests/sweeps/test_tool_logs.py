@@ -1,5 +1,6 @@
 """Transcripts of the runtimes' own benchmark tools, as their sources print and as recipes and reports show them."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -137,6 +138,78 @@ Iters per second: : 34.762
 Done.
 """
     assert parse_testapp(screen).mean_ms == 28.767
+
+
+OLD_PERF_TEST = """Session creation time cost:0.14 s
+Total inference time cost:0.49481 s
+Total inference requests:5
+Average inference time cost:98.961997 ms
+Total inference run time:0.494854 s
+"""
+
+
+def test_an_old_perf_test_puts_no_space_after_its_colons() -> None:
+    summary = read_summary(OLD_PERF_TEST)
+    assert summary.load_ns == 140_000_000
+    assert parse_perf_test(OLD_PERF_TEST) == ToolLog("onnxruntime_perf_test", 98.961997, 5)
+
+
+_EXCEPTION = "terminate called after throwing an instance of 'c10::Error'\n  what():  PytorchStreamReader failed\n"
+_SHELL = "/data/local/tmp/run.sh: line 3: 4242 Segmentation fault  ./speed_benchmark_torch --model=m.ptl\n"
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "last_words"),
+    [
+        (parse_speed_benchmark, _EXCEPTION, "terminate called"),
+        (parse_speed_benchmark, f"Starting benchmark.\nMain runs.\n{_EXCEPTION}Aborted\n", "terminate called"),
+        (parse_speed_benchmark, f"Main runs.\n{_SHELL}", "Segmentation fault"),
+        (parse_testapp, "TestApp[1:2] Main runs\nTerminating app due to uncaught exception 'X'\n", "Terminating app"),
+        (parse_executor_runner, EXECUTIONS.partition("I 00:00:00.014")[0] + "Killed\n", "Killed"),
+        (
+            parse_executor_runner,
+            EXECUTIONS.partition("I 00:00:00.034")[0]
+            + "F 00:00:00.034101 executorch:executor_runner.cpp:840] In function main(), assert failed (status == 0)\n",
+            "assert failed",
+        ),
+        (
+            parse_executor_runner,
+            LOGCAT.partition("11-26 03:10:18.240")[0]
+            + "11-26 03:10:18.240  4242  4242 F libc    : Fatal signal 11 (SIGSEGV), code 1\n",
+            "Fatal signal 11",
+        ),
+        (parse_perf_test, "Load model from m.onnx failed:Protobuf parsing failed.\n", "Protobuf parsing failed"),
+        (parse_perf_test, f"{OLD_PERF_TEST.partition('Total')[0]}Bus error\n", "Bus error"),
+    ],
+)
+def test_a_run_that_crashed_is_not_called_incomplete(parse: Parse, text: str, last_words: str) -> None:
+    with pytest.raises(RunnerError, match=last_words) as caught:
+        parse(text)
+    assert caught.value.kind == "crashed"
+    assert "complete output" not in caught.value.next_step
+
+
+def test_a_finished_run_may_have_warned_of_faults() -> None:
+    warned = "[E:onnxruntime:, env.cc:231] pthread_setaffinity_np failed\n" + OLD_PERF_TEST
+    assert parse_perf_test(warned).iterations == 5
+
+
+def test_a_run_without_times_is_called_so() -> None:
+    text = LOGCAT.replace("successfully 10 time(s) in 53.125000 ms.", "successfully.")
+    with pytest.raises(RunnerError, match="tells no times") as caught:
+        parse_executor_runner(text)
+    assert caught.value.kind == "not_timed"
+
+
+def test_a_log_that_claims_a_billion_executions_takes_no_memory() -> None:
+    claimed = EXECUTIONS.replace("successfully 3 time(s)", "successfully 999999999 time(s)")
+    tracemalloc.start()
+    try:
+        assert _kind(parse_executor_runner, claimed) == "garbled"
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1_000_000
 
 
 def test_executor_runner_tells_every_execution_or_their_mean() -> None:
