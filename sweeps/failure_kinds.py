@@ -123,7 +123,8 @@ _RUNNING = {
     "runner_broken": "the runner does not start on this device -> compile it for the device's ABI",
     "runtime_skew": "the file is newer than the runtime that loads it -> update the runtime there, as the message says",
     "timeout": "the program ran longer than it may -> use a smaller model or fewer iterations (protocol.iterations)",
-    "too_much_output": "the program printed without end -> remove prints from the model",
+    "too_much_output": "the program printed or wrote more than it may -> remove prints from the model; if it has none, "
+    "put the runner there anew",
     "truncated": "the output ends before the report does -> run --retry-failed; check the connection and memory",
     "wrong_artifact": "another file was loaded than was asked for -> run --retry-failed",
     "wrong_backend": "the file is made for another backend -> build it again",

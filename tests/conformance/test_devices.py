@@ -106,14 +106,26 @@ def test_files_go_there_and_back_under_any_name(device: Device, outside: Path, f
     source.write_bytes(bytes(range(256)) * 1000)
     path = device.push(source, file_name)
     assert path == device.push(source, file_name)
-    device.pull(path, back)
+    device.pull(path, back, 256_000)
     assert back.read_bytes() == source.read_bytes()
     device.remove(path)
     device.remove(path)
     with pytest.raises(DeviceError) as caught:
-        device.pull(path, back)
+        device.pull(path, back, 256_000)
     assert caught.value.kind == "no_output"
     assert source.exists()
+
+
+def test_a_file_larger_than_it_may_be_does_not_come_back(device: Device, outside: Path) -> None:
+    source, back = outside / "source", outside / "back"
+    source.write_bytes(bytes(24_001))
+    path = device.push(source, "answers")
+    with pytest.raises(DeviceError) as caught:
+        device.pull(path, back, 24_000)
+    assert caught.value.kind == "too_much_output"
+    assert not back.exists() or back.stat().st_size <= 24_000
+    device.pull(path, back, 24_001)
+    assert back.stat().st_size == 24_001
 
 
 @pytest.mark.parametrize("file_name", ["", ".", "..", "../out", "a/b", "/tmp/out"])

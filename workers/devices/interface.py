@@ -80,8 +80,12 @@ class Device(Protocol):
         """
         ...
 
-    def pull(self, path: str, target: Path) -> None:
-        """Copy a file from the device to `target`. Raises `DeviceError("no_output", ...)` if it does not exist."""
+    def pull(self, path: str, target: Path, most_bytes: int) -> None:
+        """Copy a file from the device to `target`.
+
+        Raises `DeviceError`: `no_output` if it does not exist or is no regular file, `too_much_output` if it has more
+        than `most_bytes`, of which no more than so many were received.
+        """
         ...
 
     def remove(self, path: str) -> None:

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -18,12 +19,14 @@ import psutil
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
 from workers.cores import clusters
+from workers.devices.bounds import bounded
 from workers.devices.engines import torch_and_engines
 from workers.devices.interface import Completed, Sensors, program_name
 from workers.devices.linux.sensors import read_sensors
 
 # More than any runner prints: a program that prints more is faulty.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
+_BLOCK_BYTES = 2**20
 _ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a", "armv7l": "armeabi-v7a"}
 # The instruction sets that decide which kernels run.
 _FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
@@ -112,9 +115,16 @@ class LocalDevice:
             raise from_os_error(error) from error
         return str(target)
 
-    def pull(self, path: str, target: Path) -> None:
+    def pull(self, path: str, target: Path, most_bytes: int) -> None:
         try:
-            shutil.copyfile(path, target)
+            # A pipe that nobody writes to would block.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
+                if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+                    raise DeviceError("no_output", f"{path} is no regular file")
+                with target.open("wb") as file:
+                    write = bounded(file.write, "this computer", path, most_bytes)
+                    while content := source.read(_BLOCK_BYTES):
+                        write(content)
         except OSError as error:
             raise DeviceError("no_output", f"{path} was not written: {error.strerror}") from error
 

@@ -18,6 +18,8 @@ from workers.runtimes.interface import Program
 SCRIPT = Path(__file__).with_name("captured.sh")
 _NOTHING_RECORDED = 97
 _ASK_S = 30.0
+# More than any capture records of one block.
+_MAX_RECORDING_BYTES = 2**30
 # A shell's exit codes of a program that is not there, or cannot be run.
 _ABSENT = (126, 127)
 
@@ -138,7 +140,7 @@ def run(
         if completed.exit_code == _NOTHING_RECORDED:
             said = completed.stderr[-500:].decode("utf-8", "replace").strip()
             raise RunnerError("no_profile", f"{capture.name} recorded nothing: {said or 'it said nothing'}")
-        device.pull(f"{name}.made", target)
+        device.pull(f"{name}.made", target, _MAX_RECORDING_BYTES)
     except BaseException:
         # A capture may have started the program in a process group of its own.
         with suppress(DeviceError, OSError):

@@ -32,6 +32,7 @@ _SECONDS_PER_IMAGE_DEADLINE = 5.0
 # A stock tool is tried before it is timed.
 _PROCESSES = 2
 # Two clocks are compared, and a runner rounds.
+_LOGIT_BYTES = np.dtype(np.float32).itemsize
 _CLOCK_SLACK = 1.01
 _CLOCK_SLACK_S = 0.05
 
@@ -206,20 +207,24 @@ class LogitsRequest(Request[Evaluated]):
             folder = bench.files.folder_of(manifest)
             reference = registry.get(job.variant.runtime).reference(job.variant.backend, folder)
             request = replace(request, reference=reference)
-        count = len(images)
+        count, classes = len(images), manifest.output.shape[-1]
         try:
             _, report = bench.report(job, request, self.limit_s)
-            device.pull(on_device, outputs)
+            if (report.eval_images, report.eval_classes) != (count, classes):
+                raise RunnerError(
+                    "output_shape",
+                    f"the runner answered {report.eval_images} of {count} images with {report.eval_classes} classes, "
+                    f"and the build has {classes}",
+                )
+            device.pull(on_device, outputs, count * classes * _LOGIT_BYTES)
             values = np.fromfile(outputs, dtype="<f4")
         finally:
             with suppress(DeviceError, OSError):
                 outputs.unlink(missing_ok=True)
                 device.remove(on_device)
-        if report.eval_images != count or not report.eval_classes or values.size != count * report.eval_classes:
-            raise RunnerError(
-                "output_shape", f"{values.size} logits for {count} images of {report.eval_classes} classes"
-            )
-        return values.reshape(count, report.eval_classes)
+        if values.size != count * classes:
+            raise RunnerError("output_shape", f"{values.size} logits for {count} images of {classes} classes")
+        return values.reshape(count, classes)
 
 
 def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) -> RunRequest:

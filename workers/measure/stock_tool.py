@@ -25,6 +25,8 @@ from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.stock_tool import StockTool, ToolOutput, ToolRun
 
 _LOG_DEADLINE_S = 30.0
+# More than any tool writes in one process.
+_MAX_TOLD_BYTES = 64 * 2**20
 
 
 class StockBench:
@@ -113,7 +115,7 @@ class StockBench:
     def _pulled(self, path: str) -> bytes:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="told-") as folder:
             file = Path(folder) / "told"
-            self._device.pull(path, file)
+            self._device.pull(path, file, _MAX_TOLD_BYTES)
             self._remove([path])
             return file.read_bytes()
 

@@ -75,11 +75,19 @@ def test_pushed_files_come_back_and_can_be_removed(device: LocalDevice, tmp_path
     source, back = tmp_path / "source", tmp_path / "back"
     source.write_bytes(bytes(range(256)) * 100)
     path = device.push(source, "weird name; $(x) \n.bin")
-    device.pull(path, back)
+    device.pull(path, back, 25_600)
     assert back.read_bytes() == source.read_bytes()
     device.remove(path)
     with pytest.raises(DeviceError) as caught:
-        device.pull(path, back)
+        device.pull(path, back, 25_600)
+    assert caught.value.kind == "no_output"
+
+
+def test_a_pipe_in_place_of_an_answer_is_no_output_and_blocks_nobody(device: LocalDevice, tmp_path: Path) -> None:
+    pipe = tmp_path / "answers"
+    os.mkfifo(pipe)
+    with pytest.raises(DeviceError) as caught:
+        device.pull(str(pipe), tmp_path / "back", 100)
     assert caught.value.kind == "no_output"
 
 

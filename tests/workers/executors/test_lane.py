@@ -35,8 +35,8 @@ def test_two_devices_that_evaluate_one_artifact_at_once_each_have_their_own_answ
     both_have_pulled = threading.Barrier(2, timeout=60)
     pull = LocalDevice.pull
 
-    def pull_and_wait(self: LocalDevice, path: str, target: Path) -> None:
-        pull(self, path, target)
+    def pull_and_wait(self: LocalDevice, path: str, target: Path, most_bytes: int) -> None:
+        pull(self, path, target, most_bytes)
         both_have_pulled.wait()
 
     monkeypatch.setattr(LocalDevice, "pull", pull_and_wait)

@@ -107,8 +107,8 @@ class AdbDevice:
         """`sha256`: the file's hash in lower-case hex, if the caller knows it. The pushed file is verified with it."""
         return self._files.push(source, name, sha256)
 
-    def pull(self, path: str, target: Path) -> None:
-        self._files.pull(path, target)
+    def pull(self, path: str, target: Path, most_bytes: int) -> None:
+        self._files.pull(path, target, most_bytes)
 
     def remove(self, path: str) -> None:
         self._files.remove(path)

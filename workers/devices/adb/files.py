@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from sweeps.errors import DeviceError
 from workers.devices.adb.link import FOLDER, AdbLink
 from workers.devices.adb.wire import receive_file, send_file
+from workers.devices.bounds import bounded, too_large
 from workers.devices.local import from_os_error
 from workers.devices.shell import outcome_text, quoted
 
@@ -42,14 +43,18 @@ class AdbFiles:
             raise from_os_error(error) from error
         return str(target)
 
-    def pull(self, path: str, target: Path) -> None:
+    def pull(self, path: str, target: Path, most_bytes: int) -> None:
         counted = self._link.shell(f"wc -c <{quoted([path])}")
         if counted.exit_code != 0 or not re.fullmatch(rb"[0-9]{1,15}", size := counted.stdout.strip()):
             raise DeviceError("no_output", f"adb:{self._link.serial}: {path} was not written{outcome_text(counted)}")
+        name = f"adb:{self._link.serial}"
+        if int(size) > most_bytes:
+            raise too_large(name, path, most_bytes)
         part = target.with_name(target.name + ".part")
         try:
             with part.open("wb") as file:
-                self._link.transfer(lambda wire: receive_file(wire, path, file.write), path, int(size), "no_output")
+                write = bounded(file.write, name, path, most_bytes)
+                self._link.transfer(lambda wire: receive_file(wire, path, write), path, int(size), "no_output")
             part.replace(target)
         except OSError as error:
             raise from_os_error(error) from error

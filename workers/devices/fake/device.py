@@ -161,9 +161,9 @@ class FakeDevice:
             raise
         return path
 
-    def pull(self, path: str, target: Path) -> None:
+    def pull(self, path: str, target: Path, most_bytes: int) -> None:
         self._answer()
-        self._host.pull(path, target)
+        self._host.pull(path, target, most_bytes)
 
     def remove(self, path: str) -> None:
         self._answer()

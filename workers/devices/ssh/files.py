@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path, PurePosixPath
 
 from sweeps.errors import DeviceError
+from workers.devices.bounds import bounded, too_large
 from workers.devices.local import from_os_error
 from workers.devices.shell import TAIL_BYTES, outcome_text, quoted
 from workers.devices.ssh.link import FOLDER, SshLink, no_space
@@ -45,16 +46,18 @@ class SshFiles:
             raise from_os_error(error) from error
         return str(target)
 
-    def pull(self, path: str, target: Path) -> None:
+    def pull(self, path: str, target: Path, most_bytes: int) -> None:
         counted = self._link.shell(f"wc -c <{quoted([path])}")
         if counted.exit_code != 0 or not re.fullmatch(rb"[0-9]{1,15}", told := counted.stdout.strip()):
             raise DeviceError("no_output", f"{self._link.name}: {path} was not written{outcome_text(counted)}")
-        size = int(told)
+        if (size := int(told)) > most_bytes:
+            raise too_large(self._link.name, path, most_bytes)
         part = target.with_name(target.name + ".part")
         try:
             with part.open("wb") as file:
                 # Not more than was told, whatever the file has become.
-                code = self._link.receive(f"head -c {size} <{quoted([path])}", size, file.write, path)
+                write = bounded(file.write, self._link.name, path, size)
+                code = self._link.receive(f"head -c {size} <{quoted([path])}", size, write, path)
                 got = file.tell()
             if code != 0 or got != size:
                 raise DeviceError("no_output", f"{self._link.name}: {path} has {size} bytes, and {got} were read")

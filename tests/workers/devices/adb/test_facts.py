@@ -93,7 +93,9 @@ def saying(word: str, told: bytes) -> Answer:
 @pytest.mark.parametrize("size", [HUGE, "9" * 16, "٣", "-1", ""])
 def test_a_file_s_size_that_is_no_number_is_an_error_that_names_the_phone(size: str, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="R58M") as caught:
-        scripted(saying("wc -c", size.encode())).pull("/data/local/tmp/edgesweep/run/logits", tmp_path / "logits")
+        scripted(saying("wc -c", size.encode())).pull(
+            "/data/local/tmp/edgesweep/run/logits", tmp_path / "logits", 24_000
+        )
     assert caught.value.kind == "no_output"
 
 

@@ -35,7 +35,7 @@ def kind_of(call: Callable[[], object]) -> str:
         lambda device, file: device.boot_id(),
         lambda device, file: device.end_orphans(),
         lambda device, file: device.push(file, "model"),
-        lambda device, file: device.pull("/data/local/tmp/edgesweep/run/logits", file.with_name("logits")),
+        lambda device, file: device.pull("/data/local/tmp/edgesweep/run/logits", file.with_name("logits"), 1000),
         lambda device, file: device.remove("/data/local/tmp/edgesweep/run/model"),
         lambda device, file: device.run(["true"], 5),
     ],

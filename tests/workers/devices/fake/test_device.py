@@ -198,7 +198,7 @@ def test_an_evaluation_answers_for_real_and_takes_the_phone_s_time(tmp_path: Pat
     )
     started_s, temp_c = phone.now_s(), phone.sensors().temp_c or 0
     report = run(phone, request)
-    phone.pull(str(request.eval_outputs), tmp_path / "logits")
+    phone.pull(str(request.eval_outputs), tmp_path / "logits", 2**20)
     logits = np.fromfile(tmp_path / "logits", dtype="<f4").reshape(report.eval_images or 0, report.eval_classes or 0)
     np.testing.assert_allclose(logits, inputs.verification_logits, atol=1e-4)
     assert phone.now_s() - started_s > 0.25
@@ -249,7 +249,7 @@ def test_a_phone_that_goes_away_ends_what_runs_and_comes_back(tmp_path: Path) ->
         phone.sensors,
         phone.facts,
         lambda: phone.push(tmp_path / "source", "other"),
-        lambda: phone.pull(model, tmp_path / "back"),
+        lambda: phone.pull(model, tmp_path / "back", 2**30),
         lambda: phone.set_fixed_performance(False),
     ):
         with pytest.raises(DeviceError) as caught:
