@@ -18,6 +18,8 @@ from sweeps.errors import RunnerError
 from sweeps.kept_profiles import LABEL, KeptOperator
 
 _MAX_BYTES = 256 * 1024 * 1024
+_MAX_NS = 2**63 - 1
+"""A clock of 64 bits tells no larger time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,7 @@ def parse(stdout: bytes, own: OwnForm = lambda told, iterations: ()) -> Profile:
     try:
         start = next(one for one in events if one["event"] == "start")
         told = next(one for one in events if one["event"] == "profile")
-        taken = tuple(int(ns) for ns in told["iteration_ns"])
+        taken = tuple(nanoseconds(ns) for ns in told["iteration_ns"])
         runs = [*(_run(one) for one in events if one["event"] == "operator"), *own(told, len(taken))]
         if not runs:
             raise RunnerError("no_profile", "the runner told no operator: its library was compiled without profiling")
@@ -119,8 +121,15 @@ def parse(stdout: bytes, own: OwnForm = lambda told, iterations: ()) -> Profile:
             iteration_ns=taken,
             runs=tuple(nested(runs)),
         )
-    except (KeyError, StopIteration, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, StopIteration, TypeError, ValueError) as error:
         raise RunnerError("garbled", f"the profile is invalid: {type(error).__name__}: {error}"[:500]) from error
+
+
+def nanoseconds(value: object, *, times: int = 1) -> int:
+    """A time that a profile tells in units of `times` ns. Raises `ValueError` for what no clock of 64 bits tells."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * times <= _MAX_NS:
+        raise ValueError(f"{value!r:.40} is no time")
+    return int(value) * times
 
 
 def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
@@ -182,7 +191,5 @@ def _events(stdout: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _run(told: Mapping[str, Any]) -> OperatorRun:
-    start, ns = int(told["start_ns"]), int(told["ns"])
-    if ns < 0:
-        raise ValueError("an operator that ended before it began")
+    start, ns = nanoseconds(told["start_ns"]), nanoseconds(told["ns"])
     return OperatorRun(name=str(told["name"])[:200], where=str(told.get("where", ""))[:100], start_ns=start, ns=ns)

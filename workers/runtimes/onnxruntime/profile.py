@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.runtimes.profiles import OperatorRun
+from workers.runtimes.profiles import OperatorRun, nanoseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +15,8 @@ class NodeRun:
     node: str
     operator: str
     provider: str
-    start_us: int
-    us: int
+    start_ns: int
+    ns: int
 
 
 def runs(text: str) -> Iterator[NodeRun]:
@@ -28,8 +28,8 @@ def runs(text: str) -> Iterator[NodeRun]:
                 node=name.removesuffix("_kernel_time"),
                 operator=str(told.get("op_name", "")),
                 provider=str(told.get("provider", "")),
-                start_us=int(event["ts"]),
-                us=int(event["dur"]),
+                start_ns=nanoseconds(event["ts"], times=1000),
+                ns=nanoseconds(event["dur"], times=1000),
             )
 
 
@@ -37,11 +37,11 @@ def operators(told: Mapping[str, Any], iterations: int) -> Iterator[OperatorRun]
     """Of the last so many runs of the whole model: those before them are the warm-up. As `profiles.OwnForm`."""
     text = str(told["onnxruntime"])
     whole = [event for event in _events(text) if event.get("cat") == "Session" and event.get("name") == "model_run"]
-    begins = sorted(int(event["ts"]) for event in whole)[-iterations:]
+    begins = sorted(nanoseconds(event["ts"], times=1000) for event in whole)[-iterations:]
     for run in runs(text):
-        if begins and run.start_us >= begins[0]:
+        if begins and run.start_ns >= begins[0]:
             name = run.operator or run.node
-            yield OperatorRun(name=name, where=run.provider, start_ns=run.start_us * 1000, ns=run.us * 1000)
+            yield OperatorRun(name=name, where=run.provider, start_ns=run.start_ns, ns=run.ns)
 
 
 def _events(text: str) -> list[dict[str, Any]]:
