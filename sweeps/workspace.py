@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from sweeps.errors import WorkspaceError
 
@@ -16,7 +17,27 @@ DEFAULT_ROOT, ROOT_VARIABLE = "edgesweep-data", "EDGESWEEP_WORKSPACE"
 """The usual workspace of a folder, and what names another one."""
 BUILD_LOG = "build.log"
 """Beside an artifact's manifest."""
+_TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 _LOOKS, _LOOK_S = 10, 0.02
+
+
+def _reason_against(address: str) -> str:
+    """Why nothing can answer at an address, whatever runs; empty for a URI that can be used."""
+    if not address.isprintable() or " " in address.partition("://")[2].partition("/")[0]:
+        return "it has spaces or control characters"
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "its host is no name and no IP address"
+    try:
+        port = parts.port
+    except ValueError:
+        return "its port is no number from 0 to 65535"
+    if parts.scheme in ("http", "https") and not parts.hostname:
+        return "it names no host"
+    if parts.scheme in ("http", "https") and port is None and parts.netloc.endswith(":"):
+        return "its port is missing"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +71,20 @@ class Workspace:
 
     @property
     def tracking_uri(self) -> str:
-        """MLflow's URI: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace."""
-        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.sqlite'}"
+        """MLflow's URI: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace.
+
+        Raises `WorkspaceError` if the variable holds no address.
+        """
+        named = os.environ.get(_TRACKING_VARIABLE)
+        if not named:
+            return f"sqlite:///{self.root / 'mlflow.sqlite'}"
+        if reason := _reason_against(named):
+            # Without the address: it may hold a password, and where that begins is not known of what is no address.
+            raise WorkspaceError(
+                f"{_TRACKING_VARIABLE} is no address: {reason}",
+                "write it as http://HOST:PORT or sqlite:///FILE, or unset it to keep results in the workspace",
+            )
+        return named
 
     @property
     def mlflow_artifacts(self) -> Path:

@@ -16,6 +16,7 @@ from sweeps.operations.telling import tell
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import result_files
+from sweeps.store.uri import redact
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
@@ -83,7 +84,7 @@ def _tell(asked: OnEndSpec, told: dict[str, Any]) -> None:
         try:
             _post(asked.webhook, content)
         except (OSError, HTTPException, ValueError) as error:
-            _failed("webhook", str(error))
+            _failed("webhook", redact(str(error), asked.webhook))
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

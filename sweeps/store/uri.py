@@ -1,5 +1,6 @@
 """MLflow's URI: whether it answers, whether its database has the right schema, and how to print it without secrets."""
 
+import base64
 import os
 import re
 import socket
@@ -16,6 +17,14 @@ PROBE_TIMEOUT_S = 4.0
 
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_SECRET_NAME = re.compile(r"pass|pwd|token|secret|key|auth|cred|sig", re.IGNORECASE)
+"""The names of those parameters of an address whose values nobody else may read."""
+_PARAMETER = re.compile(r"(?P<before>[?&;\s'\"]|^)(?P<name>[\w.%+-]{1,100})=(?P<value>'[^']*'|\"[^\"]*\"|[^&;\s'\"]*)")
+_AUTHORIZATION = re.compile(
+    r"\b(authorization\W{1,5}(?:\w{3,20} +)?|(?:basic|bearer|negotiate) +(?=\S*[0-9=+/]))[\w.~+/=-]{4,}", re.IGNORECASE
+)
+_SHORT = 4
+"""A secret with fewer characters stands in too many words: it is hidden only where it is one itself."""
 _NEXT_STEPS = (
     (
         r"\b40[13]\b|unauthorized|permission_denied|authentication|access denied",
@@ -29,7 +38,8 @@ _NEXT_STEPS = (
 
 def dialect(uri: str) -> str:
     """`sqlite`, `postgresql`, `http`, ..., without the driver's name."""
-    return urlsplit(uri).scheme.partition("+")[0]
+    scheme, colon, _ = uri.partition(":")
+    return scheme.partition("+")[0].lower() if colon else ""
 
 
 def is_database(uri: str) -> bool:
@@ -43,13 +53,14 @@ def sqlite_path(uri: str) -> Path:
 
 
 def redact(text: str, uri: str) -> str:
-    """`text` without the user and password of any URI in it, and without the secrets of `uri` and the environment."""
+    """`text` without what gives access: the user and password of any URI in it, the values of parameters such as
+    `password=` and `token=`, the headers that carry them, and the secrets of `uri` and the environment."""
     text = re.sub(r"(\w://)[^\s'\"]*@", r"\1***@", text)
-    password = _password(uri)
-    secrets = [os.environ.get(name) for name in _SECRETS] + [password, unquote(password)]
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "***")
+    text = _PARAMETER.sub(_without_value, text)
+    text = _AUTHORIZATION.sub(r"\1***", text)
+    for secret in _secrets(uri):
+        pattern = re.escape(secret)
+        text = re.sub(pattern if len(secret) >= _SHORT else rf"(?<!\w){pattern}(?!\w)", "***", text)
     return text
 
 
@@ -134,11 +145,33 @@ def _probe_file(path: Path) -> None:
         db.close()
 
 
-def _password(uri: str) -> str:
+def _without_value(match: re.Match[str]) -> str:
+    hidden = _is_secret(match["name"]) or match["name"].casefold() in ("user", "username")
+    return f"{match['before']}{match['name']}=***" if hidden else match[0]
+
+
+def _is_secret(parameter: str) -> bool:
+    return _SECRET_NAME.search(unquote(parameter)) is not None
+
+
+def _secrets(uri: str) -> list[str]:
+    """In every form in which a server or a library may repeat them, the longest first."""
     try:
-        return urlsplit(uri).password or ""
+        parts = urlsplit(uri)
+        user, password = unquote(parts.username or ""), parts.password or ""
     except ValueError:
-        return ""
+        user, password = "", ""
+    values = [match["value"].strip("'\"") for match in _PARAMETER.finditer(uri) if _is_secret(match["name"])]
+    values += [value.partition("#")[0] for value in values]
+    plain = [form for secret in (password, *values) for form in (secret, unquote(secret))]
+    plain += [os.environ.get(name, "") for name in _SECRETS]
+    users = {user, os.environ.get("MLFLOW_TRACKING_USERNAME", ""), ""}
+    encoded = [
+        base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+        for secret in filter(None, plain)
+        for text in (secret, *(f"{name}:{secret}" for name in users))
+    ]
+    return sorted({*filter(None, plain), *encoded}, key=len, reverse=True)
 
 
 def _start_it(kind: str) -> str:

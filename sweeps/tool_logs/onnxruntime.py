@@ -1,8 +1,9 @@
 """ONNX Runtime's `onnxruntime_perf_test`: what it prints, and the file of results that it writes on request.
 
 The formats are those of onnxruntime's `onnxruntime/test/perftest/performance_runner.cc`, and of logs that newer
-releases printed; old ones put no space after a colon. Figures have six digits. The printed summary has no single iteration; the file has each, in seconds:
-`model,seconds,peak,cpu,number`. The first inference is apart from them, in whole milliseconds.
+releases printed; old ones put no space after a colon. Figures have six digits. The printed summary has no single
+iteration; the file has each, in seconds: `model,seconds,peak,cpu,number`. The first inference is apart from them, in
+whole milliseconds.
 """
 
 import re
@@ -10,7 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweeps.errors import RunnerError
-from sweeps.tool_logs.log import MAX_SECONDS, ONE_RUN, WHOLE, ToolLog, contradiction, lines_of, only, positive, without_figures
+from sweeps.tool_logs.log import (
+    MAX_SECONDS,
+    ONE_RUN,
+    WHOLE,
+    ToolLog,
+    contradiction,
+    lines_of,
+    only,
+    positive,
+    without_figures,
+)
 
 PERF_TEST = "onnxruntime_perf_test"
 
@@ -36,8 +47,8 @@ class Summary:
 def parse_perf_test(text: str) -> ToolLog:
     """The figures of a printed summary, or of a file of results.
 
-    Raises `RunnerError`: `no_report` (it is neither), `crashed`, `truncated`, `garbled` (several runs, an invalid time, or figures
-    that contradict each other).
+    Raises `RunnerError`: `no_report` (it is neither), `crashed`, `truncated`, `garbled` (several runs, an invalid
+    time, or figures that contradict each other).
     """
     lines = lines_of(PERF_TEST, text)
     if any(re.fullmatch(_REQUESTS, line) for line in lines):

@@ -34,8 +34,8 @@ _OBSERVER = "PyTorchObserver "
 def parse_speed_benchmark(text: str) -> ToolLog:
     """The figures in the output of `speed_benchmark_torch`. Other lines, such as `--print_output`'s, are ignored.
 
-    Raises `RunnerError`: `no_report` (the main runs did not start), `crashed`, `truncated` (they did not end), `garbled`
-    (several runs, an invalid time, or figures that contradict each other).
+    Raises `RunnerError`: `no_report` (the main runs did not start), `crashed`, `truncated` (they did not end),
+    `garbled` (several runs, an invalid time, or figures that contradict each other).
     """
     tool = SPEED_BENCHMARK
     lines = _main_runs(tool, lines_of(tool, text), r"Main runs\.")

@@ -120,3 +120,31 @@ def test_the_lock_is_given_back_after_an_error(tmp_path):
         raise ZeroDivisionError
     with workspace.lock():
         pass
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("http://[::1", "no IP address"),
+        ("http://me:hunter2@host:99999x", "no number"),
+        ("postgresql://me:hunter2@host:port/db", "no number"),
+        ("http://host:999999", "no number"),
+        ("http://", "names no host"),
+        ("http://host:", "port is missing"),
+        ("http://host\n:1", "control characters"),
+        ("http://my host/", "spaces"),
+    ],
+)
+def test_a_tracking_address_that_is_none_is_told_and_not_repeated(
+    address: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    with pytest.raises(WorkspaceError, match=reason) as caught:
+        _ = Workspace(tmp_path).tracking_uri
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://[::1]:5000", "databricks", "sqlite:////tmp/a b/c", "mysql+pymysql://h/db"])
+def test_a_tracking_address_is_taken_as_it_is(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    assert Workspace(tmp_path).tracking_uri == address

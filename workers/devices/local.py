@@ -118,7 +118,7 @@ class LocalDevice:
     def pull(self, path: str, target: Path, most_bytes: int) -> None:
         try:
             # A pipe that nobody writes to would block.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
                 if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
                     raise DeviceError("no_output", f"{path} is no regular file")
                 with target.open("wb") as file:

@@ -97,7 +97,9 @@ REFUSED: dict[bytes, str] = {
     printed(START, {**PROFILE, "onnxruntime": "[1]"}, END): "garbled",
     printed(START, {**PROFILE, "onnxruntime": "[" * 100_000}, END): "garbled",
     printed(START, {**PROFILE, "onnxruntime": '[{"cat": "Node", "name": "a_kernel_time", "args": 7}]'}, END): "garbled",
-    printed(START, {**PROFILE, "onnxruntime": '[{"cat": "Session", "name": "model_run", "ts": 1e999}]'}, END): "garbled",
+    printed(
+        START, {**PROFILE, "onnxruntime": '[{"cat": "Session", "name": "model_run", "ts": 1e999}]'}, END
+    ): "garbled",
     printed(START, {**PROFILE, "iteration_ns": [float("inf")]}, operator("conv", 0, 1), END): "garbled",
     printed(START, PROFILE, operator("conv", 0, float("inf")), END): "garbled",
     printed(START, PROFILE, operator("conv", 10**400, 1), END): "garbled",
