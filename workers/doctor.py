@@ -159,7 +159,9 @@ def _phone_checks() -> list[MachineCheck]:
     host = AdbHost()
     lack = missing()
     return [
-        MachineCheck("adb", host.adb.is_file(), f"{host.adb}, server on port {host.port}", "pip install adbutils"),
+        MachineCheck("adb", host.adb.is_file(), f"{host.adb}, server on port {host.port}", "pip install adbutils")
+        if host.misnamed is None
+        else MachineCheck("adb", False, host.misnamed.message, host.misnamed.next_step),
         MachineCheck(
             "virtual phones",
             lack is None,

@@ -7,6 +7,7 @@ from pathlib import Path
 from sweeps.errors import DeviceError
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost, problem
+from workers.devices.adb.server_address import SERVER_VARIABLES
 
 NEXT_STEP = "attach one and allow USB debugging: `adb devices` must list it"
 
@@ -48,7 +49,7 @@ def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]
 
 def listed(host: AdbHost | None = None) -> list[str]:
     """What the adb server lists, phones with a problem of their own too. No phone is asked for anything."""
-    host = host or _kept(os.environ.get("ANDROID_ADB_SERVER_PORT", ""), os.environ.get("ADBUTILS_ADB_PATH", ""))
+    host = host or _kept(tuple(os.environ.get(name, "") for name in SERVER_VARIABLES))
     return list(dict.fromkeys(f"adb:{one.serial}" for one in host.devices()))
 
 
@@ -58,7 +59,7 @@ def version() -> str:
 
 
 @cache
-def _kept(_port: str, _adb: str) -> AdbHost:
+def _kept(_server: tuple[str, ...]) -> AdbHost:
     """One connection to the server for all the times that phones are listed: to make a new one starts a process."""
     return AdbHost()
 

@@ -12,7 +12,7 @@ from workers.cores import clusters
 from workers.devices.adb.link import FOLDER
 from workers.devices.interface import Sensors
 from workers.devices.linux.competing import benchmark_name, is_runner, parse_processes
-from workers.devices.linux.sensors import CpuSeconds, load_of_others, parse_cpu_seconds
+from workers.devices.linux.sensors import CpuSeconds, hottest_zone_c, load_of_others, parse_cpu_seconds
 
 _PROPERTY = re.compile(r"\[([^\]]*)\]: \[(.*)")
 _LONGEST_PROPERTY = 200
@@ -22,6 +22,8 @@ _CPU = re.compile(
 # The instruction sets that decide which kernels run.
 _FEATURES = ("asimddp", "i8mm", "sve", "avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 _FIRST_NNAPI_SDK = 27
+_SURE_TENTHS_C = 8.0
+"""°C of a battery from which it is sure that the phone told tenths of a degree: no battery has 80 °C."""
 _VIRTUAL = "edgesweep/virtual/"
 """How the build fingerprint of a virtual phone begins."""
 
@@ -105,14 +107,13 @@ def read_sensors(
 ) -> Sensors:
     """`stat_after` is empty if the load was not requested."""
     present, percent, temp_c = parse_battery(battery)
-    status = re.search(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", thermal, re.MULTILINE)
-    hottest = max((value / 1000 for value in _numbers(zones) if 0 < value < 150_000), default=None)
+    hottest = hottest_zone_c(_numbers(zones))
     kilohertz = [value for value in _numbers(mhz) if value > 0]
     before, after = parse_cpu_seconds(stat_before), parse_cpu_seconds(stat_after)
     return Sensors(
         temp_c=hottest if temp_c is None else temp_c,
         temp_is_battery=temp_c is not None,
-        thermal_status=int(status[1]) if status else None,
+        thermal_status=parse_thermal_status(thermal),
         has_battery=present,
         battery_percent=percent,
         competing=tuple(f"{name} (process {pid})" for pid, name in parse_benchmarks(processes)),
@@ -124,20 +125,30 @@ def read_sensors(
     )
 
 
+def parse_thermal_status(text: str) -> int | None:
+    """Parse `dumpsys thermalservice`. `None` if no sensor stands behind the status: the service has no HAL, a person
+    has overridden it (`cmd thermalservice override-status`), or it is told more than once."""
+    told = re.findall(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", text, re.MULTILINE)
+    invalid = re.search(r"^[ \t]*(?:IsStatusOverride:[ \t]*true|HAL Ready:(?![ \t]*true\b))", text, re.MULTILINE)
+    return int(told[0]) if len(told) == 1 and invalid is None else None
+
+
 def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
     """Parse `dumpsys battery`: whether there is a battery, its charge in percent, its temperature in °C (printed in
-    tenths)."""
+    tenths). Both are unknown while a person has stopped their updates (`dumpsys battery unplug` and `set`)."""
     values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     if values.get("present") == "false" or not values.keys() & {"level", "temperature", "present"}:
         return False, None, None
     level, scale, tenths = (_number(values.get(key, "")) for key in ("level", "scale", "temperature"))
+    if "UPDATES STOPPED" in text:
+        return True, None, None
     percent = None if level is None else 100 * level / (scale or 100)
     temp_c = None if tenths is None else tenths / 10
     return (
         True,
         percent if percent is not None and 0 <= percent <= 100 else None,
-        # A phone without this sensor reports 0.
-        temp_c if temp_c is not None and temp_c != 0 and -30 <= temp_c <= 150 else None,
+        # A phone without this sensor reports 0. A few tenths may as well be whole degrees of a hot phone.
+        temp_c if temp_c is not None and (_SURE_TENTHS_C <= temp_c <= 150 or -30 <= temp_c < 0) else None,
     )
 
 

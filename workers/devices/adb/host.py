@@ -1,4 +1,4 @@
-"""This host's adb server: lists phones and opens connections to them. The only module that imports adbutils."""
+"""This host's adb server: lists phones and opens connections to them. The only module that knows adbutils."""
 
 import os
 import re
@@ -9,11 +9,11 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-import adbutils
-
 from sweeps.errors import DeviceError
+from workers.devices.adb.server_address import DEFAULT_PORT, LOOPBACK, SOCKET_VARIABLE, server_port
 from workers.devices.adb.wire import Deadline, DeadlineError, RefusedError, Wire, WireError
 
 _START_S = 20.0
@@ -21,8 +21,6 @@ _ANSWER_S = 10.0
 _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
 """If our server could not be started: time to wait for one that another process is starting."""
-_LOOPBACK = "127.0.0.1"
-_DEFAULT_PORT = 5037
 _NO_SERIAL = r"\?+|\(no serial number\)"
 """adb's entry for a phone without a serial number. adb does not accept it as a phone's name."""
 _LINE = re.compile(rf"(?P<serial>{_NO_SERIAL}|\S+)\s+(?P<state>.*?)(?P<about>(?:\s+[a-z_]+:\S+)*)\s*")
@@ -91,12 +89,23 @@ def problem(attached: Attached, others: tuple[Attached, ...]) -> DeviceError | N
             )
 
 
+def _adbutils_folder() -> Path:
+    # Not imported: that reads the server's port from the environment, and ends in a ValueError where it is none.
+    package = find_spec("adbutils")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'adbutils'", name="adbutils")
+    return Path(package.origin).parent
+
+
+_OWN_ADB = _adbutils_folder() / "binaries" / "adb"
+
+
 class AdbHost:
     """The adb server on a port of this host. If none runs, it is started with our adb.
 
-    `port` is `ANDROID_ADB_SERVER_PORT` or 5037. Our adb is the one in adbutils, or the one that `ADBUTILS_ADB_PATH`
-    names. Two versions on one host would keep ending each other's servers. Methods raise `DeviceError` of the kinds in
-    `sweeps.errors.HOST_KINDS`.
+    `port` is that of `server_port`: `ADB_SERVER_SOCKET`, `ANDROID_ADB_SERVER_PORT` or 5037. Our adb is the one in
+    adbutils, or the one that `ADBUTILS_ADB_PATH` names. Two versions on one host would keep ending each other's
+    servers. Methods raise `DeviceError` of the kinds in `sweeps.errors.HOST_KINDS`.
     """
 
     def __init__(self, port: int | None = None) -> None:
@@ -105,15 +114,21 @@ class AdbHost:
         """A connection that the server closes only when it ends; -1 if there is none."""
         self.server_count = 0
         """The number of servers contacted on the port so far: one more after each that ended."""
-        self.port = port or int(os.environ.get("ANDROID_ADB_SERVER_PORT") or _DEFAULT_PORT)
-        own = Path(adbutils.__file__).parent / "binaries" / "adb"
-        self.adb = Path(os.environ.get("ADBUTILS_ADB_PATH") or own)
+        self.misnamed: DeviceError | None = None
+        """Why the environment names no server that can be used: raised when the server is needed."""
+        try:
+            self.port = port or server_port(os.environ)
+        except DeviceError as error:
+            self.port, self.misnamed = DEFAULT_PORT, error
+        self.adb = Path(os.environ.get("ADBUTILS_ADB_PATH") or _OWN_ADB)
 
     def __del__(self) -> None:
         self.close()
 
     def ensure_server(self) -> None:
         """Ensure that a server of our version runs. Starting one may take longer than any of its answers."""
+        if self.misnamed is not None:
+            raise self.misnamed
         if self._lifeline < 0 or not self._is_alive():
             self._contact_server()
 
@@ -204,7 +219,7 @@ class AdbHost:
         """Start the server if none runs, and check its version."""
         self.close()
         try:
-            socket.create_connection((_LOOPBACK, self.port), _ANSWER_S).close()
+            socket.create_connection((LOOPBACK, self.port), _ANSWER_S).close()
         except OSError:
             self._start()
         try:
@@ -242,7 +257,7 @@ class AdbHost:
         deadline = Deadline(_OTHERS_START_S)
         while not deadline.passed():
             with suppress(OSError):
-                socket.create_connection((_LOOPBACK, self.port), _ANSWER_S).close()
+                socket.create_connection((LOOPBACK, self.port), _ANSWER_S).close()
                 return True
             time.sleep(0.05)
         return False
@@ -272,6 +287,8 @@ class AdbHost:
                 text=True,
                 timeout=_START_S,
                 check=False,
+                # Beside -P, adb would refuse it.
+                env={name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
             )
             said.seek(0)
             ended.stdout = said.read()
@@ -280,7 +297,7 @@ class AdbHost:
     def _connection(self) -> socket.socket:
         # Not the one of adbutils: if no server runs, that starts one on the default port and leaks a socket.
         try:
-            return socket.create_connection((_LOOPBACK, self.port), _ANSWER_S)
+            return socket.create_connection((LOOPBACK, self.port), _ANSWER_S)
         except OSError as error:
             raise self._no_server(f"cannot be reached ({error})") from error
 

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,8 +54,13 @@ def sensors_in(sys: Path) -> Sensors:
 
 def host_temperature(folder: Path = Path("/sys/class/thermal")) -> float | None:
     """°C of the hottest thermal zone; zones that report nonsense (0, -274) are left out."""
-    zones = [value / 1000 for value in _numbers(sorted(folder.glob("thermal_zone*/temp")))]
-    return max((value for value in zones if 0 < value < 150), default=None)
+    return hottest_zone_c(_numbers(sorted(folder.glob("thermal_zone*/temp"))))
+
+
+def hottest_zone_c(readings: Iterable[int]) -> float | None:
+    """°C of the hottest of some thermal zones, which tell thousandths of a degree (Linux, Documentation/driver-api/
+    thermal/sysfs-api.rst). Less than 1 °C is left out: such a zone has no sensor, or tells whole degrees."""
+    return max((value / 1000 for value in readings if 1000 <= value < 150_000), default=None)
 
 
 def _battery(folder: Path) -> tuple[bool, float | None]:

@@ -721,6 +721,11 @@ def test_a_battery_that_cannot_be_read_is_unknown(device: AdbDevice, phone: Virt
         ("present: true\nlevel: -1\nscale: 0\ntemperature: -2730", (True, None, None)),
         ("present: false\nlevel: 0\ntemperature: 250", (False, None, None)),
         ("level: 1e3\ntemperature: 99999999999999999999", (True, None, None)),
+        # Whole degrees, or tenths in a refrigerator.
+        ("level: 43\ntemperature: 38", (True, 43.0, None)),
+        ("level: 43\ntemperature: 80", (True, 43.0, 8.0)),
+        ("level: 43\ntemperature: -20", (True, 43.0, -2.0)),
+        ("(UPDATES STOPPED -- use 'reset' to restart)\nlevel: 99\ntemperature: 250", (True, None, None)),
     ],
 )
 def test_battery_figures_out_of_range_are_unknown(text: str, read: tuple[bool, float | None, float | None]) -> None:

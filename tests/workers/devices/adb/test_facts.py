@@ -59,6 +59,22 @@ def test_numbers_that_can_be_true_are_told() -> None:
     assert parse_clusters("".join(lines)) == ((0,), (1,))
 
 
+@pytest.mark.parametrize(
+    ("thermal", "status"),
+    [
+        ("IsStatusOverride: false\nThermal Status: 0\nHAL Ready: true\n", 0),
+        ("Thermal Status: 3\r\nHAL Ready: true\r\n", 3),
+        ("IsStatusOverride: false\nThermal Status: 0\nHAL Ready: false\n", None),
+        ("IsStatusOverride: false\nThermal Status: 0\nHAL Ready: \n", None),
+        ("IsStatusOverride: true\nThermal Status: 0\nHAL Ready: true\n", None),
+        ("  IsStatusOverride:true\n  Thermal Status: 0\n", None),
+        ("Thermal Status: 0\nThermal Status: 3\nHAL Ready: true\n", None),
+    ],
+)
+def test_a_thermal_status_without_a_sensor_behind_it_is_unknown(thermal: str, status: int | None) -> None:
+    assert sensors(thermal=thermal).thermal_status == status
+
+
 def test_a_load_beyond_all_numbers_is_unknown() -> None:
     told = sensors(before=STAT, after=f"cpu  {'9' * 400} 20 30 40 50 60 70 80 0 0\n")
     assert told.load is None

@@ -12,6 +12,7 @@ from tests.workers.adb_server import kill_server
 from workers.devices.adb import host as adb_host
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost, Attached, parse_devices, problem
+from workers.devices.adb.server_address import server_port
 from workers.devices.virtual_phone.phone import VirtualPhone
 
 SLOW_ADB = """#!/bin/sh
@@ -44,6 +45,55 @@ def test_a_phone_is_reached_over_a_server_that_is_slow_to_start(slow: int, tmp_p
         device = AdbDevice(tmp_path, phone.serial, answer_s=5.0)
         device.push(Path(__file__), "pushed")
         AdbHost(slow).disconnect(phone.serial)
+
+
+@pytest.mark.parametrize(
+    ("environment", "port"),
+    [
+        ({}, 5037),
+        ({"ANDROID_ADB_SERVER_PORT": ""}, 5037),
+        ({"ANDROID_ADB_SERVER_PORT": "5038"}, 5038),
+        ({"ADB_SERVER_SOCKET": "tcp:5039", "ANDROID_ADB_SERVER_PORT": "5038"}, 5039),
+        ({"ADB_SERVER_SOCKET": "tcp:localhost:5039"}, 5039),
+        ({"ADB_SERVER_SOCKET": "tcp:127.0.0.1:5039"}, 5039),
+    ],
+)
+def test_the_server_is_the_one_that_adb_s_own_variables_name(environment: dict[str, str], port: int) -> None:
+    assert server_port(environment) == port
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("ANDROID_ADB_SERVER_PORT", "50x7", "no port"),
+        ("ANDROID_ADB_SERVER_PORT", "0", "no port"),
+        ("ANDROID_ADB_SERVER_PORT", "65536", "no port"),
+        ("ANDROID_ADB_SERVER_PORT", "٥٠٣٧", "no port"),
+        ("ANDROID_ADB_SERVER_PORT", "9" * 5000, "no port"),
+        ("ADB_SERVER_SOCKET", "localabstract:adb", "no port"),
+        ("ADB_SERVER_SOCKET", "tcp:", "no port"),
+        ("ADB_SERVER_SOCKET", "tcp:localhost:99999", "no port"),
+        ("ADB_SERVER_SOCKET", "tcp:lab-host:5037", "another computer"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_named_with_its_variable(
+    variable: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(DeviceError, match=why) as caught:
+        AdbHost().devices()
+    assert caught.value.kind == "adb_server"
+    assert caught.value.message.startswith(variable)
+    assert len(caught.value.message) < 200
+
+
+def test_our_adb_starts_where_a_socket_is_named(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_server(port)
+    monkeypatch.setenv("ADB_SERVER_SOCKET", f"tcp:{port}")
+    host = AdbHost()
+    assert (host.port, host.devices()) == (port, ())
 
 
 def test_several_that_start_a_server_at_once_all_reach_it(port: int) -> None:

@@ -34,9 +34,14 @@ def test_a_machine_without_sensors_tells_nothing(tmp_path: Path) -> None:
 
 def test_a_missing_temperature_is_unknown_and_a_silly_one_is_left_out(tmp_path: Path) -> None:
     assert host_temperature(tmp_path) is None
-    for number, millidegrees in enumerate(("45000", "0", "-274000", "61500", "not a number")):
+    for number, millidegrees in enumerate(("45000", "0", "-274000", "61500", "not a number", "97")):
         write(tmp_path, {f"thermal_zone{number}/temp": millidegrees})
     assert host_temperature(tmp_path) == 61.5
+
+
+def test_a_zone_that_may_tell_whole_degrees_is_unknown(tmp_path: Path) -> None:
+    write(tmp_path, {"thermal_zone0/temp": "97"})
+    assert host_temperature(tmp_path) is None
 
 
 @pytest.mark.parametrize(
