@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 
 from sweeps.errors import DeviceError
@@ -21,6 +21,8 @@ _ANSWER_S = 10.0
 _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
 """If our server could not be started: time to wait for one that another process is starting."""
+# Not imported: that reads the server's port from the environment, and ends in a ValueError where it is none.
+_OWN_ADB = Path(str(distribution("adbutils").locate_file("adbutils/binaries/adb")))
 _NO_SERIAL = r"\?+|\(no serial number\)"
 """adb's entry for a phone without a serial number. adb does not accept it as a phone's name."""
 _LINE = re.compile(rf"(?P<serial>{_NO_SERIAL}|\S+)\s+(?P<state>.*?)(?P<about>(?:\s+[a-z_]+:\S+)*)\s*")
@@ -87,17 +89,6 @@ def problem(attached: Attached, others: tuple[Attached, ...]) -> DeviceError | N
                 f"adb:{serial} is attached but does not answer (adb says: {state[:200]})",
                 "plug it in again, or switch USB debugging off and on",
             )
-
-
-def _adbutils_folder() -> Path:
-    # Not imported: that reads the server's port from the environment, and ends in a ValueError where it is none.
-    package = find_spec("adbutils")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("No module named 'adbutils'", name="adbutils")
-    return Path(package.origin).parent
-
-
-_OWN_ADB = _adbutils_folder() / "binaries" / "adb"
 
 
 class AdbHost:
