@@ -22,6 +22,8 @@ _USED = (
     "The page itself can be read without one: take /enter and all behind it out of the address.\n"
     "For a new link: start `edgesweep dashboard` again, or ask for one on the page Launch.\n"
 )
+_READING = ("GET", "HEAD", "OPTIONS")
+_TAKES_NOTHING = "This dashboard takes no files.\n"
 _FOREIGN = "Only pages of this server may do that.\n"
 
 
@@ -85,8 +87,9 @@ def enter(port: int, gate: Gate = GATE) -> Callable[[Request], Awaitable[Respons
 
 
 class OwnPagesOnly:
-    """Middleware: refuses requests under a name that is not this server's (DNS rebinding), and those of pages of any
-    other origin, also of another port of this computer. Keeps its pages out of others' frames."""
+    """Middleware: refuses requests under a name that is not this server's (DNS rebinding), those of pages of any other
+    origin, also of another port of this computer, and those that bring something: pages are read here, and what a
+    person does in them comes over their websocket. Keeps its pages out of others' frames."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         """`hosts`: the names and addresses of this server, without ports."""
@@ -102,6 +105,12 @@ class OwnPagesOnly:
                 await send({"type": "websocket.close", "code": 1008, "reason": _FOREIGN.strip()})
             else:
                 await PlainTextResponse(_FOREIGN, status_code=403)(scope, receive, send)
+            return
+
+        if scope["type"] == "http" and scope["method"] not in _READING:
+            await PlainTextResponse(_TAKES_NOTHING, status_code=405, headers={"Allow": ", ".join(_READING)})(
+                scope, receive, send
+            )
             return
 
         async def with_headers(message: Message) -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from sweeps.text import plain
+from sweeps.text import FORMULA_STARTS, plain
 
 NOTHING = "–"
 _MARKS = r"\[\]{}#+!|*&"
@@ -14,12 +14,22 @@ _HARMLESS = re.compile(
 _MARK = re.compile(f"[{_MARKS}]")
 _EMOJI = re.compile(r":\d[\w+-]{2,}:")
 """`1:100:2` holds one: `:100:` has a picture, as `:8ball:` has. A time of day (`12:30:05`) holds none."""
+_FIGURE = re.compile(r"[+-]\d[\d.,  ]*(?:[×%°]|(?: [^\W\d_]+| ?[%–×])*)")
 _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 
 def line(text: str) -> str:
     """One line without control characters, `–` if empty: for elements without Markdown (`st.text`, cells, axes)."""
     return plain(" ".join(text.split())) or NOTHING
+
+
+def cell(value: object) -> object:
+    """A value of a table. Text becomes one line without control characters, with an apostrophe before what a
+    spreadsheet would take for a formula; a figure with its unit (`-0.3 points`) is none."""
+    if not isinstance(value, str):
+        return value
+    text = plain(" ".join(value.split()))
+    return f"'{text}" if text.startswith(FORMULA_STARTS) and not _FIGURE.fullmatch(text) else text
 
 
 def inert(text: str) -> str:

@@ -30,6 +30,8 @@ SAYS_VARIABLE = "EDGESWEEP_DASHBOARD_SAYS"
 _OPTIONS: dict[str, str] = {
     "server.headless": "true",
     "server.fileWatcherType": "none",
+    "server.enableAgentApi": "false",
+    "server.maxUploadSize": "1",
     "logger.hideWelcomeMessage": "true",
     "browser.gatherUsageStats": "false",
     "client.toolbarMode": "minimal",

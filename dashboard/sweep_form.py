@@ -215,10 +215,10 @@ def _arguments_of(value: Any) -> str:
 
 
 def _side_of(value: Any) -> int:
-    side = 224 if value is None else value[2]
-    if value not in (None, [1, 3, side, side]) or not isinstance(side, int) or not SIDES[0] <= side <= SIDES[1]:
-        raise ValueError("no square of three channels")
-    return side
+    match [1, 3, 224, 224] if value is None else value:
+        case [1, 3, int(side), int(other)] if side == other and SIDES[0] <= side <= SIDES[1]:
+            return side
+    raise ValueError("no square of three channels")
 
 
 def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:

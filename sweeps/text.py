@@ -6,6 +6,9 @@ LONGEST = 300
 """Characters of a reason in a line or table: three lines of a wide terminal."""
 
 
+FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+"""A cell that begins so is a formula to a spreadsheet."""
+
 MOST_NAMES = 4
 """More than these are counted in a line: the table beside it has them."""
 

@@ -9,7 +9,7 @@ from dashboard import rows
 from dashboard.charts import dots
 from dashboard.inert import NOTHING
 from dashboard.style import palette
-from dashboard.views.tables import text_width
+from dashboard.views.tables import draw_table, text_width
 from sweeps.journal.results_table import Place
 from sweeps.ranking.backends import TITLE, BackendFigure
 
@@ -57,7 +57,7 @@ def show(figure: BackendFigure, here: Place) -> None:
     if (table["note"] != NOTHING).any():
         told["Why not"] = table["note"]
     number = st.column_config.NumberColumn
-    st.dataframe(
+    draw_table(
         told,
         hide_index=True,
         key="backends-table",

@@ -15,7 +15,7 @@ from dashboard.links import link
 from dashboard.source import Source
 from dashboard.style import Palette, palette
 from dashboard.views import compare_sides, differences, empty, places, tables
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from dashboard.words import build_names
 from sweeps.ranking.compare import Compared, Finding
 from sweeps.records import Block
@@ -165,7 +165,7 @@ def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b
         table = pd.DataFrame(pairs, columns=["number", "a_ms", "b_ms", "ratio"])
         table.columns = pd.Index(["Round", "A (ms)", "B (ms)", "B / A"])
         number = st.column_config.NumberColumn
-        st.dataframe(
+        draw_table(
             table,
             hide_index=True,
             key="pairs-table",

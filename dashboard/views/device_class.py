@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard import data, rows, state
 from dashboard.inert import NOTHING, inert, words
 from dashboard.source import Source
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from sweeps.journal.results_table import Place
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.values import DeviceRanking
@@ -44,7 +44,7 @@ def show(pooled: ClassRanking, names: Mapping[tuple[str, ...], str], number: int
         return
     st.markdown(f"**Ship on all of them:** {words(names[pooled.entries[0].setup])}")
     table = rows.pooled(pooled, names)
-    st.dataframe(
+    draw_table(
         pd.DataFrame(
             {
                 "Rank": table["place"].replace("", NOTHING),

@@ -17,7 +17,7 @@ from dashboard.links import link
 from dashboard.source import Source
 from dashboard.style import Palette, palette
 from dashboard.views import empty, hosts, places
-from dashboard.views.tables import table_height, text_width
+from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
@@ -140,7 +140,7 @@ def _one(
             st.text("No sweep of this workspace has it: its facts are not known here.")
         else:
             pairs = device_rows.fact_pairs(device.facts)
-            st.dataframe(
+            draw_table(
                 pd.DataFrame(pairs, columns=["What", "Value"]),
                 hide_index=True,
                 key="facts",
@@ -174,7 +174,7 @@ def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
     """`count`: of all devices."""
     table = pd.DataFrame(rows)
     column = st.column_config
-    st.dataframe(
+    draw_table(
         table,
         hide_index=True,
         key="devices-table",

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import compare_rows
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from sweeps.results import ResultRow
 
 
@@ -14,7 +14,7 @@ def show(a: ResultRow, b: ResultRow, *, one_session: bool) -> None:
     with st.container(border=True, key="differences"):
         st.subheader("What else differs", anchor=False)
         table = pd.DataFrame(compare_rows.differences(a, b), columns=["What", "A", "B", "B against A"])
-        st.dataframe(
+        draw_table(
             table,
             hide_index=True,
             key="differences-table",

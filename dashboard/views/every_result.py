@@ -10,7 +10,7 @@ from dashboard import data, downloads, state
 from dashboard.inert import NOTHING, line
 from dashboard.options import given
 from dashboard.source import Source
-from dashboard.views.tables import table_height, text_width
+from dashboard.views.tables import draw_table, table_height, text_width
 from dashboard.words import setup_names
 from sweeps.launching.here import here
 from sweeps.metrics import METRICS
@@ -50,7 +50,7 @@ def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str])
         if rows:
             names = setup_names(rows)
             table = pd.DataFrame([_shown(row, devices, names[row.setup]) for row in rows])
-            st.dataframe(
+            draw_table(
                 table,
                 hide_index=True,
                 width="stretch",

@@ -16,7 +16,7 @@ from dashboard.running import Running
 from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
 from dashboard.views import attention, empty, every_result, places, shipping
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from dashboard.words import device_names
 from sweeps.journal.left import JOBS_UNKNOWN
 from sweeps.launching.driver import find
@@ -93,7 +93,7 @@ def _sweeps(now: Source, run: Running) -> None:
         lines.append((line(sweep.name), status, done, f"{here.decided} of {here.places}", winner))
     columns = ["Sweep", "State", "Progress", "Decided", "Wins"]
     configure = st.column_config
-    st.dataframe(
+    draw_table(
         pd.DataFrame(lines, columns=columns),
         hide_index=True,
         height=table_height(len(lines)),

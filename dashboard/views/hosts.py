@@ -12,7 +12,7 @@ from dashboard.options import given
 from dashboard.rights import role
 from dashboard.roles import Role
 from dashboard.views import live
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from sweeps.errors import EdgeSweepError
 from sweeps.launching import around
 from sweeps.launching.around import HostRow
@@ -43,7 +43,7 @@ def show(root: Path) -> None:
     if (told := st.session_state.get(_TOLD)) is None:
         return
     at_s, rows, troubles = told
-    st.dataframe(
+    draw_table(
         pd.DataFrame([_line(row) for row in rows], columns=["Host", "Device", "Model", "Used by", "Runs"]),
         hide_index=True,
         key="hosts-table",

@@ -13,7 +13,7 @@ from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.views import explained, launch_devices, launch_form, live, places, watch
 from dashboard.views.launch_devices import HERE, LAB, ON
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.checked import Checked, check
 from sweeps.launching.preview import Preview, preview
@@ -123,7 +123,7 @@ def _plan(plan: Preview) -> None:
         }
         for one in plan.devices
     ]
-    st.dataframe(pd.DataFrame(devices), hide_index=True, width="stretch")
+    draw_table(pd.DataFrame(devices), hide_index=True, width="stretch")
     with st.expander(f"{len(plan.jobs)} job{'s' * (len(plan.jobs) != 1)}"):
         _table(("Job", "Device", "State"), plan.jobs)
     if plan.skipped:
@@ -134,7 +134,7 @@ def _plan(plan: Preview) -> None:
 
 def _table(columns: tuple[str, str, str], rows: tuple[tuple[str, str, str], ...]) -> None:
     frame = pd.DataFrame([[line(cell) for cell in row] for row in rows], columns=list(columns))
-    st.dataframe(frame, hide_index=True, width="stretch", height=table_height(len(rows)))
+    draw_table(frame, hide_index=True, width="stretch", height=table_height(len(rows)))
 
 
 def _let_in() -> None:

@@ -16,7 +16,7 @@ from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.running import Running
 from dashboard.views import watch
-from dashboard.views.tables import text_width
+from dashboard.views.tables import draw_table, text_width
 from dashboard.words import device_names
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
@@ -222,7 +222,7 @@ def _last(now: Running) -> None:
             for row in now.last
         ]
         with st.container(key="ended-wide"):
-            st.dataframe(
+            draw_table(
                 pd.DataFrame(rows),
                 hide_index=True,
                 width="stretch",

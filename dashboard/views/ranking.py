@@ -17,7 +17,7 @@ from dashboard.ranked import Ranked
 from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
-from dashboard.views.tables import size_format, table_height, text_width
+from dashboard.views.tables import draw_table, size_format, table_height, text_width
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
 from sweeps.advice import Here
 from sweeps.imported import NOTE
@@ -155,7 +155,7 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
         by = table["emulated_by"].map(lambda by: f"emulated: {by}" if by else "the device")
         shown.insert(list(shown.columns).index("Drop (points)"), "Accuracy from", by)
     configure = st.column_config
-    st.dataframe(
+    draw_table(
         shown,
         hide_index=True,
         height=table_height(len(shown)),

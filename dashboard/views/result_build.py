@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import job_rows
 from dashboard.inert import NOTHING, line, words
-from dashboard.views.tables import table_height, text_width
+from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.evidence import JobEvidence
 from sweeps.launching.start import log_of
@@ -198,7 +198,7 @@ def _pairs(pairs: Sequence[tuple[str, ...]], key: str, without: str) -> None:
     if not pairs:
         st.text(without)
         return
-    st.dataframe(
+    draw_table(
         pd.DataFrame(pairs, columns=["What", "Value", "Meaning"][: len(pairs[0])]),
         hide_index=True,
         column_config=None

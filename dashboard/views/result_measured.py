@@ -11,7 +11,7 @@ from dashboard.charts.drawing import Spec
 from dashboard.inert import NOTHING
 from dashboard.source import Source
 from dashboard.style import Palette, palette
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from sweeps.journal.evidence import JobEvidence
 
 
@@ -68,7 +68,7 @@ def _blocks(found: JobEvidence) -> None:
     table = pd.DataFrame(job_rows.block_table(found.blocks, found.changed))
     known = [name for name in table if not (table[name].isna() | (table[name] == NOTHING)).all()]
     number = st.column_config.NumberColumn
-    st.dataframe(
+    draw_table(
         table[known],
         hide_index=True,
         key="blocks-table",

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.downloads import file_name
 from dashboard.inert import line, words
-from dashboard.views.tables import table_height
+from dashboard.views.tables import draw_table, table_height
 from sweeps.journal.evidence import JobEvidence
 from sweeps.kept_profiles import Kept, kept, kept_of
 from sweeps.spec import places
@@ -68,7 +68,7 @@ def _profile(one: Kept) -> None:
         "Time, µs": [operator.self_us_per_iteration for operator in shown],
         "Calls": [operator.calls_per_iteration for operator in shown],
     }
-    st.dataframe(
+    draw_table(
         pd.DataFrame(columns),
         hide_index=True,
         key="result-profile",

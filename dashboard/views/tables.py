@@ -1,16 +1,24 @@
 """Shared by the tables and figures of all views."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from dashboard.inert import words
+from dashboard.inert import cell, words
 
 _FIGURE_PX = 190
 _LETTER_PX, _CELL_PX = 7, 20
 """Of a table's text, on average, and what a cell has around it."""
 _ROW_PX, _TABLE_LIMIT_PX = 35, 600
+
+
+def draw_table(table: pd.DataFrame, **options: Any) -> None:
+    """Draw a table, as `st.dataframe` does with these `options`. The only way to draw one here: every text in it is one
+    line, and no formula to a spreadsheet, because Streamlit's own button downloads the cells as they are."""
+    texts = table.select_dtypes(include=["object", "string"])
+    st.dataframe(table.assign(**{name: column.map(cell) for name, column in texts.items()}), **options)
 
 
 def table_height(count: int, *, most: int | None = _TABLE_LIMIT_PX) -> int:

@@ -15,7 +15,7 @@ from dashboard.ranked import Ranked
 from dashboard.source import Source
 from dashboard.style import palette
 from dashboard.views import explained
-from dashboard.views.tables import size_format, table_height, text_width
+from dashboard.views.tables import draw_table, size_format, table_height, text_width
 from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
@@ -53,7 +53,7 @@ def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
     if (checked["why"] != NOTHING).any():
         shown["Why"] = checked["why"]
     number = st.column_config.NumberColumn
-    st.dataframe(
+    draw_table(
         shown,
         hide_index=True,
         height=table_height(len(shown)),
@@ -73,7 +73,7 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
     table = rows.imported(figures)
     st.subheader(title, anchor=False)
     st.caption("Means of PyTorch's own benchmark tools: one run each, conditions unknown, so no interval and no rank.")
-    st.dataframe(
+    draw_table(
         pd.DataFrame(
             {
                 "Device": table["device"],
@@ -131,7 +131,7 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
             "Reason": [*map(_reason, there), *(line(why) for _ in waiting)],
         }
     )
-    st.dataframe(
+    draw_table(
         shown,
         hide_index=True,
         height=table_height(len(shown)),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from sweeps.metrics import METRICS
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.results import ResultRow
-from sweeps.text import plain
+from sweeps.text import FORMULA_STARTS, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +33,6 @@ _CALLED = {"sessions": "session_starts_s", "value": "metric_value"}
 """Columns that have another name than their field."""
 _OWN = {"latency_ci_low_ms": "latency_own_ci_low_ms", "latency_ci_high_ms": "latency_own_ci_high_ms"}
 """Figures of a result that a ranking has under this name with another value: infra/protocol.md says which is where."""
-_HOSTILE = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-"""A cell that begins so is a formula to a spreadsheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ def _cell(value: Any, kind: Kind) -> Any:
 
 def _safe(text: str) -> str:
     shown = plain(text)
-    return f"'{shown}" if shown.lstrip().startswith(_HOSTILE) else shown
+    return f"'{shown}" if shown.lstrip().startswith(FORMULA_STARTS) else shown
 
 
 def _typed(value: Any, kind: Kind) -> Any:

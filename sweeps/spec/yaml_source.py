@@ -62,7 +62,12 @@ def parsed(text: str, path: Path) -> Document:
     """`text`, which is or will be the content of `path`. Raises as `read_yaml`."""
     document = Document(path, None)
     try:
-        node = _Loader(text).get_single_node()
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _unreadable(path, line, f"the character U+{ord(text[error.position]):04X} is not allowed") from error
+    try:
+        node = loader.get_single_node()
         if node is None:
             return document
         document.lines[()] = node.start_mark.line + 1
@@ -71,9 +76,8 @@ def parsed(text: str, path: Path) -> Document:
         mark = error.problem_mark or error.context_mark
         problem = (error.problem or error.context or "").replace("'\\t'", "tab")
         raise _unreadable(path, mark.line + 1 if mark else 1, f"this is not YAML: {problem}") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise _unreadable(path, line, f"the character U+{ord(text[error.position]):04X} is not allowed") from error
+    except (OverflowError, ValueError) as error:  # PyYAML's scanner: a code point or a version that is none
+        raise _unreadable(path, loader.line + 1, "this is not YAML: a number in it is too large") from error
     return Document(path, data, document.lines, document.problems)
 
 

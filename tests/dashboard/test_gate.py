@@ -57,6 +57,12 @@ def test_only_a_page_of_this_server_opens_a_websocket(port: int, host: str, orig
     assert ask(port, "/_stcore/stream", headers).status == status
 
 
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH", "ANYTHING"])
+@pytest.mark.parametrize("path", ["/_stcore/upload_file/session/file", "/_stcore/agent/interact", "/"])
+def test_nobody_brings_anything_to_the_server(port: int, path: str, method: str) -> None:
+    assert ask(port, path, {}, method).status == 405
+
+
 @pytest.mark.parametrize("path", ["/", "/_stcore/health", "/enter?token=x"])
 def test_nothing_is_served_under_a_foreign_name_or_to_a_foreign_page(port: int, path: str) -> None:
     assert ask(port, path, {"Host": f"evil.example:{port}"}).status == 403

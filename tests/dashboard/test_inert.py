@@ -2,13 +2,15 @@
 
 import html
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.inert import inert, line, words
+from dashboard.inert import cell, inert, line, words
+from dashboard.views import tables
 
 MARKUP = st.text(alphabet=st.sampled_from(list("`*_[]()<>!#$:|~-\\&; \n\tab/\u202e\x1b")), max_size=40)
 
@@ -63,3 +65,31 @@ def test_a_line_has_no_control_characters_and_no_direction_overrides() -> None:
 
 def test_streamlits_own_replacement_of_material_icons_does_not_match() -> None:
     assert ":material/" not in inert("x :material/home: y")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        (" =1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("+1+cmd|' /C calc'!A0", "'+1+cmd|' /C calc'!A0"),
+        ("-2*3", "'-2*3"),
+        ("＝1", "'＝1"),
+        ("Pixel\n9\x1b[31m", "Pixel 9�[31m"),
+        ("-0.3 points", "-0.3 points"),
+        ("+2.1 %", "+2.1 %"),
+        ("– ", "–"),
+        (7, 7),
+        (None, None),
+    ],
+)
+def test_a_cell_is_one_line_and_no_formula(text: object, shown: object) -> None:
+    assert cell(text) == shown
+
+
+def test_tables_are_drawn_in_one_way() -> None:
+    """Every other way would bring formulas and newlines of devices into what Streamlit's button downloads."""
+    views = Path(tables.__file__).parent
+    drawing = re.compile(r"\b(?:st|column|box|place)\.(?:dataframe|table|data_editor)\(")
+    assert [path.name for path in views.parent.rglob("*.py") if drawing.search(path.read_text())] == ["tables.py"]

@@ -76,6 +76,21 @@ def test_a_field_that_is_changed_is_the_only_change(text: str, name: str) -> Non
     assert set(after.beside) - set(before.beside) <= {"objective"}
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["[1]", "[]", "5", "text", "true", "{a: 1}", "[1, 3, 32]", "[1, 3, 32, 64]", "[1, 3, x, x]", "[[1], 3, 32, 32]"],
+)
+@pytest.mark.parametrize(
+    "place", ["models: [{{source: a, input_shape: {}}}]", "models: {}", "data: {}", "grids: {}", "protocol: {}"]
+)
+def test_a_value_that_the_form_cannot_show_leaves_its_other_fields(place: str, value: str) -> None:
+    shown = read(f"name: june\n{place.format(value)}\n")
+    assert shown is not None
+    assert shown.form.name == "june"
+    if "input_shape" in place:
+        assert "side" in shown.hidden
+
+
 def test_a_change_keeps_comments_and_what_the_form_cannot_show() -> None:
     text = HAND
     for name in FIELDS:

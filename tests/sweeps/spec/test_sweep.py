@@ -621,6 +621,8 @@ UNREADABLE = {
     "two documents": ("name: x\n---\nname: y\n", ":2:", "another document"),
     "an unknown alias": ("name: x\nmodels: *m\n", ":2:", "undefined alias"),
     "a NUL byte": ("name: x\nmodels: \0\n", ":2:", "U+0000"),
+    "a code point that is none": ('name: x\nmodels: "\\UFFFFFFFF"\n', ":2:", "too large"),
+    "a version of too many digits": (f"%YAML {'9' * 6000}.1\n---\nname: x\n", ":1:", "too large"),
     "nothing": ("", ":1:", "must be a block of keys, not nothing"),
     "comments only": ("# nothing\n", ":1:", "must be a block of keys, not nothing"),
     "a list": ("- name: x\n", ":1:", "must be a block of keys, not a list"),
