@@ -18,7 +18,7 @@ def draw_table(table: pd.DataFrame, **options: Any) -> None:
     """Draw a table, as `st.dataframe` does with these `options`. The only way to draw one here: every text in it is one
     line, and no formula to a spreadsheet, because Streamlit's own button downloads the cells as they are."""
     texts = table.select_dtypes(include=["object", "string"])
-    st.dataframe(table.assign(**{name: column.map(cell) for name, column in texts.items()}), **options)
+    st.dataframe(table.assign(**{str(name): column.map(cell) for name, column in texts.items()}), **options)
 
 
 def table_height(count: int, *, most: int | None = _TABLE_LIMIT_PX) -> int:
