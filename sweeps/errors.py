@@ -136,9 +136,13 @@ class NoResultsError(StoreError):
 
 
 def in_one_line(error: BaseException) -> str:
-    """An unexpected error in one line, for people."""
-    words = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {words}"[:500]
+    """An unexpected error in one line, for people. Neither its text nor its name can add a line of their own."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # a model's own exception may fail there, too
+        text = ""
+    words = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return f"{' '.join(type(error).__name__.split())}: {words}"[:500]
 
 
 def did_you_mean(word: object, allowed: Iterable[str]) -> str:

@@ -60,11 +60,15 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Why building or running failed. `kind` is snake_case and stable; `message` is for people."""
+    """Why building or running failed. `kind` is snake_case and stable; `message` is for people, and one line: a model's
+    exception or a device cannot add a line of its own to what is printed."""
 
     stage: Stage
     kind: str
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", " ".join(self.message.split()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

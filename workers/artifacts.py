@@ -152,11 +152,11 @@ class ArtifactStore:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def build_packed(root: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
-    """One build on this machine, with its outcome as a value. Ray actors and the inline executor call it."""
-    store = ArtifactStore(root)
+def failure_of_build(root: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Failed | None:
+    """One build on this machine into the folder `root`; `None` if the artifact is there."""
     try:
-        return store.pack(store.build(build_key, variant, inputs))
+        ArtifactStore(root).build(build_key, variant, inputs)
+        return None
     except BuildError as error:
         return Failed(stage="build", kind=error.kind, message=error.message)
     except MemoryError:

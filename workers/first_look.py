@@ -18,6 +18,7 @@ from workers.forks.server import Program, serve
 from workers.models import apart
 from workers.models.code import OwnCode, check_not_hidden, own_code
 from workers.models.images import InputShape
+from workers.models.request_folder import Request
 
 LIMITS = replace(apart.LIMITS, silent_s=120.0)
 FORKS = Forks("workers.first_look")
@@ -47,7 +48,7 @@ def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape
     if code is not None:
         check_not_hidden(model.source, code, roots)
     with temporary_folder() as folder:
-        request = apart.Request(folder)
+        request = Request(folder)
         request.write(model, code, Workspace(folder))
         request.ask({"shapes": [list(shape) for shape in shapes]})
         found = apart.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)

@@ -8,9 +8,9 @@ import torch
 
 from sweeps.errors import BuildError, ModelError
 from workers.models import making, weights
-from workers.models.apart import Request
 from workers.models.images import InputShape, smooth_images
 from workers.models.making_process import program, try_images
+from workers.models.request_folder import Request
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.fuse import symbolic
 
@@ -69,7 +69,7 @@ def _closed(convert: Callable[[], object]) -> str:
         except BuildError as error:
             return error.message
         except Exception as error:  # noqa: BLE001  # torch raises anything on a model that it cannot handle
-            return f"{type(error).__name__}: {error}"[:300]
+            return in_one_line(error)[:300]
     return ""
 
 

@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import time
@@ -18,6 +17,7 @@ import psutil
 
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
+from sweeps.untrusted_file import open_regular
 from workers.cores import clusters
 from workers.devices.bounds import bounded
 from workers.devices.engines import torch_and_engines
@@ -27,6 +27,7 @@ from workers.devices.linux.sensors import read_sensors
 # More than any runner prints: a program that prints more is faulty.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
+_END_S = 5.0
 _ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a", "armv7l": "armeabi-v7a"}
 # The instruction sets that decide which kernels run.
 _FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
@@ -75,10 +76,14 @@ class LocalDevice:
                     "timeout", f"{program_name(argv)} ran longer than {deadline_s:.0f} s and was killed"
                 ) from error
             finally:
-                # Also on Ctrl-C: no program may continue.
+                # Also on Ctrl-C: no program may continue, nor what it has started and left.
                 if process.poll() is None:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+                    # One that contains others ends them.
+                    process.terminate()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(_END_S)
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
             stdout.seek(0)
             stderr.seek(0)
             return Completed(
@@ -117,16 +122,12 @@ class LocalDevice:
 
     def pull(self, path: str, target: Path, most_bytes: int) -> None:
         try:
-            # A pipe that nobody writes to would block.
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
-                if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-                    raise DeviceError("no_output", f"{path} is no regular file")
-                with target.open("wb") as file:
-                    write = bounded(file.write, "this computer", path, most_bytes)
-                    while content := source.read(_BLOCK_BYTES):
-                        write(content)
+            with open_regular(Path(path)) as source, target.open("wb") as file:
+                write = bounded(file.write, "this computer", path, most_bytes)
+                while content := source.read(_BLOCK_BYTES):
+                    write(content)
         except OSError as error:
-            raise DeviceError("no_output", f"{path} was not written: {error.strerror}") from error
+            raise DeviceError("no_output", f"{path} was not written: {error.strerror or error}") from error
 
     def remove(self, path: str) -> None:
         if Path(path).parent != self._folder:

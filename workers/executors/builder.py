@@ -1,10 +1,10 @@
-"""The process of `workers.executors.inline` that builds one artifact after the other.
+"""The process of `workers.executors.process_builder` that builds one artifact after the other.
 
-    python -P -m workers.executors.builder DRIVER DESCRIPTOR ROOT
+    python -P -m workers.executors.builder DESCRIPTOR ROOT
 
-DRIVER is the id of the process that has started it, DESCRIPTOR its end of a pipe to that process: the driver's
-`sys.path` comes first, then a build's key, variant and inputs; each answer is what came of it. ROOT has the artifacts.
-It leads a process group, and ends with the pipe.
+DESCRIPTOR is its end of a pipe to the process that asks, whose `sys.path` comes first, then a build's key, variant,
+inputs, and the file for what came of it; when that is there, the file's stem goes back. ROOT has the artifacts. It
+leads a process group, and ends with the pipe.
 """
 
 import os
@@ -17,14 +17,15 @@ from pathlib import Path
 from types import FrameType
 
 from sweeps.with_parent import end_with_parent
-from workers.artifacts import build_packed
+from workers.artifacts import failure_of_build
+from workers.executors.process_builder import write_answer
 
 _ORPHAN_END_S = 1.0
 """Time to end by itself where the driver is gone. Unfinished files stay then, until another builder starts."""
 
 
-def build_forever(driver: int, connection: Connection, root: Path) -> None:
-    end_with_parent(driver, _leave_soon)
+def build_forever(connection: Connection, root: Path) -> None:
+    end_with_parent(os.getppid(), _leave_soon)
     # The driver decides what Ctrl-C means; a build under way is finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
@@ -32,7 +33,9 @@ def build_forever(driver: int, connection: Connection, root: Path) -> None:
         with suppress(EOFError, ConnectionError):
             sys.path[:] = connection.recv()
             while True:
-                connection.send(build_packed(root, *connection.recv()))
+                build_key, variant, inputs, answer = connection.recv()
+                write_answer(Path(answer), failure_of_build(root, build_key, variant, inputs))
+                os.write(connection.fileno(), Path(answer).stem.encode())
     finally:
         # It ends by itself now: being told to must not break its clean-up off.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -51,4 +54,4 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    build_forever(int(sys.argv[1]), Connection(int(sys.argv[2])), Path(sys.argv[3]))
+    build_forever(Connection(int(sys.argv[1])), Path(sys.argv[2]))

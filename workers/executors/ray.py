@@ -21,12 +21,13 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from sweeps.records import Failed, Job
 from sweeps.variant import Variant
-from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
+from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.executors.agents import end_all, end_with_driver, ray_processes
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by
 from workers.executors.loopback import LOOPBACK
+from workers.executors.process_builder import Builder
 from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
 from workers.measure.device_files import Evaluation
@@ -120,12 +121,14 @@ class RayExecutor:
                     if not queue or stop():
                         # Another builder may be waiting for its CPU.
                         for spare in idle:
-                            spare.end()
+                            spare.end(gently=True)
                     yield request, outcome
         finally:
             # Builds must not occupy memory while a device of this machine measures.
-            for builder in [*idle, *(busy for _, busy in running.values())]:
-                builder.end()
+            for builder in idle:
+                builder.end(gently=True)
+            for _, busy in running.values():
+                busy.end()
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         resource = _resource(facts.device_id)
@@ -225,18 +228,28 @@ class _ActorBuilder:
         self._actor = self._actor or actor_class.remote()
         return self._actor.build.remote(request.build_key, request.variant, inputs)
 
-    def end(self) -> None:
+    def end(self, *, gently: bool = False) -> None:
+        """`gently`: it is idle, and has ended all of its processes when this returns."""
         if self._actor is not None:
+            if gently:
+                with suppress(exceptions.RayError):
+                    ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
             ray.kill(self._actor)
             self._actor = None
 
 
 @ray.remote(num_cpus=1, max_restarts=0)
 class _BuildActor:
-    """Builds one artifact after the other, and caches the stages that they share."""
+    """Builds one artifact after the other. A model's code runs in a process of its own, which ends with this actor."""
+
+    def __init__(self) -> None:
+        self._builder = Builder(_node_folder() / "artifacts")
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
-        return build_packed(_node_folder() / "artifacts", build_key, variant, inputs)
+        return self._builder.build(build_key, variant, inputs)
+
+    def close(self) -> None:
+        self._builder.close()
 
 
 @ray.remote(num_cpus=0, max_restarts=0)

@@ -15,6 +15,7 @@ from select import select
 from typing import Any
 
 from sweeps.temporary import temporary_folder
+from sweeps.untrusted_file import open_regular
 from workers.forks.limits import Ended, Limits
 
 _END_S = 30.0
@@ -84,9 +85,11 @@ class Forks:
             answer = self._asked(command, told, _patience_s(limits))
             texts = []
             for path in (out, err):
-                path.touch()
-                with path.open("rb") as file:
-                    texts.append(file.read(_OUTPUT_BYTES))
+                try:
+                    with open_regular(path) as file:
+                        texts.append(file.read(_OUTPUT_BYTES))
+                except OSError:  # it was not begun, or the program has replaced it
+                    texts.append(b"")
             return Ended(
                 exit_code=int(answer["exit_code"]),
                 beyond=answer["beyond"],

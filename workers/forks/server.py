@@ -22,6 +22,7 @@ from typing import IO, Any
 
 import psutil
 
+from sweeps.untrusted_file import read_regular
 from workers.forks.group import Group, adopt_orphans, die_with_parent, resident_bytes
 from workers.forks.limits import Beyond, Limits
 
@@ -29,6 +30,7 @@ Program = Callable[[list[str]], int]
 """Gets its arguments, returns its exit code."""
 
 _LOOK_S = 0.05
+_PROGRESS_BYTES = 4096
 _LEAST_ADDRESSES = 16 * 2**30
 """Importing torch takes 3.2 GB of addresses; a limit on them is only a backstop."""
 _LEAST_MEMORY = 2**30
@@ -118,11 +120,11 @@ class _Watch:
         """What it told since the last look."""
         if self._progress is None:
             return None
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             changed = self._progress.stat().st_mtime_ns
             if changed != self._told:
                 self._told, self._told_s = changed, time.monotonic()
-                return self._progress.read_text(encoding="utf-8", errors="replace")
+                return read_regular(self._progress, _PROGRESS_BYTES).decode("utf-8", "replace")
         return None
 
     def beyond(self) -> bool:

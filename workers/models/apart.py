@@ -4,21 +4,15 @@ python -P -m workers.models.apart      as `workers.forks.server` says
 """
 
 import atexit
-import base64
 import errno
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sweeps.errors import DataError, EdgeSweepError, ModelError
+from sweeps.errors import DataError, ModelError
 from sweeps.spec.inputs import ModelSpec
 from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
@@ -28,6 +22,7 @@ from workers.forks.server import Program, serve
 from workers.models.code import OwnCode
 from workers.models.package import Images, Logits, ModelPackage
 from workers.models.prepared import PreparationProgress
+from workers.models.request_folder import Request, overwritten
 from workers.models.room import folder_of_request, no_room
 
 TRY_IMAGES = "try_images"
@@ -63,7 +58,9 @@ def make(
         request = Request(folder)
         request.write(model, code, workspace, images)
         answer = asked("make", folder, model.source, progress)
-        return request.package(model, code, answer), None if images is None else request.logits(len(images))
+        return request.package(model, code, answer), None if images is None else request.logits(
+            len(images), model.source
+        )
 
 
 def asked(
@@ -81,7 +78,7 @@ def asked(
         share, _, title = line.partition("\t")
         progress(title, float(share) if share else None)
 
-    modules = () if program == TRY_IMAGES else _modules(source, _code(request.asked().get("code")))
+    modules = () if program == TRY_IMAGES else _modules(source, request.code())
     try:
         ended = (forks or FORKS).run(
             program, [str(folder)], limits or LIMITS, told, str(request.progress), modules, folder
@@ -93,6 +90,8 @@ def asked(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ModelError(f"the process in which {source} was loaded is gone: {error}", "run again") from error
     answer = request.answer() if ended.exit_code == 0 and not ended.beyond else None
+    if answer is None and ended.exit_code == 0 and not ended.beyond and request.has_answer():
+        raise overwritten(source)
     if answer is None and (full := _full_disk(ended)):
         raise ModelError(*no_room(full, folder))
     if answer is None:
@@ -103,96 +102,6 @@ def asked(
         case {"error": str(), "message": str(message), "next_step": str(step)}:
             raise ModelError(message, step)
     return answer
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The files that the two processes share. No pickle: the user's code wrote some of them."""
-
-    folder: Path
-
-    @property
-    def progress(self) -> Path:
-        return self.folder / "progress"
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "state.pt"
-
-    @property
-    def images(self) -> Path:
-        return self.folder / "images.npy"
-
-    def write(self, model: ModelSpec, code: OwnCode | None, workspace: Workspace, images: Images | None = None) -> None:
-        self.ask({"model": model.model_dump(mode="json"), "code": _as_json(code), "workspace": str(workspace.root)})
-        if images is not None:
-            np.save(self.images, images, allow_pickle=False)
-
-    def read(self) -> tuple[ModelSpec, OwnCode | None, Workspace, Images | None]:
-        asked = self.asked()
-        images = np.load(self.images, mmap_mode="r", allow_pickle=False) if self.images.exists() else None
-        model = ModelSpec.model_validate_json(json.dumps(asked["model"]))
-        return model, _code(asked["code"]), Workspace(Path(asked["workspace"])), images
-
-    def ask(self, what: Mapping[str, object]) -> None:
-        """Adds to what is asked already."""
-        (self.folder / "request.json").write_text(json.dumps({**self.asked(), **what}))
-
-    def asked(self) -> dict[str, Any]:
-        file = self.folder / "request.json"
-        asked: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-        return asked
-
-    def tell(self, title: str, share: float | None) -> None:
-        part = self.folder / "progress.part"
-        part.write_text(f"{'' if share is None else share}\t{title}")
-        part.replace(self.progress)
-
-    def reply(self, answer: Mapping[str, object]) -> None:
-        (self.folder / "answer.json").write_text(json.dumps(answer))
-
-    def refuse(self, error: BaseException) -> None:
-        if isinstance(error, EdgeSweepError):
-            kind = "data" if isinstance(error, DataError) else "model"
-            self.reply({"error": kind, "message": error.message, "next_step": error.next_step})
-        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            message, step = no_room(error, self.folder)
-            self.reply({"error": "model", "message": message, "next_step": step})
-        else:
-            words = f"{type(error).__name__}: {error}"[:500]
-            self.reply({"error": "model", "message": f"it cannot be loaded: {words}", "next_step": "correct its code"})
-
-    def answer(self) -> dict[str, Any] | None:
-        try:
-            found = json.loads((self.folder / "answer.json").read_text())
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
-
-    def reply_made(self, packed: ModelPackage, logits: Logits | None) -> None:
-        self.state.write_bytes(packed.state)
-        if logits is not None:
-            np.save(self.folder / "logits.npy", logits, allow_pickle=False)
-        named = {"arguments": dict(packed.arguments), "weights_id": packed.weights_id, "source": packed.model_source}
-        self.reply(named)
-
-    def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
-        return ModelPackage(
-            name=model.name,
-            source=model.source,
-            arguments=answer["arguments"],
-            files=code.files if code else {},
-            state=self.state.read_bytes(),
-            weights_id=answer["weights_id"],
-            model_source=answer["source"],
-            input_shape=model.input_shape,
-        )
-
-    def logits(self, count: int) -> Logits:
-        logits: Logits = np.load(self.folder / "logits.npy", allow_pickle=False)
-        if logits.ndim != 2 or len(logits) != count or logits.dtype != np.float32:
-            raise ModelError(f"its answers have the shape {list(logits.shape)}, not ({count}, classes)")
-        return logits
 
 
 def _modules(source: str, code: OwnCode | None) -> tuple[str, ...]:
@@ -206,21 +115,6 @@ def _full_disk(ended: Ended) -> OSError | None:
     said = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     return next((OSError(code, os.strerror(code)) for code in codes if f"OSError: [Errno {code}]" in said), None)
-
-
-def _as_json(code: OwnCode | None) -> dict[str, Any] | None:
-    if code is None:
-        return None
-    return {
-        "sha256": code.sha256,
-        "files": {name: base64.b64encode(content).decode() for name, content in code.files.items()},
-    }
-
-
-def _code(found: Mapping[str, Any] | None) -> OwnCode | None:
-    if found is None:
-        return None
-    return OwnCode(found["sha256"], {name: base64.b64decode(text) for name, text in found["files"].items()})
 
 
 def _unreadable(folder: str, ended: Ended) -> ModelError:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sweeps.errors import DataError
 from workers.models import making, weights
-from workers.models.apart import Request
 from workers.models.images import check_ends, decoded
+from workers.models.request_folder import Request
 
 MOST_PROBLEMS = 5
 _TOLD_EACH = 100

@@ -17,6 +17,7 @@ from workers.forks.client import Forks
 from workers.models import apart
 from workers.models.code import check_not_hidden, own_code
 from workers.models.data_sources import evaluation_files, files_in
+from workers.models.request_folder import Request
 from workers.models.room import folder_of_request
 
 SILENT_S = 60.0
@@ -57,7 +58,7 @@ def try_models(
             if code is not None:
                 check_not_hidden(model.source, code, roots)
             with folder_of_request(below) as folder:
-                apart.Request(folder).write(model, code, workspace)
+                Request(folder).write(model, code, workspace)
                 found = apart.asked("try_model", folder, model.source, limits=limits)
         except ModelError as error:
             yield model, error, Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
@@ -130,7 +131,7 @@ def _try_set(source: TorchvisionData, *, held_out: bool, below: Path | None = No
     try:
         with folder_of_request(below) as folder:
             asked = {"dataset": source.dataset, "root": str(source.root), "held_out": held_out}
-            apart.Request(folder).ask(asked)
+            Request(folder).ask(asked)
             found = apart.asked("try_set", folder, source.dataset)
     except (DataError, ModelError) as error:
         return None, Tried(what=what, problem=True, message=error.message, next_step=error.next_step)
@@ -145,7 +146,7 @@ def opened(
 ) -> dict[str, Any]:
     """Opens all files, and decodes those that there is time for. Raises `ModelError` if that ends badly."""
     with folder_of_request(below) as folder:
-        apart.Request(folder).ask({"files": [str(file) for file in files], "seconds": seconds})
+        Request(folder).ask({"files": [str(file) for file in files], "seconds": seconds})
         return apart.asked(apart.TRY_IMAGES, folder, str(root), forks=forks)
 
 

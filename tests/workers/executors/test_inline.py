@@ -21,6 +21,7 @@ from tests.workers.hosts.hosts import World
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore, PackedArtifact
 from workers.build_log import LIMIT_BYTES
+from workers.executors import process_builder
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
 from workers.executors.several import close_all
@@ -116,6 +117,62 @@ def test_a_folder_that_cannot_be_written_is_a_failure_that_may_pass(tmp_path: Pa
     assert isinstance(outcome, Failed)
     assert outcome.kind == "os_error"
     assert outcome.kind in TRANSIENT_KINDS
+
+
+_ESCAPED = """
+import os, pathlib, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        pathlib.Path({marker!r}).write_text(str(os.getpid()))
+        time.sleep(1000)
+    os._exit(0)
+while not (os.path.exists({marker!r}) and pathlib.Path({marker!r}).read_text()):
+    time.sleep(0.01)
+"""
+_EVERYWHERE = b"""
+import os
+for descriptor in range(3, 256):
+    try:
+        os.write(descriptor, b"\\xff" * 1000)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.system
+def test_what_a_model_s_code_starts_and_writes_neither_outlives_nor_holds_up_its_build(
+    executor: InlineExecutor, tmp_path: Path
+) -> None:
+    marker = tmp_path / "pid"
+    network = tiny_inputs().package.files["tiny_net.py"]
+    daemon = _request("a", _ESCAPED.format(marker=str(marker)).encode() + network)
+    talkative = _request("b", _EVERYWHERE + network)
+    told = list(executor.build([daemon, talkative], lambda: False))
+    assert [type(outcome) for _, outcome in told[1::2]] == [PackedArtifact, PackedArtifact]
+    assert not psutil.pid_exists(int(marker.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "message"),
+    [
+        (b"import time\ntime.sleep(1000)\n", {"IDLE_S": 0.5}, "nothing was computed"),
+        (b"while True:\n    pass\n", {"DEADLINE_S": 3.0, "IDLE_S": 100.0}, "was not built within"),
+    ],
+)
+def test_a_build_without_end_is_ended(
+    executor: InlineExecutor, monkeypatch: pytest.MonkeyPatch, code: bytes, limits: dict[str, float], message: str
+) -> None:
+    monkeypatch.setattr(process_builder, "_LOOK_S", 0.2)
+    for name, value in limits.items():
+        monkeypatch.setattr(process_builder, name, value)
+    before = set(psutil.Process().children(recursive=True))
+    _, (_, outcome) = executor.build([_request("a", code)], lambda: False)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind == "timeout"
+    assert message in outcome.message
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def test_nothing_starts_after_stop(executor: InlineExecutor) -> None:

@@ -62,6 +62,50 @@ class Leaver(torch.nn.Module):
 def leave_later():
     return Leaver()
 
+FOLDER = os.environ["TMPDIR"]
+
+def put_pipes():
+    for name in ("answer.json", "progress", "progress.part"):
+        if os.path.lexists(os.path.join(FOLDER, name)):
+            os.unlink(os.path.join(FOLDER, name))
+        os.mkfifo(os.path.join(FOLDER, name))
+    return make()
+
+def put_a_folder():
+    os.mkdir(os.path.join(FOLDER, "answer.json"))
+    return make()
+
+def overwriting(content):
+    import pathlib
+    rename = pathlib.Path.replace
+    def replace(self, target):
+        rename(self, target)
+        if str(target).endswith("answer.json"):
+            os.unlink(target)
+            os.mkfifo(target) if content is None else open(target, "w").write(content)
+    pathlib.Path.replace = replace
+    return make()
+
+def overwrite_with_a_list():
+    return overwriting("[1]")
+
+def overwrite_with_depth():
+    return overwriting("[" * 100_000)
+
+def overwrite_with_other_types():
+    return overwriting('{"arguments": 1, "weights_id": {}, "source": null}')
+
+def overwrite_with_a_pipe():
+    return overwriting(None)
+
+def write_everywhere():
+    for descriptor in range(3, 256):
+        try:
+            os.write(descriptor, b"x" * 1000)
+        except OSError:
+            pass
+    return make()
+
 def leave_a_child():
     if os.fork() == 0:
         time.sleep(1000)
@@ -116,6 +160,11 @@ def nothing_is_left() -> Iterator[None]:
         ("fill", "evil:fill took more than 0.4 GiB of memory"),
         ("demand", "evil:demand (failed .*memory|took more than 0.4 GiB)"),
         ("talk", "evil:talk printed more than 1 MiB"),
+        ("put_a_folder", "evil:put_a_folder ended its process|it cannot be loaded|gone, or is something else"),
+        ("overwrite_with_a_list", "evil:overwrite_with_a_list: what was made of it is gone, or is something else"),
+        ("overwrite_with_depth", "evil:overwrite_with_depth: what was made of it is gone, or is something else"),
+        ("overwrite_with_other_types", "gone, or is something else"),
+        ("overwrite_with_a_pipe", "gone, or is something else"),
     ],
 )
 def test_code_that_misbehaves_is_one_model_error_and_leaves_nothing(home: Path, function: str, message: str) -> None:
@@ -129,6 +178,12 @@ def test_an_endless_loop_is_ended_after_a_while_without_progress(home: Path, mon
     monkeypatch.setattr(apart, "LIMITS", replace(apart.LIMITS, silent_s=1.0))
     with pytest.raises(ModelError, match="evil:loop does not come to an end: nothing happened for 1"):
         made(home, "loop")
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize("function", ["put_pipes", "write_everywhere"])
+def test_a_good_model_is_made_whatever_its_code_wrote_before(home: Path, function: str) -> None:
+    assert made(home, function)[-1].startswith(function)
 
 
 @pytest.mark.usefixtures("nothing_is_left")

@@ -8,11 +8,12 @@ from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.spec import catalog
 from sweeps.variant import Variant
+from workers.forks.contained import contained
 from workers.models.package import BuildInputs
 from workers.runtimes.contract import KeepsContract
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
-from workers.runtimes.interface import Program, RunnerIdentity
+from workers.runtimes.interface import Program, RunnerIdentity, RunRequest
 
 BUILDER_VERSION = "1"
 """Increased with every change that gives another artifact for the same variant."""
@@ -23,6 +24,10 @@ class Eager(KeepsContract):
 
     name = "eager"
     module = "workers.runtimes.eager.runner"
+
+    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
+        """See `Runtime.command`. The runner runs a model's own code, and all that this starts ends with it."""
+        return contained(super().command(request, program))
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
         """See `Runtime.supports`."""

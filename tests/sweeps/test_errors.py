@@ -1,0 +1,30 @@
+"""Errors in words: they name what went wrong, and what others wrote cannot pose as EdgeSweep's own lines."""
+
+import pytest
+
+from sweeps.errors import in_one_line
+from sweeps.records import Failed
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("it is odd"), "ValueError: it is odd"),
+        (ValueError("\n  it is odd\n  next: delete all"), "ValueError: it is odd"),
+        (type("Two\nlines", (Exception,), {})("x"), "Two lines: x"),
+        (Speechless(), "Speechless: "),
+        (ValueError("x" * 10_000), f"ValueError: {'x' * 488}"),
+    ],
+)
+def test_an_unexpected_error_is_one_line(error: Exception, words: str) -> None:
+    assert in_one_line(error) == words
+
+
+def test_a_failure_s_message_is_one_line() -> None:
+    failed = Failed(stage="run", kind="run_failed", message="it broke\r\nedgesweep: all is well\n  next: nothing\n")
+    assert failed.message == "it broke edgesweep: all is well next: nothing"

@@ -1,0 +1,213 @@
+"""Builds artifacts in a process of its own, which is ended with all that a model's code has started.
+
+A model's code runs there: it may crash, hang, fork, or write wherever it can. So what that process answers is a file,
+which is parsed, and a word on a pipe says only that it is there.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from multiprocessing import Pipe
+from pathlib import Path
+from select import select
+from threading import Lock
+
+import psutil
+
+from sweeps.records import Failed
+from sweeps.temporary import temporary_folder
+from sweeps.text import duration
+from sweeps.untrusted_file import read_regular
+from sweeps.variant import Variant
+from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.executors.interface import CRASHED_BUILD
+from workers.forks.contained import GRACE_S, contained
+from workers.models.package import BuildInputs
+
+DEADLINE_S = 7200.0
+"""No build takes longer."""
+IDLE_S = 300.0
+"""A build that has used no CPU time for so long waits for something that will not come."""
+_LEAST_CPU_S = 0.5
+_LOOK_S = 5.0
+_END_S = GRACE_S + 30.0
+_ANSWER_BYTES = 2**20
+
+
+class Builder:
+    """Builds one artifact after the other, in one process as long as that lives and the toolchain is the same."""
+
+    def __init__(self, root: Path) -> None:
+        """`root`: the folder of the artifacts."""
+        self._root = root
+        self._process: _BuilderProcess | None = None
+
+    def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
+        try:
+            process = self._process_of(variant.toolchain)
+            outcome = process.build(build_key, variant, inputs)
+        except OSError as error:
+            self.close()
+            return Failed(stage="build", kind="os_error", message=f"no process can be started: {error}")
+        except BaseException:
+            # Ctrl-C: the answer that is still to come would be taken for the next request's.
+            self.close()
+            raise
+        if outcome is None:
+            self._process = None
+            return process.death()
+        if isinstance(outcome, Failed) and outcome.kind in ("out_of_memory", "timeout"):
+            self.close()  # frees its memory
+        return outcome
+
+    def close(self) -> None:
+        """Kill a running build, and end the process. Another thread may be building."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+    def _process_of(self, toolchain: str) -> "_BuilderProcess":
+        """A process has one toolchain: what it has imported stays."""
+        process = self._process
+        if process is None or process.toolchain != toolchain:
+            self.close()
+            process = self._process = _BuilderProcess(self._root, toolchain)
+        return process
+
+
+class _BuilderProcess:
+    """One process. A crash of torch's native code ends it, not the sweep.
+
+    Not a `ProcessPoolExecutor`, which cannot end running work.
+    """
+
+    def __init__(self, root: Path, toolchain: str) -> None:
+        self.toolchain = toolchain
+        self._closing = Lock()
+        self._store = ArtifactStore(root)
+        self._store.remove_abandoned()
+        self._resources = ExitStack()
+        self._answers = self._resources.enter_context(temporary_folder())
+        self._connection, other_end = Pipe()
+        # Not by multiprocessing: it would import the script of this process, which may be a program that runs sweeps.
+        program = [sys.executable, "-P", "-m", "workers.executors.builder", str(other_end.fileno()), str(root)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # our own argument list
+                contained(program),
+                stdin=subprocess.DEVNULL,
+                pass_fds=(other_end.fileno(),),
+                start_new_session=True,  # Ctrl-C is for this process
+            )
+        except BaseException:
+            self._resources.close()
+            raise
+        finally:
+            # Otherwise reading from the pipe would not end with the process.
+            other_end.close()
+        with suppress(ConnectionError):  # it has ended already: the first build says so
+            self._connection.send(sys.path)
+
+    def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed | None:
+        """`None` if the process ended during the build."""
+        answer = self._answers / f"{secrets.token_hex(16)}.json"
+        try:
+            self._connection.send((build_key, variant, inputs, str(answer)))
+            late = self._wait_for(answer.stem.encode())
+        except (EOFError, ConnectionError):
+            return None
+        if late:
+            return Failed(stage="build", kind="timeout", message=late)
+        failed = _read_answer(answer)
+        if failed is not None:
+            return failed
+        manifest = self._store.find(build_key)
+        if manifest is None:
+            return Failed(stage="build", kind="crashed", message="the process that built it left no whole file")
+        return self._store.pack(manifest)
+
+    def death(self) -> Failed:
+        """Why the process ended."""
+        self._end()
+        self.close()
+        if self._process.returncode == -signal.SIGKILL:
+            # Killed by the kernel for lack of memory, or by a person.
+            return Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
+        return CRASHED_BUILD
+
+    def close(self) -> None:
+        with self._closing:
+            self._process.terminate()
+            self._end()
+            self._process.kill()
+            self._process.wait()
+            # Not before: another thread may be reading, and gets its end from the process.
+            self._connection.close()
+            self._resources.close()
+            # On a busy host it may not have handled the signal in time.
+            self._store.remove_abandoned()
+
+    def _end(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+
+    def _wait_for(self, word: bytes) -> str:
+        """Wait until the pipe brings the word; whatever else a model's code writes there is skipped.
+
+        Returns why the build took too long, or an empty text. Raises `EOFError` if the process ended.
+        """
+        began_s = active_s = time.monotonic()
+        used_s, tail = 0.0, b""
+        descriptor = self._connection.fileno()
+        while word not in tail:
+            if select([descriptor], [], [], _LOOK_S)[0]:
+                content = os.read(descriptor, 65536)
+                if not content:
+                    raise EOFError
+                tail = tail[-len(word) :] + content
+                continue
+            now_s, before_s = time.monotonic(), used_s
+            used_s = self._cpu_s()
+            if abs(used_s - before_s) > _LEAST_CPU_S:
+                active_s = now_s
+            if now_s - began_s > DEADLINE_S:
+                return f"it was not built within {duration(DEADLINE_S)}"
+            if now_s - active_s > IDLE_S:
+                return f"its build does not come to an end: nothing was computed for {duration(IDLE_S)}"
+        return ""
+
+    def _cpu_s(self) -> float:
+        """CPU time of all that builds now."""
+        total_s = 0.0
+        with suppress(psutil.Error):
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                with suppress(psutil.Error):
+                    times = process.cpu_times()
+                    total_s += times.user + times.system
+        return total_s
+
+
+def write_answer(path: Path, failed: Failed | None) -> None:
+    """What came of a build, for `_read_answer`. It is there whole or not at all."""
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps(None if failed is None else asdict(failed)), encoding="utf-8", errors="replace")
+    part.replace(path)
+
+
+def _read_answer(path: Path) -> Failed | None:
+    try:
+        match json.loads(read_regular(path, _ANSWER_BYTES)):
+            case None:
+                return None
+            case {"kind": str(), "message": str(), "stage": "build"} as content:
+                return Failed(**content)
+        raise ValueError("no failure of a build")
+    except (OSError, ValueError, TypeError, RecursionError):
+        return Failed(
+            stage="build", kind="crashed", message="the process that built it left no answer that can be read"
+        )

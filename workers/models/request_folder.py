@@ -1,0 +1,168 @@
+"""The folder in which a driver and the process of a model's code leave files for each other.
+
+There is no pickle, and nothing in it is trusted: the model's code may write there, too.
+"""
+
+import base64
+import errno
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from sweeps.errors import DataError, EdgeSweepError, ModelError, in_one_line
+from sweeps.spec.inputs import ModelSpec
+from sweeps.untrusted_file import open_regular, read_regular
+from sweeps.workspace import Workspace
+from workers.models.code import OwnCode
+from workers.models.package import Images, Logits, ModelPackage
+from workers.models.room import no_room
+
+_REQUEST_BYTES, _ANSWER_BYTES = 256 * 2**20, 16 * 2**20
+"""The code of a model, and what is said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The files that the two processes share. No pickle: the user's code wrote some of them."""
+
+    folder: Path
+
+    @property
+    def progress(self) -> Path:
+        return self.folder / "progress"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state.pt"
+
+    @property
+    def images(self) -> Path:
+        return self.folder / "images.npy"
+
+    def write(self, model: ModelSpec, code: OwnCode | None, workspace: Workspace, images: Images | None = None) -> None:
+        self.ask({"model": model.model_dump(mode="json"), "code": _as_json(code), "workspace": str(workspace.root)})
+        if images is not None:
+            np.save(self.images, images, allow_pickle=False)
+
+    def read(self) -> tuple[ModelSpec, OwnCode | None, Workspace, Images | None]:
+        asked = self.asked()
+        images = np.load(self.images, mmap_mode="r", allow_pickle=False) if self.images.exists() else None
+        model = ModelSpec.model_validate_json(json.dumps(asked["model"]))
+        return model, _code(asked.get("code")), Workspace(Path(asked["workspace"])), images
+
+    def ask(self, what: Mapping[str, object]) -> None:
+        """Adds to what is asked already."""
+        (self.folder / "request.json").write_text(json.dumps({**self.asked(), **what}))
+
+    def asked(self) -> dict[str, Any]:
+        file = self.folder / "request.json"
+        asked: dict[str, Any] = json.loads(read_regular(file, _REQUEST_BYTES)) if file.exists() else {}
+        return asked
+
+    def tell(self, title: str, share: float | None) -> None:
+        part = self.folder / f"progress.{os.getpid()}"
+        part.unlink(missing_ok=True)
+        part.write_text(f"{'' if share is None else share}\t{title}")
+        part.replace(self.progress)
+
+    def reply(self, answer: Mapping[str, object]) -> None:
+        # Renamed into place: the model's code may have put a pipe there.
+        part = self.folder / f"answer.{secrets.token_hex(8)}"
+        part.write_text(json.dumps(answer))
+        part.replace(self.folder / "answer.json")
+
+    def refuse(self, error: BaseException) -> None:
+        if isinstance(error, EdgeSweepError):
+            kind = "data" if isinstance(error, DataError) else "model"
+            self.reply({"error": kind, "message": error.message, "next_step": error.next_step})
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            message, step = no_room(error, self.folder)
+            self.reply({"error": "model", "message": message, "next_step": step})
+        else:
+            message = f"it cannot be loaded: {in_one_line(error)}"
+            self.reply({"error": "model", "message": message, "next_step": "correct its code"})
+
+    def code(self) -> OwnCode | None:
+        """The model's, as it was asked."""
+        return _code(self.asked().get("code"))
+
+    def has_answer(self) -> bool:
+        """Whether something is where the answer should be."""
+        return os.path.lexists(self.folder / "answer.json")
+
+    def answer(self) -> dict[str, Any] | None:
+        try:
+            found = json.loads(read_regular(self.folder / "answer.json", _ANSWER_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def reply_made(self, packed: ModelPackage, logits: Logits | None) -> None:
+        self.state.write_bytes(packed.state)
+        if logits is not None:
+            np.save(self.folder / "logits.npy", logits, allow_pickle=False)
+        named = {"arguments": dict(packed.arguments), "weights_id": packed.weights_id, "source": packed.model_source}
+        self.reply(named)
+
+    def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
+        """Raises `ModelError` if the model's code wrote over what was made of it."""
+        try:
+            state = read_regular(self.state, psutil.virtual_memory().available)
+        except (OSError, ValueError) as error:
+            raise overwritten(model.source) from error
+        match answer:
+            case {"arguments": dict(arguments), "weights_id": str(weights_id), "source": str(source)}:
+                return ModelPackage(
+                    name=model.name,
+                    source=model.source,
+                    arguments=arguments,
+                    files=code.files if code else {},
+                    state=state,
+                    weights_id=weights_id,
+                    model_source=source,
+                    input_shape=model.input_shape,
+                )
+        raise overwritten(model.source)
+
+    def logits(self, count: int, source: str) -> Logits:
+        """Raises `ModelError`, also if the model's code wrote over them."""
+        try:
+            with open_regular(self.folder / "logits.npy"):
+                # Mapped: a header may claim any shape, and this compares it with the file's size.
+                mapped = np.load(self.folder / "logits.npy", allow_pickle=False, mmap_mode="r")
+        except (OSError, ValueError, EOFError, OverflowError) as error:
+            raise overwritten(source) from error
+        if mapped.ndim != 2 or len(mapped) != count or mapped.dtype != np.float32:
+            raise ModelError(f"its answers have the shape {list(mapped.shape)}, not ({count}, classes)")
+        logits: Logits = np.array(mapped)
+        return logits
+
+
+def overwritten(source: str) -> ModelError:
+    """The error for files that the code of `source` has replaced."""
+    return ModelError(
+        f"{source}: what was made of it is gone, or is something else",
+        "let its code write only files that the module tempfile has made into the folder that TMPDIR names",
+    )
+
+
+def _as_json(code: OwnCode | None) -> dict[str, Any] | None:
+    if code is None:
+        return None
+    return {
+        "sha256": code.sha256,
+        "files": {name: base64.b64encode(content).decode() for name, content in code.files.items()},
+    }
+
+
+def _code(found: Mapping[str, Any] | None) -> OwnCode | None:
+    if found is None:
+        return None
+    return OwnCode(found["sha256"], {name: base64.b64decode(text) for name, text in found["files"].items()})
