@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from sweeps.errors import BuildError, ModelError
+from sweeps.errors import BuildError, ModelError, in_one_line
 from workers.models import making, weights
 from workers.models.images import InputShape, smooth_images
 from workers.models.making_process import program, try_images

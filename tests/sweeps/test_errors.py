@@ -6,7 +6,7 @@ from sweeps.errors import in_one_line
 from sweeps.records import Failed
 
 
-class Speechless(Exception):
+class SpeechlessError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
@@ -17,7 +17,7 @@ class Speechless(Exception):
         (ValueError("it is odd"), "ValueError: it is odd"),
         (ValueError("\n  it is odd\n  next: delete all"), "ValueError: it is odd"),
         (type("Two\nlines", (Exception,), {})("x"), "Two lines: x"),
-        (Speechless(), "Speechless: "),
+        (SpeechlessError(), "SpeechlessError: "),
         (ValueError("x" * 10_000), f"ValueError: {'x' * 488}"),
     ],
 )
