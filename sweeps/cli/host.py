@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -121,7 +122,9 @@ def up(
         new = _make_token(file)
         check_token_file(file)
         head = resolved(f"{address}:{port}")
-        told = f", made now: {file.read_text(encoding='ascii').strip()}" if new else ""
+        # Printed for a person to copy, and for nobody's log.
+        shown = new and sys.stderr.isatty()
+        told = f", made now: {file.read_text(encoding='ascii').strip()}" if shown else ", made now" if new else ""
         click.echo(f"the lab's token is in {file}{told}", err=True)
         click.echo(f"other computers: edgesweep host join {head} --token-file COPY_OF_IT", err=True)
         click.echo(f"sweeps: edgesweep run SWEEP --lab {head} --token-file COPY_OF_IT", err=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import ray
 from ray import exceptions
+from ray._private import services
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
@@ -67,6 +68,8 @@ class RayExecutor:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address:
             _reachable(address)
+        # Its only module here asks the addresses of three clouds where it runs, whatever the settings.
+        services.start_api_server = lambda *_, **__: ("", None)
         before = ray_processes()
         try:
             if address:

@@ -19,10 +19,17 @@ import psutil
 from sweeps.errors import ClusterError
 from workers.executors.loopback import LOOPBACK, REACHABLE
 from workers.hosts.access import REFUSED, environment, split_address, wrong_token
-from workers.hosts.ports import Ports
+from workers.hosts.ports import Ports, any_ports
 
 NODE_LABEL = "edgesweep-node"
-_START = "from ray.scripts.scripts import main; main()"
+_START = """
+from ray._private import services
+from ray.scripts.scripts import main
+services.start_api_server = lambda *args, **options: ("", None)
+main()
+"""
+"""Starts a node without Ray's API server: its only module here asks the addresses of three clouds where it runs, and
+reports that usage statistics are off, also where they are."""
 _START_BESIDE = f"""
 import os
 from ray._private import services
@@ -100,11 +107,15 @@ class Node:
         self._process.wait()
         self._remove()
 
-    def listening(self) -> tuple[tuple[int, str], ...]:
-        """What the node's processes listen on for TCP: ports, each with `ADDRESS:PORT (process)`."""
+    def listening(self, *beside: int) -> tuple[tuple[int, str], ...]:
+        """What the node's processes, and those `beside` it with these ids, listen on for TCP: ports, each with
+        `ADDRESS:PORT (process)`."""
         found = set()
         with suppress(psutil.Error):
-            for process in psutil.Process(self._process.pid).children(recursive=True):
+            for process in [
+                *psutil.Process(self._process.pid).children(recursive=True),
+                *map(psutil.Process, beside),
+            ]:
                 with suppress(psutil.Error):
                     for one in process.net_connections(kind="tcp"):
                         if one.status == psutil.CONN_LISTEN:
@@ -122,9 +133,9 @@ class Node:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def listening_on(node: Node) -> str:
-    """For people: what others reach of a node, as far as no firewall keeps them off."""
-    return f"listening: {', '.join(text for _, text in node.listening())}"
+def listening_on(node: Node, *beside: int) -> str:
+    """For people: what others reach of a node and the processes beside it, as far as no firewall keeps them off."""
+    return f"listening: {', '.join(text for _, text in node.listening(*beside))}"
 
 
 def node_of_head(head: str) -> Path | None:
@@ -162,7 +173,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
         f"--object-store-memory={_OBJECTS_BYTES}",
         f"--labels={NODE_LABEL}={options.label}",
         f"--temp-dir={folder}",
-        *([] if options.ports is None else options.ports.words(head=options.is_head)),
+        *(any_ports(int(port)) if options.ports is None else options.ports.words(head=options.is_head)),
         "--disable-usage-stats",
         "--block",
     ]

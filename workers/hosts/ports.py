@@ -69,6 +69,14 @@ class Ports:
         return [*named, f"--min-worker-port={workers}", f"--max-worker-port={self.last}"]
 
 
+def any_ports(lab_port: int) -> list[str]:
+    """For `ray start` of a node without a range: its workers listen where the system has a free port. Ray's own choice
+    is fixed, and it refuses to start where one of its ports is the lab's."""
+    fixed = {_CLIENTS: 10001, "--dashboard-agent-listen-port": 52365}
+    moved = [f"{option}={port - 1}" for option, port in fixed.items() if port == lab_port]
+    return ["--min-worker-port=0", "--max-worker-port=0", *moved]
+
+
 DEFAULT_PORTS = Ports(24000, 24999)
 """Below those that Linux gives to outgoing connections."""
 

@@ -134,8 +134,10 @@ def _serve_on(
                 tell(error.one_line)
                 time.sleep(_AGAIN_S)
                 continue
-            check_ports(options, node.listening())
-            tell(_joined(options, config, told["devices"], node, again=started))
+            check_ports(options, node.listening(keeper.pid))
+            words = _joined(options, config, told["devices"], again=started)
+            # Also of a node that was started again: its ports may be others.
+            tell(f"{words}\n{listening_on(node, keeper.pid)}")
             started = True
             while node.alive() and keeper.poll() is None and not stop() and not moved:
                 time.sleep(_POLL_S)
@@ -209,11 +211,9 @@ def _end_in_order(keeper: "subprocess.Popen[str]") -> None:
         keeper.wait(LEAVE_S + _END_S)
 
 
-def _joined(options: NodeOptions, config: HostConfig, devices: list[str], node: Node, *, again: bool) -> str:
+def _joined(options: NodeOptions, config: HostConfig, devices: list[str], *, again: bool) -> str:
     found = ", ".join(devices) or "no device yet: phones are noticed when they are plugged in"
-    line = f"{config.name} is a host of the lab at {options.head}{' again' if again else ''}: {found}"
-    # Also of a node that was started again: its ports may be others.
-    return f"{line}\n{listening_on(node)}"
+    return f"{config.name} is a host of the lab at {options.head}{' again' if again else ''}: {found}"
 
 
 def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> None:
