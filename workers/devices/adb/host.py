@@ -237,7 +237,7 @@ class AdbHost:
 
     def _start(self) -> None:
         try:
-            ended = self._run("start-server")
+            ended = _run(self.adb, self.port, "start-server")
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._no_server(f"could not be started ({error})") from error
         # If several processes start a server at once, all but one fail, before the server of that one answers.
@@ -260,30 +260,12 @@ class AdbHost:
     def _version(self) -> int:
         """The last number of `1.0.41`. Client and server compare only this number."""
         try:
-            match = re.search(r"version 1\.0\.(\d+)", self._run("version").stdout)
+            match = re.search(r"version 1\.0\.(\d+)", _run(self.adb, self.port, "version").stdout)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._no_server(f"cannot be checked, because our adb does not start ({error})") from error
         if match is None:
             raise self._no_server(f"cannot be checked, because {self.adb} reports no version")
         return int(match[1])
-
-    def _run(self, word: str) -> "subprocess.CompletedProcess[str]":
-        # Not a pipe: a started server would keep it open.
-        with tempfile.TemporaryFile("w+", errors="replace") as said:
-            ended = subprocess.run(  # noqa: S603  # a fixed program and word
-                [str(self.adb), "-P", str(self.port), word],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                text=True,
-                timeout=_START_S,
-                check=False,
-                # Beside -P, adb would refuse it.
-                env={name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
-            )
-            said.seek(0)
-            ended.stdout = said.read()
-            return ended
 
     def _connection(self) -> socket.socket:
         # Not the one of adbutils: if no server runs, that starts one on the default port and leaks a socket.
@@ -298,3 +280,22 @@ class AdbHost:
             f"the adb server of this host (port {self.port}) {why}",
             f"find out what uses the port, or start the server: {self.adb} -P {self.port} start-server",
         )
+
+
+def _run(adb: Path, port: int, word: str) -> "subprocess.CompletedProcess[str]":
+    # Not a pipe: a started server would keep it open.
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        ended = subprocess.run(  # noqa: S603  # a fixed program and word
+            [str(adb), "-P", str(port), word],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            text=True,
+            timeout=_START_S,
+            check=False,
+            # Beside -P, adb would refuse it.
+            env={name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
+        )
+        said.seek(0)
+        ended.stdout = said.read()
+        return ended
