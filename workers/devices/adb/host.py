@@ -105,8 +105,7 @@ class AdbHost:
         """A connection that the server closes only when it ends; -1 if there is none."""
         self.server_count = 0
         """The number of servers contacted on the port so far: one more after each that ended."""
-        self.misnamed: DeviceError | None = None
-        """Why the environment names no server that can be used: raised when the server is needed."""
+        self.misnamed: DeviceError | None = None  # raised when the server is needed
         try:
             self.port = port or server_port(os.environ)
         except DeviceError as error:
