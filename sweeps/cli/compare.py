@@ -31,7 +31,7 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
     \b
     Only results of both under the same conditions are compared; conditions that differ are named.
     A device may have another speed on another day: differences between sessions need two sessions of each or more.
-    Builds of the same sessions are judged as a set: all that is left open ends with 5 and how many sessions it takes.
+    Builds of the same sessions are judged as a set. The last lines say what is left open, and what would settle it.
     Exit code: 0 all is the same, faster or not slower, 3 something is slower, 4 something of A could not be compared,
     5 something is unresolved: neither slower nor within --margin, or slower in one session only (1 or 2: an error).
     Example: edgesweep compare before after
