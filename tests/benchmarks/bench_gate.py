@@ -15,6 +15,7 @@ import statistics
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from bench_sessions import BUILDS, CONDITIONS, DAY_S, DEVICE, MARGIN_PERCENT, PROCESS_CV, ROUNDS
@@ -113,6 +114,28 @@ def comparisons(cell: Cell, seeds: int) -> tuple[Counter[str], list[float]]:
     return found, needed
 
 
+def figures_of(cell: Cell, seeds: int, wrong: float, passes: float | None) -> list[Figure]:
+    """`wrong`: the bound for each error. `passes`: that for sets of which nothing changed, if there is one."""
+    found, needed = comparisons(cell, seeds)
+    share = {name: 100 * found[name] / seeds for name in ("passes", "caught", "wrong")}
+    name = f"{cell.text}: passes"
+    figures = []
+    if cell.first == TWICE:
+        caught = f"{cell.text}: caught", share["caught"], "%"
+        figures.append(at_least(*caught, CAUGHT) if wrong == WRONG else Figure(*caught))
+    elif cell.first == AT_MARGIN and cell.others == 1.0:
+        figures.append(at_most(name, share["passes"], "%", wrong))
+    else:
+        passing = name, share["passes"], "%"
+        figures.append(Figure(*passing) if passes is None else at_least(*passing, passes))
+    if cell.others == 1.0:
+        figures.append(at_most(f"{cell.text}: an unchanged build called slower", share["wrong"], "%", wrong))
+    if needed and cell.first == 1.0:
+        figures.append(Figure(f"{cell.text}: open ones say that they need", _median(needed), "sessions"))
+    print(f"{cell.text}: done", file=sys.stderr, flush=True)
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
@@ -120,29 +143,6 @@ def main() -> None:
     # What the rule has to reach is bounded as it stands; elsewhere a share fails that is more than 5 % beyond doubt.
     doubtless = 100 * float(binom.ppf(0.999, seeds, WRONG / 100)) / seeds
     figures: list[Figure] = []
-
-    def simulated(cell: Cell, *, passes: float | None = None, wrong: float = doubtless) -> None:
-        found, needed = comparisons(cell, seeds)
-        share = {name: 100 * found[name] / seeds for name in ("passes", "caught", "wrong")}
-        name = f"{cell.text}: passes"
-        if cell.first == TWICE:
-            caught = f"{cell.text}: caught"
-            is_bound = wrong == WRONG
-            figures.append(
-                at_least(caught, share["caught"], "%", CAUGHT) if is_bound else _plain(caught, share["caught"])
-            )
-        elif cell.first == AT_MARGIN and cell.others == 1.0:
-            figures.append(at_most(name, share["passes"], "%", wrong))
-        else:
-            figures.append(
-                _plain(name, share["passes"]) if passes is None else at_least(name, share["passes"], "%", passes)
-            )
-        if cell.others == 1.0:
-            figures.append(at_most(f"{cell.text}: an unchanged build called slower", share["wrong"], "%", wrong))
-        if needed and cell.first == 1.0:
-            figures.append(Figure(f"{cell.text}: open ones say that they need", _median(needed), "sessions"))
-        print(f"{cell.text}: done", file=sys.stderr, flush=True)
-
     for noise, sessions, passes in (
         (Noise(shared=1.0), 3, PASSES),
         (Noise(own=1.0), 3, None),
@@ -155,16 +155,12 @@ def main() -> None:
     ):
         wrong = WRONG if sessions == 3 and noise in (Noise(shared=1.0), Noise(own=1.0)) else doubtless
         for factor in (1.0, AT_MARGIN, TWICE):
-            simulated(Cell(noise, sessions, first=factor), wrong=wrong, passes=passes)
+            figures += figures_of(Cell(noise, sessions, first=factor), seeds, wrong, passes)
     # What the rule does not promise: a common change and one of a build alone may add up to more than the margin.
-    for percent in (1, 2, 3):
-        simulated(Cell(Noise(shared=1.0), 3, first=AT_MARGIN, others=1.0 + percent / 100))
-    simulated(Cell(Noise(shared=1.0), 3, first=AT_MARGIN, others=AT_MARGIN))
+    for shared, others in product((1.0, 2.0), (1.01, 1.02, 1.03, AT_MARGIN)):
+        cell = Cell(Noise(shared=shared), 3, first=AT_MARGIN, others=others)
+        figures += figures_of(cell, seeds, doubtless, None)
     finish("sets of builds that pass a comparison, simulated", figures, seeds=seeds, builds=BUILDS)
-
-
-def _plain(name: str, share: float) -> Figure:
-    return Figure(name, share, "%")
 
 
 def _median(counts: list[float]) -> float:
