@@ -119,6 +119,7 @@ def judge_in_set(peer: Peer, margin_percent: float, confidence: float) -> Judged
 
 
 def _finding_in_set(peer: Peer, margin_percent: float, confidence: float) -> LatencyFinding:
+    # What the set shares counts as one comparison for each of its builds, and is made once.
     shared = 1.0 - (1.0 - confidence) * peer.builds
     proofs = [[peer.ratio()], [claim for _, claim in _claims(peer)]]
     return latency_finding(peer.ratio(shared, confidence), margin_percent, proofs)

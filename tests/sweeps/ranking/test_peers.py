@@ -122,6 +122,16 @@ def test_one_session_of_each_side_is_no_set_and_does_not_pass():
     assert {one.set_of for one in found.results} == {1}
 
 
+def test_one_session_against_a_few_calls_nothing_of_a_set_slower():
+    a, b = drawn(7, [1.4] * 8)
+    first = [one.only({"1"}) for one in a]
+    found = against((first, b))
+    assert {one.finding for one in found.results} == {"slower (one session)"}
+    assert ({one.set_of for one in found.results}, found.exit_code) == ({8}, EXIT_UNRESOLVED)
+    assert "within these sessions" in found.results[0].why
+    assert {one.finding for one in against((a, b)).results} == {"slower"}
+
+
 def test_what_is_left_of_a_set_is_said_with_the_sessions_that_settle_it(capsys):
     noisy = {"shared": 0.02, "processes": 0.02}
     found = against(drawn(6, [1.0] * BUILDS, **noisy))
