@@ -21,8 +21,9 @@ from sweeps.journal.sentinels import sentinel_series
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol
 from sweeps.ranking.comparable import Origin, Result, SessionConditions, differing
-from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED, judge, spread_of
+from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED, spread_of
 from sweeps.ranking.export import Shipped
+from sweeps.ranking.latency_findings import judge
 from sweeps.ranking.sessions import Spread, mean_ms, ratio
 from sweeps.records import Block, Failed, Job
 from sweeps.spec import catalog
@@ -60,7 +61,7 @@ class ManifestCheck:
     why: str
     """The differences if it is not comparable, the next step if it is unresolved; otherwise empty."""
     margin_percent: float
-    """As `sweeps.ranking.compare.latency_finding` was told."""
+    """As `sweeps.ranking.latency_findings.latency_finding` was told."""
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
@@ -195,11 +196,8 @@ def _finding(then: Result, now: Result, margin_percent: float, spread: Spread) -
     open."""
     judged = judge(now, then, spread, margin_percent)
     assert judged is not None
-    highest = judged.strict.high
     match judged.finding:
-        case "faster" | "the same":
-            return "holds", ""
-        case "unresolved" if highest is not None and highest <= 1.0 + margin_percent / 100:
+        case "faster" | "the same" | "not slower":
             return "holds", ""
         case found:
             return found, judged.still_open

@@ -28,6 +28,7 @@ _WORDS: dict[Finding, str] = {
     "unresolved": "Whether B is slower is not resolved",
     "faster": "B is faster than A",
     "the same": "B is as fast as A",
+    "not slower": "B is not slower than A",
     "not comparable": "A and B cannot be compared",
 }
 _ICONS: dict[Finding, str] = {
@@ -36,6 +37,7 @@ _ICONS: dict[Finding, str] = {
     "unresolved": ":material/help:",
     "faster": ":material/bolt:",
     "the same": ":material/equal:",
+    "not slower": ":material/check:",
     "not comparable": ":material/block:",
 }
 
@@ -142,7 +144,7 @@ def _sessions(found: Compared) -> str:
     return (
         f"Sessions: {found.a_sessions} of A, {found.b_sessions} of B. The interval contains a spread between sessions "
         f"of {found.session_spread_percent:.1f} %. The same: shown to differ by less than "
-        f"{evidence.MARGIN_PERCENT:g} %."
+        f"{evidence.MARGIN_PERCENT:g} %; not slower: to be slower by less than that, if at all."
     )
 
 

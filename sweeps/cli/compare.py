@@ -31,8 +31,9 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
     \b
     Only results of both under the same conditions are compared; conditions that differ are named.
     A device may have another speed on another day: differences between sessions need two sessions of each or more.
-    Exit code: 0 all is the same or faster, 3 something is slower, 4 something of A could not be compared,
-    5 something is unresolved: neither slower nor the same is shown, or slower in one session only (1 or 2: an error).
+    Builds of the same sessions are judged as a set. The last lines say what is left open, and what would settle it.
+    Exit code: 0 all is the same, faster or not slower, 3 something is slower, 4 something of A could not be compared,
+    5 something is unresolved: neither slower nor within --margin, or slower in one session only (1 or 2: an error).
     Example: edgesweep compare before after
              edgesweep compare shipped/manifest.json "nightly:mobilenet_v2 · cpu fp32 nchw script"
     """

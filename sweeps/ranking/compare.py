@@ -2,9 +2,10 @@
 
 The ratio of two latencies, and what their sessions add to its interval: `sweeps.ranking.sessions`. With one session of
 a side, what the device does from day to day is only assumed. So a build that was slower in it is `slower (one
-session)`: it does not pass, and is not called slower.
+session)`: it does not pass, and is not called slower. What is known of one ratio: `sweeps.ranking.latency_findings`.
 
 A result that was not found slower has not passed: if the blocks leave it open, it is `unresolved`, not `the same`.
+Builds that were measured in the same sessions are judged as a set (`sweeps.ranking.peers`).
 
 Only results measured under the same conditions are compared. Conditions that differ are named.
 """
@@ -14,31 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.comparable import Result, differing
-from sweeps.ranking.sessions import (
-    MOST_SESSIONS,
-    Series,
-    Spread,
-    mean_ms,
-    one_session,
-    ratio,
-    session_spread,
-    sessions,
-    sessions_needed,
-    side_by_side,
-    together,
-)
-from sweeps.ranking.ties import told_apart
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, median
+from sweeps.ranking.latency_findings import OPEN, Judged, SessionFinding, judge, judge_in_set
+from sweeps.ranking.pairing import pairs_of
+from sweeps.ranking.peers import ONE_SIDED, Peer, peers
+from sweeps.ranking.sessions import Series, Spread, mean_ms, ratio, session_spread, sessions, side_by_side, together
+from sweeps.stats import CONFIDENCE, Estimate, median
 from sweeps.trust import disqualified
 
 EXIT_SLOWER = 3
 EXIT_NOT_COMPARED = 4
 EXIT_UNRESOLVED = 5
 
-LatencyFinding = Literal["slower", "unresolved", "faster", "the same"]
-SessionFinding = LatencyFinding | Literal["slower (one session)"]
 Finding = SessionFinding | Literal["not comparable"]
 FINDINGS: tuple[Finding, ...] = (
     "slower",
@@ -46,20 +34,10 @@ FINDINGS: tuple[Finding, ...] = (
     "unresolved",
     "faster",
     "the same",
+    "not slower",
     "not comparable",
 )
 """In the order of tables."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What two comparable results say of each other."""
-
-    finding: SessionFinding
-    strict: Estimate
-    """The ratio with the interval that the finding is from."""
-    still_open: str
-    """What the finding leaves open, and the next step; empty if nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +65,22 @@ class Compared:
     """Standard deviation between sessions that the interval contains; `None`: both were measured in the same runs."""
     why: str
     """Why it is not comparable, or what the finding leaves open; else empty."""
+    set_of: int
+    """The number of builds of its set (`sweeps.ranking.peers`); 1: it was judged alone."""
+    sessions_needed: int | None
+    """As of `Judged`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """What a set of builds has in common: the median of its ratios, B's latency as a multiple of A's."""
+
+    device: str
+    builds: int
+    ratio: float
+    ratio_low: float
+    """From session to session: each end is a one-sided bound at 5 %, which the finding `the same` is from."""
+    ratio_high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,24 +92,37 @@ class Comparison:
     """Names of the results that B lacks."""
     only_b: tuple[str, ...]
     margin_percent: float
-    """As `latency_finding` was told."""
+    """As `sweeps.ranking.latency_findings.latency_finding` was told."""
     in_batches: tuple[str, ...] = ()
     """Names of results of either side that have a ratio from batches and no time: they are not compared."""
+    wholes: tuple[Whole, ...] = ()
+    """Of each set."""
+
+    @property
+    def open_results(self) -> tuple[Compared, ...]:
+        """Those that more measurements may settle."""
+        return tuple(result for result in self.results if result.finding in OPEN)
+
+    @property
+    def sessions_needed(self) -> int | None:
+        """So many sessions of each side would settle all that is open; `None` as of `Judged`, of any of them."""
+        counts = [result.sessions_needed for result in self.open_results]
+        return None if None in counts else max((count for count in counts if count is not None), default=None)
 
     @property
     def exit_code(self) -> int:
-        """0: every result of A was compared and is the same or faster. Otherwise the first of `EXIT_SLOWER`,
-        `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that applies to any result."""
+        """0: every result of A was compared and is the same, faster or not slower. Otherwise the first of
+        `EXIT_SLOWER`, `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that applies to any result."""
         findings = {result.finding for result in self.results}
         if "slower" in findings:
             return EXIT_SLOWER
         if self.only_a or "not comparable" in findings or not findings:
             return EXIT_NOT_COMPARED
-        return EXIT_UNRESOLVED if findings & {"unresolved", "slower (one session)"} else 0
+        return EXIT_UNRESOLVED if self.open_results else 0
 
     def document(self) -> dict[str, Any]:
         """`edgesweep compare --json`."""
-        return {**asdict(self), "exit_code": self.exit_code}
+        return {**asdict(self), "exit_code": self.exit_code, "sessions_needed": self.sessions_needed}
 
 
 def compare(
@@ -127,46 +134,40 @@ def compare(
     sentinels: Mapping[str, Sequence[Series]] | None = None,
     in_batches: Sequence[str] = (),
 ) -> Comparison:
-    """`a` and `b` with their names for people. `margin_percent`: as in `latency_finding`. `sentinels`: the blocks of
+    """`a` and `b` with their names for people. `margin_percent`: as of a `Comparison`. `sentinels`: the blocks of
     the sentinels of each device, by its id, as evidence of its spread between sessions. `in_batches`: as of a
     `Comparison`.
 
     `named`: the caller chose one result of each side (on one device or more). The two are compared even if their
     variants differ. Otherwise each variant is compared with itself.
 
-    Each result is compared at most once. The pairs with the most similar devices are matched first, so a unit that only
-    A has may be compared with a unit that only B has. Results without a partner are in `only_a` or `only_b`.
+    Results without a partner (`sweeps.ranking.pairing`) are in `only_a` or `only_b`.
     """
-    there: dict[tuple[str, ...], list[Result]] = defaultdict(list)
-    for one in a[1]:
-        there[() if named else (one.model, *one.setup)].append(one)
-    candidates = [(one, other) for other in b[1] for one in there[() if named else (other.model, *other.setup)]]
-    pairs: list[tuple[Result, Result]] = []
-    met_a: set[int] = set()
-    met_b: set[int] = set()
-    for one, other in sorted(candidates, key=_likeness, reverse=True):
-        if id(one) not in met_a and id(other) not in met_b:
-            met_a.add(id(one))
-            met_b.add(id(other))
-            pairs.append((one, other))
-    # Bonferroni: at 95 % each, one of many unchanged variants would seem to have changed in most comparisons.
+    pairs = pairs_of(a[1], b[1], named=named)
+    # Bonferroni: at 95 % each, one of many unchanged variants would seem to have changed in most comparisons. To pass,
+    # all must be shown to be within the margin, which needs no such correction (R. L. Berger, Technometrics 24, 1982).
     confidence = 1.0 - (1.0 - CONFIDENCE) / max(1, len(pairs))
-    spreads = {
-        devices: spread_of(devices, (*a[1], *b[1]), sentinels or {})
-        for devices in {frozenset((one.device_id, other.device_id)) for one, other in pairs}
-    }
-    results = [
-        _compared(one, other, margin_percent, confidence, spreads[frozenset((one.device_id, other.device_id))])
-        for one, other in pairs
-    ]
+    results: list[Compared] = []
+    wholes: dict[Whole, None] = {}
+    for devices, group in _by_device(pairs).items():
+        spread = spread_of(devices, (*a[1], *b[1]), sentinels or {})
+        whys = [_not_comparable(*pair) for pair in group]
+        counted = [_counted(*pair) for pair, why in zip(group, whys, strict=True) if not why]
+        in_sets = iter(peers(counted, spread))
+        for pair, why in zip(group, whys, strict=True):
+            peer = None if why else next(in_sets)
+            results.append(_compared(*pair, why, margin_percent, confidence, spread, peer))
+            if peer is not None:
+                wholes[_whole(pair[1].device, peer)] = None
     results.sort(key=lambda one: (FINDINGS.index(one.finding), one.device, one.name))
     return Comparison(
         a=a[0],
         b=b[0],
         results=tuple(results),
-        only_a=tuple(one.name for one in a[1] if id(one) not in met_a),
-        only_b=tuple(other.name for other in b[1] if id(other) not in met_b),
+        only_a=_left_over(a[1], [pair[0] for pair in pairs]),
+        only_b=_left_over(b[1], [pair[1] for pair in pairs]),
         margin_percent=margin_percent,
+        wholes=tuple(wholes),
         in_batches=tuple(dict.fromkeys(in_batches)),
     )
 
@@ -182,70 +183,38 @@ def spread_of(devices: Iterable[str], results: Iterable[Result], sentinels: Mapp
     return session_spread(builds, [series for device in wanted for series in sentinels.get(device, ())])
 
 
-def latency_finding(ratio: Estimate, margin_percent: float) -> LatencyFinding:
-    """What is known of a latency that is `ratio` times another one.
-
-    `slower` and `faster`: resolved, and by at least 2 % (or the margin, if that is less). `the same`: the whole
-    interval lies within the margin, as in an equivalence test (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987).
-    Everything else is `unresolved`, also a ratio without an interval.
-    """
-    if ratio.low is None or ratio.high is None:
-        return "unresolved"
-    if apart := told_apart(ratio, least=min(NEGLIGIBLE, margin_percent / 100)):
-        return apart
-    most = 1.0 + margin_percent / 100
-    return "the same" if ratio.low >= 1.0 / most and ratio.high <= most else "unresolved"
+def _counted(a: Result, b: Result) -> tuple[Result, Result]:
+    """Both with the blocks that are compared."""
+    counted_b, counted_a = side_by_side(b, a)
+    return counted_a, counted_b
 
 
-def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidence: float = CONFIDENCE) -> Judged | None:
-    """What is known of the latency of `b` against that of `a`; `None` if a side has fewer than two blocks.
-
-    `spread`: between sessions of the device. `confidence`: of the interval that decides.
-    """
-    b, a = side_by_side(b, a)
-    strict = ratio(b, a, spread, confidence)
-    within = ratio(b, a, None, confidence)
-    if strict is None or within is None:
-        return None
-    finding: SessionFinding = latency_finding(strict, margin_percent)
-    beside = together(b, a)
-    if one_session(b, a):
-        seen = latency_finding(within, margin_percent) if finding == "unresolved" else finding
-        finding = "slower (one session)" if seen == "slower" else finding
-    still_open = ""
-    if beside and finding == "unresolved":
-        still_open = f"{_interval(strict)}; measure more rounds, or allow more with --margin"
-    elif finding in ("unresolved", "slower (one session)"):
-        needed = sessions_needed(
-            b, a, spread, confidence, lambda found: latency_finding(found, margin_percent) != "unresolved"
-        )
-        would = (
-            f"{needed} sessions of each would do" if needed else f"more than {MOST_SESSIONS} sessions of each needed"
-        )
-        still_open = (
-            f"{_interval(within)} within these sessions, {_interval(strict)} from session to session; measure both "
-            f"again at least {GAP_S // 60} minutes later ({would}), or both in one run, or allow more with --margin"
-        )
-    return Judged(finding=finding, strict=strict, still_open=still_open)
-
-
-def _compared(a: Result, b: Result, margin_percent: float, confidence: float, spread: Spread) -> Compared:
+def _not_comparable(a: Result, b: Result) -> list[str]:
+    """Why the two are not compared; empty if they are."""
     why = differing(a, b)
     for name, side in (("A", a), ("B", b)):
         if len(side.medians_ms) < 2:
             why.append(f"{name} has {'one timed block' if side.medians_ms else 'no timed blocks'}, 2 are needed")
         if distrusted := disqualified(side.trust):
             why.append(f"{name} is {', '.join(distrusted)}")
-    counted_b, counted_a = side_by_side(b, a)
-    found = ratio(counted_b, counted_a, spread)
-    finding: Finding = "not comparable"
-    if not why and (judged := judge(b, a, spread, margin_percent, confidence)) is not None:
-        finding = judged.finding
-        why += [judged.still_open] if judged.still_open else []
+    return why
+
+
+def _compared(
+    a: Result, b: Result, why: list[str], margin_percent: float, confidence: float, spread: Spread, peer: Peer | None
+) -> Compared:
+    counted_a, counted_b = _counted(a, b)
+    found: Estimate | None
+    judged: Judged | None
+    if peer is not None:
+        found, judged = peer.ratio(), judge_in_set(peer, margin_percent, confidence)
+    else:
+        found = ratio(counted_b, counted_a, spread)
+        judged = None if why else judge(b, a, spread, margin_percent, confidence)
     return Compared(
         name=b.name,
         device=b.device,
-        finding=finding,
+        finding="not comparable" if judged is None else judged.finding,
         a_p50_ms=median(counted_a.medians_ms) if a.medians_ms else None,
         b_p50_ms=median(counted_b.medians_ms) if b.medians_ms else None,
         a_mean_ms=mean_ms(counted_a),
@@ -256,15 +225,26 @@ def _compared(a: Result, b: Result, margin_percent: float, confidence: float, sp
         a_sessions=sessions(counted_a),
         b_sessions=sessions(counted_b),
         session_spread_percent=None if together(counted_b, counted_a) else spread.percent,
-        why="; ".join(why),
+        why="; ".join(why) if judged is None else judged.still_open,
+        set_of=1 if peer is None else peer.builds,
+        sessions_needed=None if judged is None else judged.sessions_needed,
     )
 
 
-def _interval(found: Estimate) -> str:
-    return f"{found.low:.4g}× to {found.high:.4g}×"
+def _whole(device: str, peer: Peer) -> Whole:
+    found = peer.whole_ratio(ONE_SIDED)
+    assert found.low is not None
+    assert found.high is not None
+    return Whole(device=device, builds=peer.builds, ratio=found.value, ratio_low=found.low, ratio_high=found.high)
 
 
-def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
-    """Larger is more similar: the same unit, then a unit of the same fingerprint, then the same device class."""
-    a, b = pair
-    return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device
+def _by_device(pairs: Iterable[tuple[Result, Result]]) -> dict[tuple[str, str], list[tuple[Result, Result]]]:
+    found: dict[tuple[str, str], list[tuple[Result, Result]]] = defaultdict(list)
+    for a, b in pairs:
+        found[a.device_id, b.device_id].append((a, b))
+    return found
+
+
+def _left_over(results: Iterable[Result], compared: Iterable[Result]) -> tuple[str, ...]:
+    places = {id(result) for result in compared}
+    return tuple(result.name for result in results if id(result) not in places)

@@ -40,21 +40,33 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
     if len(repeated) < FEWEST_VARIANTS or not any(variances):
         return [p50_estimate(medians, above.get(number, TAIL)) for number, medians in enumerate(block_medians)]
     degrees = [len(logs[number]) - 1 for number in repeated]
-    prior_degrees, prior = _prior(variances, degrees)
     found = [Estimate(statistics.median(medians), None, None) for medians in block_medians]
-    for number, own, freedom in zip(repeated, variances, degrees, strict=True):
+    for number, (shrunk, total) in zip(repeated, moderated_variances(variances, degrees), strict=True):
+        quantiles = [student_t_quantile(total, 1 - tail) for tail in (TAIL, above.get(number, TAIL))]
+        below_mean, above_mean = (math.sqrt(shrunk / len(logs[number])) * quantile for quantile in quantiles)
+        mean, value = statistics.fmean(logs[number]), found[number].value
+        low, high = math.exp(mean - below_mean), math.exp(mean + above_mean)
+        found[number] = Estimate(value, min(low, value), max(high, value))
+    return found
+
+
+def moderated_variances(variances: Sequence[float], degrees: Sequence[int]) -> list[tuple[float, float]]:
+    """Each variance as far as it is drawn to the common one, with its degrees of freedom then.
+
+    `degrees`: of each variance, 1 or more. With fewer than `FEWEST_VARIANTS`, or if all are 0, each stays as it is.
+    """
+    if len(variances) < FEWEST_VARIANTS or not any(variances):
+        return [(own, float(freedom)) for own, freedom in zip(variances, degrees, strict=True)]
+    prior_degrees, prior = _prior(variances, degrees)
+    found = []
+    for own, freedom in zip(variances, degrees, strict=True):
         if math.isinf(prior_degrees):
             shrunk, total = prior, math.inf
         else:
             total = prior_degrees + freedom
             shrunk = (prior_degrees * prior + freedom * own) / total
         # No more degrees than all variants have together.
-        total = min(total, float(sum(degrees)))
-        quantiles = [student_t_quantile(total, 1 - tail) for tail in (TAIL, above.get(number, TAIL))]
-        below_mean, above_mean = (math.sqrt(shrunk / len(logs[number])) * quantile for quantile in quantiles)
-        mean, value = statistics.fmean(logs[number]), found[number].value
-        low, high = math.exp(mean - below_mean), math.exp(mean + above_mean)
-        found[number] = Estimate(value, min(low, value), max(high, value))
+        found.append((shrunk, min(total, float(sum(degrees)))))
     return found
 
 

@@ -84,7 +84,7 @@ def session_spread(builds: Iterable[Series], sentinels: Iterable[Series] = ()) -
 
 def side_by_side(b: Result, a: Result) -> tuple[Result, Result]:
     """Both with the blocks of those runs alone in which both were measured, if these are two or more of each."""
-    common = ({one.run for one in a.origins} & {one.run for one in b.origins}) - {""}
+    common = runs_of(a) & runs_of(b)
     if a.device_id != b.device_id or not common:
         return b, a
     pair = b.only(common), a.only(common)
@@ -98,8 +98,17 @@ def sessions(one: Result) -> int:
 
 def one_session(b: Result, a: Result) -> bool:
     """Whether one side has a single session, and the other side too few to know what sessions do."""
-    fewer, more = sorted((sessions(b), sessions(a)))
-    return fewer == 1 and more < ENOUGH_FOR_ONE and not together(b, a)
+    return one_against_few(sessions(b), sessions(a)) and not together(b, a)
+
+
+def one_against_few(*counts: int) -> bool:
+    """Whether of two numbers of sessions one is 1, and the other less than `ENOUGH_FOR_ONE`."""
+    return min(counts) == 1 and max(counts) < ENOUGH_FOR_ONE
+
+
+def runs_of(one: Result) -> set[str]:
+    """The runs that its blocks are from, as far as they are known."""
+    return {origin.run for origin in one.origins} - {""}
 
 
 def together(b: Result, a: Result) -> bool:
@@ -118,7 +127,7 @@ def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFI
     now, then = _side(b), _side(a)
     within = [(now.variance, now.degrees), (then.variance, then.degrees)]
     between = (0.0, 1.0) if spread is None else (spread.variance * _apart(b, a), spread.degrees)
-    return _estimate(now.mean - then.mean, _half(within, between, confidence))
+    return estimate_of(now.mean - then.mean, _half(within, between, confidence))
 
 
 def mean_ms(one: Result) -> float | None:
@@ -141,17 +150,25 @@ def sessions_needed(
             added += max(count - side.sessions, 0)
         factor = sum(1 / max(count, side.sessions) for side in (now, then))
         half = _half(within, (spread.variance * factor, spread.degrees + added), confidence)
-        if settled(_estimate(now.mean - then.mean, half)):
+        if settled(estimate_of(now.mean - then.mean, half)):
             return count
     return None
 
 
-def _side(one: Result) -> _Side:
-    """Each session counts the same, however many blocks it has."""
+def by_session(one: Result) -> list[NDArray[np.float64]]:
+    """The logarithms of its blocks (of ms), one array for each session, the earliest first. Raises `ValueError` for a
+    median that is not a positive number."""
     if not all(0.0 < ms < math.inf for ms in one.medians_ms):
         raise ValueError(f"block medians must be positive numbers: {list(one.medians_ms)}")
-    logs = np.log(one.medians_ms)
-    groups = _groups(logs, [origin.session for origin in one.of_blocks])
+    starts = [origin.session for origin in one.of_blocks]
+    groups = dict(zip(dict.fromkeys(starts), _groups(np.log(one.medians_ms), starts), strict=True))
+    return [groups[start] for start in sorted(groups)]
+
+
+def _side(one: Result) -> _Side:
+    """Each session counts the same, however many blocks it has."""
+    groups = by_session(one)
+    logs = np.concatenate(groups)
     count, blocks = len(groups), logs.size
     mean = float(np.mean([group.mean() for group in groups]))
     if blocks < 2 * count:
@@ -226,7 +243,8 @@ def _groups(logs: NDArray[np.float64], sessions: Sequence[int]) -> list[NDArray[
     return [logs[labels == session] for session in dict.fromkeys(sessions)]
 
 
-def _estimate(centre: float, half: float) -> Estimate:
+def estimate_of(centre: float, half: float) -> Estimate:
+    """Of a ratio, from its logarithm and half the width of that one's interval."""
     return Estimate(_ratio(centre), _ratio(centre - half), _ratio(centre + half))
 
 
@@ -236,10 +254,12 @@ def _half(within: Sequence[tuple[float, float]], between: tuple[float, float], c
     Never narrower than from `within` alone: a part with more degrees of freedom than those of two rounds would seem to
     make the whole more certain.
     """
-    return max(_students(within, confidence), _students([*within, between], confidence))
+    return max(students_half(within, confidence), students_half([*within, between], confidence))
 
 
-def _students(parts: Sequence[tuple[float, float]], confidence: float) -> float:
+def students_half(parts: Sequence[tuple[float, float]], confidence: float) -> float:
+    """Half the width of Student's interval for a sum of independent estimates, each with the variance and the degrees
+    of freedom of one of `parts` (Welch and Satterthwaite)."""
     variance = sum(part for part, _ in parts)
     if variance == 0.0:
         return 0.0

@@ -2,7 +2,8 @@
 
 from rich.text import Text
 
-from sweeps.ranking.compare import FINDINGS, Compared, Comparison
+from sweeps.ranking.compare import FINDINGS, Compared, Comparison, Whole
+from sweeps.ranking.sessions import MOST_SESSIONS
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.text import plain, some
 
@@ -12,6 +13,7 @@ _STYLES = {
     "unresolved": "yellow",
     "faster": "green",
     "the same": "",
+    "not slower": "",
     "not comparable": "yellow",
 }
 
@@ -56,15 +58,41 @@ def print_comparison(comparison: Comparison) -> None:
     findings = {one.finding for one in comparison.results}
     if "the same" in findings:
         out.print(Text(f"the same: shown to differ by less than {comparison.margin_percent:g} %", style="dim"))
+    if "not slower" in findings:
+        out.print(
+            Text(f"not slower: shown to be slower by less than {comparison.margin_percent:g} %, if at all", style="dim")
+        )
     if len(comparison.results) > 1 and findings != {"not comparable"}:
         out.print(
-            Text("findings: 5 % error over all comparisons, so with wider intervals than in the table", style="dim")
+            Text("slower, faster: 5 % error over all comparisons, with wider intervals than in the table", style="dim")
         )
+    for whole in comparison.wholes:
+        out.print(Text(plain(_whole(whole)), style="dim"))
     for line in dict.fromkeys(_sessions(one) for one in comparison.results if one.ratio is not None):
         out.print(Text(line, style="dim"))
+    if comparison.open_results:
+        out.print(Text(_left(comparison), style="yellow"))
     counts = [(sum(one.finding == finding for one in comparison.results), finding) for finding in FINDINGS]
     summary = ", ".join(f"{count} {finding}" for count, finding in counts if count)
     out.print(summary or "no result was measured in both")
+
+
+def _whole(whole: Whole) -> str:
+    return (
+        f"set of {whole.builds} builds on {whole.device}: {whole.ratio:.3f}× as a whole ({whole.ratio_low:.3f} – "
+        f"{whole.ratio_high:.3f} at 90 %); a build of it passes by that, by its ratio to the others, and by its own "
+        f"within these sessions"
+    )
+
+
+def _left(comparison: Comparison) -> str:
+    """What is left, and what would settle it."""
+    left = f"left: {len(comparison.open_results)} of {len(comparison.results)}"
+    if any(result.session_spread_percent is None for result in comparison.open_results):
+        return f"{left}; more rounds would settle them, or a wider --margin"
+    if comparison.sessions_needed is None:
+        return f"{left}; more than {MOST_SESSIONS} sessions of each side would be needed to settle all of them"
+    return f"{left}; about {comparison.sessions_needed} sessions of each side would settle all of them"
 
 
 def _sessions(one: Compared) -> str:

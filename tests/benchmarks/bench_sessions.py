@@ -24,7 +24,8 @@ from report import Figure, at_most, finish
 from scipy.stats import binom
 
 from sweeps.ranking.comparable import Origin, Result, SessionConditions
-from sweeps.ranking.compare import EXIT_SLOWER, compare, latency_finding
+from sweeps.ranking.compare import EXIT_SLOWER, compare
+from sweeps.ranking.latency_findings import latency_finding
 from sweeps.ranking.sessions import Series, ratio
 from sweeps.stats import CONFIDENCE
 from workers.devices.fake.phones import PHONES
