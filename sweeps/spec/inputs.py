@@ -10,6 +10,8 @@ from sweeps.errors import did_you_mean
 from sweeps.spec.fields import Deviation, FilePath, Name, Part, Size, Source, check_path_text, exists, from_file, wrong
 
 Scalar = str | int | float | bool
+Argument = Scalar | list[Scalar | list[Scalar]]
+"""Of a constructor; lists such as `[[32, 1], [64, 2]]`."""
 
 TAKEN_MODULES = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
 """Modules that a user's file of the same name never replaces."""
@@ -34,11 +36,18 @@ class ModelSpec(Part):
         default_factory=lambda given: str(given.get("source", "")).rpartition(":")[2],
         description="Name in results; the source's part behind the colon if left out.",
     )
-    arguments: dict[str, Scalar] = Field(default_factory=dict, description="Keyword arguments of the constructor.")
+    arguments: dict[str, Argument] = Field(default_factory=dict, description="Keyword arguments of the constructor.")
     weights: str = Field(
         default="pretrained",
         description="pretrained (torchvision's), random (settled, seeded), demo (trained on digits by EdgeSweep), "
-        "or the path of a checkpoint that holds a state_dict (relative to the sweep file).",
+        "or the path of a checkpoint: a state_dict of torch or a file of safetensors (relative to the sweep file).",
+    )
+    weights_key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Where in the checkpoint the weights are, if several fit: its keys with dots between, such as "
+        "model_ema; a dot alone is its top level.",
     )
     seed: int = Field(default=0, ge=0, description="For weights: random and demo.")
     input_shape: tuple[Size, Size, Size, Size] = Field(
@@ -63,6 +72,12 @@ class ModelSpec(Part):
             raise wrong(
                 "pretrained weights exist for torchvision's models only; give a checkpoint's path, or random", "weights"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _key_is_a_checkpoints(self) -> Self:
+        if self.weights_key is not None and self.weights in WEIGHTS:
+            raise wrong(f"weights: {self.weights} is no checkpoint, so leave the key out", "weights_key")
         return self
 
 

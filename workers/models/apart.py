@@ -174,7 +174,7 @@ class Request:
         if logits is not None:
             np.save(self.folder / "logits.npy", logits, allow_pickle=False)
         named = {"arguments": dict(packed.arguments), "weights_id": packed.weights_id, "source": packed.model_source}
-        self.reply(named)
+        self.reply({**named, "weights_text": packed.weights_text})
 
     def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
         return ModelPackage(
@@ -184,6 +184,7 @@ class Request:
             files=code.files if code else {},
             state=self.state.read_bytes(),
             weights_id=answer["weights_id"],
+            weights_text=answer["weights_text"],
             model_source=answer["source"],
             input_shape=model.input_shape,
         )
