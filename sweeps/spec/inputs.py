@@ -1,17 +1,22 @@
 """The models in a sweep file, and the images to calibrate and evaluate them with."""
 
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic.config import JsonDict
 
 from sweeps.errors import did_you_mean
 from sweeps.spec.fields import Deviation, FilePath, Name, Part, Size, Source, check_path_text, exists, from_file, wrong
+from sweeps.spec.messages import show
 
 Scalar = str | int | float | bool
-Argument = Scalar | list[Scalar | list[Scalar]]
-"""Of a constructor; lists such as `[[32, 1], [64, 2]]`."""
+_SCALARS: JsonDict = {"type": ["string", "number", "boolean"]}
+_ITEMS: JsonDict = {"items": {"anyOf": [_SCALARS, {"type": "array", "items": _SCALARS}]}}
+Argument = Scalar | Annotated[list[Any], Field(json_schema_extra=_ITEMS)]
+"""Of a constructor. A list has scalars, or lists of them: `[[32, 1], [64, 2]]`."""
 
 TAKEN_MODULES = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
 """Modules that a user's file of the same name never replaces."""
@@ -53,6 +58,17 @@ class ModelSpec(Part):
     input_shape: tuple[Size, Size, Size, Size] = Field(
         default=(1, 3, 224, 224), description="Batch, channels, height, width."
     )
+
+    @field_validator("arguments")
+    @classmethod
+    def _lists_have_scalars(cls, arguments: dict[str, Argument]) -> dict[str, Argument]:
+        for name, argument in arguments.items():
+            for place, item in enumerate(argument if isinstance(argument, list) else ()):
+                for inner in item if isinstance(item, list) else (item,):
+                    if not isinstance(inner, Scalar) or (isinstance(inner, float) and not isfinite(inner)):
+                        allowed = "text, a number, true or false, or a list of these"
+                        raise wrong(f"must be {allowed}, not {show(inner)}", name, place)
+        return arguments
 
     @field_validator("weights")
     @classmethod
