@@ -18,7 +18,15 @@ _ITEMS: JsonDict = {"items": {"anyOf": [_SCALARS, {"type": "array", "items": _SC
 Argument = Scalar | Annotated[list[Any], Field(json_schema_extra=_ITEMS)]
 """Of a constructor. A list has scalars, or lists of them: `[[32, 1], [64, 2]]`."""
 
-TAKEN_MODULES = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
+TAKEN_MODULES = sys.stdlib_module_names | {
+    "sweeps",
+    "workers",
+    "dashboard",
+    "torch",
+    "torchvision",
+    "numpy",
+    "safetensors",
+}
 """Modules that a user's file of the same name never replaces."""
 
 WEIGHTS = ("pretrained", "random", "demo")

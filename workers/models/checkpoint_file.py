@@ -13,6 +13,7 @@ from typing import IO, Any
 import torch
 
 from sweeps.errors import ModelError, in_one_line
+from sweeps.extras import lacking
 from sweeps.text import short_name
 
 _ZIP = b"PK\x03\x04"
@@ -60,8 +61,11 @@ def read(path: Path) -> Mapping[Any, Any]:
 
 
 def _safetensors(path: Path) -> Mapping[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
+    try:
+        from safetensors.torch import load_file
+    except ModuleNotFoundError as error:
+        missing = lacking(error)
+        raise ModelError(missing.message, missing.next_step) from error
     try:
         tensors: Mapping[str, torch.Tensor] = load_file(path)
     except OSError:

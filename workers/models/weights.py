@@ -1,4 +1,4 @@
-"""Weights of a model: from a checkpoint, from torchvision, or random with estimated batch-norm statistics."""
+"""Weights of a model: loaded, from torchvision, or random with estimated batch-norm statistics."""
 
 from collections import OrderedDict
 from collections.abc import Mapping

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import struct
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +166,14 @@ def test_a_hostile_file_is_refused_in_a_few_lines(tmp_path: Path, kind: str) -> 
         checkpoint.load(network(), path)
     assert len(str(caught.value).replace(str(path), "")) < 2_000
     assert "\n" not in caught.value.message
+
+
+def test_without_the_library_the_line_that_installs_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_file({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}, tmp_path / "net.safetensors")
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    with pytest.raises(ModelError, match="safetensors is not installed") as caught:
+        checkpoint.load(network(), tmp_path / "net.safetensors")
+    assert "edgesweep[workers]" in caught.value.next_step
 
 
 def test_a_stretched_tensor_of_the_networks_shape_is_one(tmp_path: Path) -> None:
