@@ -42,8 +42,8 @@ class Part:
 
     def not_dense(self) -> tuple[str, str] | None:
         """The first tensor that `copy_`, which loads a state_dict, supports only partly, and what it is."""
-        kinds = ((name, _kind(value)) for name, value in self.mapping.items() if isinstance(value, torch.Tensor))
-        return next(((str(name), kind) for name, kind in kinds if kind is not None), None)
+        kinds = ((name, _kind(value)) for name, value in weights.tensors(self.mapping).items())
+        return next(((name, kind) for name, kind in kinds if kind is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Fit:
     def text(self, network: State) -> str:
         """What is done to load it, for people; empty if it is taken as it is."""
         shared = self.match.shared
-        done = [f"read from `{short_name(self.part.path)}`"] if self.part.keys else []
+        done = []
         if words := self.match.checkpoint.words:
             done.append(f"{words} taken off {len(shared)} names")
         if words := self.match.network.words:
@@ -69,7 +69,10 @@ class Fit:
             done.append(f"{some([short_name(name) for name in left])} left out")
         changes = Counter(_change(self.part.mapping[theirs].dtype, network[ours].dtype) for ours, theirs in shared)
         done += [words.format(count) for words, count in changes.items() if words]
-        return f"the weights were {', '.join(done)}" if done else ""
+        if not done and not self.part.keys:
+            return ""
+        place = f" from `{short_name(self.part.path)}`" if self.part.keys else ""
+        return ", ".join([f"the weights were read{place}", *done])
 
 
 def load(network: torch.nn.Module, path: Path, weights_key: str | None = None) -> str:
@@ -86,7 +89,7 @@ def load(network: torch.nn.Module, path: Path, weights_key: str | None = None) -
         raise ModelError(
             f"{path} holds no state_dict{_top(content)}", "save it with torch.save(model.state_dict(), path)"
         )
-    own = {name: value for name, value in network.state_dict().items() if isinstance(value, torch.Tensor)}
+    own = weights.tensors(network.state_dict())
     fit = _chosen(_fits(weights.shapes(own), parts), own, path)
     if fit is None:
         raise _unfit(weights.shapes(own), parts, content, path)

@@ -73,13 +73,14 @@ def put(model: torch.nn.Module, state: State, match: Match, origin: str) -> None
         ) from error
 
 
-def shapes(state: Mapping[str, Any]) -> Shapes:
-    """Of its tensors; a module may put something else into a state_dict, too."""
-    return {
-        name: tuple(value.shape)
-        for name, value in state.items()
-        if isinstance(value, torch.Tensor) and not value.is_nested
-    }
+def tensors(state: Mapping[Any, Any]) -> State:
+    """Those of a state_dict, in which a module may put something else, too."""
+    return {name: value for name, value in state.items() if isinstance(name, str) and isinstance(value, torch.Tensor)}
+
+
+def shapes(state: Mapping[Any, Any]) -> Shapes:
+    """Of its tensors. Nested ones have none."""
+    return {name: tuple(value.shape) for name, value in tensors(state).items() if not value.is_nested}
 
 
 def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:

@@ -84,7 +84,13 @@ def with_optimizer(network: torch.nn.Module) -> dict[str, Any]:
     for parameter in other.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    return {"optimizer": optimizer.state_dict(), "epoch": 3, "model": network.state_dict(), "loss": 0.5}
+    return {
+        "optimizer": optimizer.state_dict(),
+        "means": {0: torch.zeros(2)},
+        "epoch": 3,
+        "model": network.state_dict(),
+        "loss": 0.5,
+    }
 
 
 def lightning(network: torch.nn.Module) -> dict[str, Any]:
@@ -101,41 +107,41 @@ def lightning(network: torch.nn.Module) -> dict[str, Any]:
 NINE = "taken off 9 names"
 PEOPLES = {
     "a state_dict": (lambda n: n.state_dict(), ""),
-    "DataParallel": (data_parallel, f"`module.` {NINE}"),
-    "as torch.compile": (held("_orig_mod"), f"`_orig_mod.` {NINE}"),
-    "twice DataParallel": (lambda n: data_parallel(torch.nn.DataParallel(n)), f"`module.module.` {NINE}"),
-    "FSDP": (in_fsdp, f"`_fsdp_wrapped_module.` {NINE}"),
-    "activation checkpointing": (inside("_checkpoint_wrapped_module"), f"`_checkpoint_wrapped_module.` {NINE}"),
-    "part in DataParallel": (inside("module"), f"`module.` {NINE}"),
-    "part as compiled": (inside("_orig_mod"), f"`_orig_mod.` {NINE}"),
-    "AveragedModel": (averaged, f"`module.` {NINE}, n_averaged left out"),
-    "ModelEmaV2": (held("module"), f"`module.` {NINE}"),
-    "net": (held("net"), f"`net.` {NINE}"),
-    "another attribute": (held("student"), f"`student.` {NINE}"),
+    "DataParallel": (data_parallel, f", `module.` {NINE}"),
+    "as torch.compile": (held("_orig_mod"), f", `_orig_mod.` {NINE}"),
+    "twice DataParallel": (lambda n: data_parallel(torch.nn.DataParallel(n)), f", `module.module.` {NINE}"),
+    "FSDP": (in_fsdp, f", `_fsdp_wrapped_module.` {NINE}"),
+    "activation checkpointing": (inside("_checkpoint_wrapped_module"), f", `_checkpoint_wrapped_module.` {NINE}"),
+    "part in DataParallel": (inside("module"), f", `module.` {NINE}"),
+    "part as compiled": (inside("_orig_mod"), f", `_orig_mod.` {NINE}"),
+    "AveragedModel": (averaged, f", `module.` {NINE}, n_averaged left out"),
+    "ModelEmaV2": (held("module"), f", `module.` {NINE}"),
+    "net": (held("net"), f", `net.` {NINE}"),
+    "another attribute": (held("student"), f", `student.` {NINE}"),
     "AveragedModel in a LightningModule": (
         lambda n: Holder("model", AveragedModel(n)).state_dict(),
-        f"`model.module.` {NINE}, model.n_averaged left out",
+        f", `model.module.` {NINE}, model.n_averaged left out",
     ),
-    "an optimizer beside": (with_optimizer, "read from `model`"),
-    "Lightning": (lightning, f"read from `state_dict`, `model.` {NINE}"),
-    "an EMA in a wrapper": (lambda n: {"ema": averaged(n)}, f"read from `ema`, `module.` {NINE}, n_averaged left out"),
-    "BasicSR": (lambda n: {"params_ema": n.state_dict()}, "read from `params_ema`"),
+    "an optimizer beside": (with_optimizer, " from `model`"),
+    "Lightning": (lightning, f" from `state_dict`, `model.` {NINE}"),
+    "an EMA in a wrapper": (lambda n: {"ema": averaged(n)}, f" from `ema`, `module.` {NINE}, n_averaged left out"),
+    "BasicSR": (lambda n: {"params_ema": n.state_dict()}, " from `params_ema`"),
     "wrappers in wrappers": (
         lambda n: {"weights": {"model_state": {"state_dict": data_parallel(n)}}},
-        f"read from `weights.model_state.state_dict`, `module.` {NINE}",
+        f" from `weights.model_state.state_dict`, `module.` {NINE}",
     ),
     "tensors beside others": (lambda n: {**n.state_dict(), "epoch": 3}, ""),
-    "half": (lambda n: deepcopy(n).half().state_dict(), "8 half tensors widened"),
-    "bfloat16": (lambda n: {"net": deepcopy(n).bfloat16().state_dict()}, "read from `net`, 8 bfloat16 tensors widened"),
-    "double": (lambda n: deepcopy(n).double().state_dict(), "8 double tensors narrowed"),
+    "half": (lambda n: deepcopy(n).half().state_dict(), ", 8 half tensors widened"),
+    "bfloat16": (lambda n: {"net": deepcopy(n).bfloat16().state_dict()}, " from `net`, 8 bfloat16 tensors widened"),
+    "double": (lambda n: deepcopy(n).double().state_dict(), ", 8 double tensors narrowed"),
 }
 
 
 COMPILED = {
-    "torch.compile": (compiled, f"`_orig_mod.` {NINE}"),
-    "compiled DataParallel": (lambda n: compiled(torch.nn.DataParallel(n)), f"`_orig_mod.module.` {NINE}"),
-    "DataParallel of compiled": (lambda n: data_parallel(torch.compile(n)), f"`module._orig_mod.` {NINE}"),
-    "part compiled, whole in DataParallel": (compiled_inside, f"`module.` and `_orig_mod.` {NINE}"),
+    "torch.compile": (compiled, f", `_orig_mod.` {NINE}"),
+    "compiled DataParallel": (lambda n: compiled(torch.nn.DataParallel(n)), f", `_orig_mod.module.` {NINE}"),
+    "DataParallel of compiled": (lambda n: data_parallel(torch.compile(n)), f", `module._orig_mod.` {NINE}"),
+    "part compiled, whole in DataParallel": (compiled_inside, f", `module.` and `_orig_mod.` {NINE}"),
 }
 """Importing the compiler takes seconds."""
 
@@ -156,7 +162,7 @@ def test_a_checkpoint_is_loaded_as_people_have_it_and_it_is_told_what_was_done(t
     made, expected = {**PEOPLES, **COMPILED}[kind]
     trained, network = net(seed=1), net(seed=2)
     text = checkpoint.load(network, saved(made(trained), tmp_path / "net.pt"))
-    assert text == (f"the weights were {expected}" if expected else "")
+    assert text == (f"the weights were read{expected}" if expected else "")
     assert_equal(network, trained, 0.01 if "tensors" in text else 0.0)
     assert {tensor.dtype for tensor in network.parameters()} == {torch.float32}
 
@@ -166,7 +172,7 @@ def test_safetensors_are_read(tmp_path: Path) -> None:
     state = {name: tensor.contiguous() for name, tensor in data_parallel(deepcopy(trained).half()).items()}
     save_file(state, tmp_path / "model.bin", metadata={"format": "pt"})
     text = checkpoint.load(network, tmp_path / "model.bin")
-    assert text == f"the weights were `module.` {NINE}, 8 half tensors widened"
+    assert text == f"the weights were read, `module.` {NINE}, 8 half tensors widened"
     assert_equal(network, trained, 0.01)
 
 

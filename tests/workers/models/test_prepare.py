@@ -390,8 +390,8 @@ def test_training_scripts_wrappers_and_prefixes_are_understood_and_told(
         expected = trained(torch.from_numpy(images)).numpy()
     inputs = prepare(spec, SYNTHETIC, workspace, {}, silent).build_inputs
     np.testing.assert_allclose(eager_logits(load_eager(inputs.package), images), expected, rtol=1e-4, atol=1e-5)
-    read = f"read from `{wrapper}`, " if wrapper else ""
-    assert inputs.package.weights_text == f"the weights were {read}`module.` taken off 52 names"
+    place = f" from `{wrapper}`" if wrapper else ""
+    assert inputs.package.weights_text == f"the weights were read{place}, `module.` taken off 52 names"
 
 
 def test_a_checkpoint_full_of_nan_is_refused(tmp_path: Path, workspace: Workspace) -> None:
