@@ -50,7 +50,7 @@ class Reduced:
     def words(self) -> str:
         """What was taken off, for people: `module.model.` and `_orig_mod.`; empty if nothing was."""
         front = "".join(f"{one}." for one in self.prefixes)
-        return " and ".join(f"`{one}`" for one in (front, *(f"{one}." for one in self.infixes)) if one)
+        return " and ".join(f"`{short_name(one)}`" for one in (front, *(f"{one}." for one in self.infixes)) if one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +130,17 @@ def differences(network: Shapes, checkpoint: Shapes) -> str:
     return taken_off + "; ".join(filter(None, columns))
 
 
-def fitting(network: Shapes, checkpoint: Shapes) -> list[str]:
-    """The first parts of names below which all of a network stands, beside others: `ema` of `ema.fc.bias`."""
+def fitting(network: Shapes, checkpoint: Shapes, depth: int = _MOST_PREFIXES) -> list[str]:
+    """What names begin with where all of a network stands below, beside others: `ema` of `ema.fc.bias`."""
     below: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, shape in checkpoint.items():
         first, dot, rest = name.partition(".")
         if dot:
             below.setdefault(first, {})[rest] = shape
-    return [
-        first
-        for first, names in below.items()
-        if len(names) < len(checkpoint) and exact_match(network, names) is not None
-    ]
+    if depth and [len(names) for names in below.values()] == [len(checkpoint)]:
+        [(first, names)] = below.items()
+        return [f"{first}.{inner}" for inner in fitting(network, names, depth - 1)]
+    return [first for first, names in below.items() if exact_match(network, names) is not None]
 
 
 def _listed(what: str, items: Sequence[Item], words: Callable[[Item], str]) -> str:

@@ -310,6 +310,17 @@ def test_weights_beside_others_in_one_mapping_are_offered_by_their_key(tmp_path:
     assert_equal(network, trained)
 
 
+def test_a_student_and_its_teacher_in_one_mapping_are_both_offered(tmp_path: Path) -> None:
+    trained, network = net(seed=1), net(seed=2)
+    module = Holder("model", Holder("student", trained, teacher=AveragedModel(net(seed=3))))
+    path = saved(module.state_dict(), tmp_path / "net.pt")
+    with pytest.raises(ModelError) as caught:
+        checkpoint.load(network, path)
+    assert caught.value.next_step == "to take only what fits: weights_key: model.student, model.teacher"
+    checkpoint.load(network, path, "model.student")
+    assert_equal(network, trained)
+
+
 class Detector(torch.nn.Module):
     """What a YOLO pickles: the network as an object."""
 

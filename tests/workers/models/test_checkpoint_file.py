@@ -138,6 +138,10 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda path: saved({f"{'module.' * 700_000}weight": torch.zeros(9), "bias": torch.zeros(2)}, path),
         "does not fit",
     ),
+    "a long prefix": (
+        lambda path: saved({f"{'x' * 4_000}.{name}": torch.zeros(2) for name in ("weight", "bias")}, path),
+        r"without `xxx.*\(4,001 characters\)`, of another shape: weight",
+    ),
     "a long key": (
         lambda path: saved({LONG: {LONG: {"a": torch.zeros(1)}}, "epoch": 1}, path),
         r"at `xxx(.|\n)*at its top the file has xxx",
