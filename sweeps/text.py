@@ -13,6 +13,16 @@ MOST_NAMES = 4
 """More than these are counted in a line: the table beside it has them."""
 
 
+LONGEST_NAME = 120
+"""Characters of a name that a file gave to something."""
+
+
+def short_name(name: str) -> str:
+    """A name from a file, in one line: of a long one the beginning, and how many characters it has."""
+    line = plain(name[:LONGEST_NAME]).replace("\n", "�")
+    return line if len(name) <= LONGEST_NAME else f"{line}... ({len(name):,} characters)"
+
+
 def some(names: Sequence[str]) -> str:
     """The names, of many only the first ones: `a, b, c, d and 9 more`."""
     rest = len(names) - MOST_NAMES

@@ -32,6 +32,8 @@ class Model:
     input_shape: InputShape
     other_sizes: tuple[int, ...]
     """Heights and widths that it takes as well: then only its author knows which it was trained with."""
+    weights_text: str
+    """What was done to load the checkpoint, for people; empty if that is nothing."""
     classes: int
     parameters: int
     convolutions: int

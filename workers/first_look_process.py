@@ -20,7 +20,8 @@ _ENOUGH = 2
 
 def look(request: Request) -> None:
     model, code, _, _ = request.read()
-    network = making.constructed(model, code).requires_grad_(False)
+    network, weights_text = making.constructed(model, code)
+    network.requires_grad_(False)
     first = next((one for one in network.modules() if isinstance(one, torch.nn.Conv2d)), None)
     channels = None if first is None else first.in_channels
     taken: list[InputShape] = []
@@ -46,6 +47,7 @@ def look(request: Request) -> None:
         {
             "input_shape": taken[0],
             "other_sizes": [shape[2] for shape in taken[1:]],
+            "weights_text": weights_text,
             "classes": classes,
             "parameters": sum(one.numel() for one in network.parameters()),
             "convolutions": _count(network, torch.nn.Conv2d),

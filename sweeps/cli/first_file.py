@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.spec.inputs import Scalar
+from sweeps.spec.inputs import Argument
 from workers.first_look import Model
 from workers.models.images import InputShape
 
@@ -18,9 +18,10 @@ class Answers:
 
     model: str
     weights: str
-    arguments: Mapping[str, Scalar]
+    arguments: Mapping[str, Argument]
     images: str
     devices: tuple[str, ...]
+    weights_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ def sweep_text(answers: Answers, found: Model, folders: Sequence[Folder]) -> str
         lines.append(f"    arguments: {_flow(dict(answers.arguments))}")
     lines += [
         f"    weights: {_flow(answers.weights)}" + _weights_comment(answers.weights),
+        *([f"    weights_key: {_flow(answers.weights_key)}"] if answers.weights_key else []),
         "    # Batch, channels, height, width, as in your training"
         + (f"; it takes other sizes too, such as {found.other_sizes[0]}." if found.other_sizes else "."),
         f"    input_shape: {_flow(list(found.input_shape))}",
@@ -77,7 +79,7 @@ def sweep_text(answers: Answers, found: Model, folders: Sequence[Folder]) -> str
 
 def _weights_comment(weights: str) -> str:
     comments = {
-        "random": "  # then only speed means anything; better: the file of a state_dict",
+        "random": "  # then only speed means anything; better: the file of a checkpoint",
         "pretrained": "  # torchvision's, downloaded at the first run",
     }
     return comments.get(weights, "")

@@ -12,7 +12,8 @@ from sweeps.cli.first_file import Answers, Folder, sweep_text
 from sweeps.cli.options import models_option
 from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
 from sweeps.operations.sweep_file import roots_of
-from sweeps.spec.inputs import WEIGHTS, ModelSpec, Scalar
+from sweeps.spec.fields import module_source
+from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
 from sweeps.spec.sweep import json_schema, load
 from sweeps.spec.yaml_source import parsed
 from sweeps.text import plain
@@ -41,7 +42,8 @@ def _shape(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default=Path("sweep.yaml"))
 @click.option("--model", help="module:function of your own, or torchvision's name of a model.")
-@click.option("--weights", help="The file of a state_dict; or pretrained (torchvision's) or random.")
+@click.option("--weights", help="The file of a checkpoint; or pretrained (torchvision's) or random.")
+@click.option("--weights-key", help="Where in the checkpoint the weights are, if several fit, such as model_ema.")
 @click.option(
     "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="For the function that makes the model."
 )
@@ -54,6 +56,7 @@ def init(
     file: Path,
     model: str | None,
     weights: str | None,
+    weights_key: str | None,
     arguments: tuple[str, ...],
     images: str | None,
     devices: tuple[str, ...],
@@ -71,7 +74,7 @@ def init(
     if file.exists() and not force:
         raise WorkspaceError(f"there is something at {file} already", "name another file, or add --force")
     home, roots = file.resolve().parent, roots_of(file, models)
-    answers = _asked(model, weights, arguments, images, devices, roots)
+    answers = replace(_asked(model, weights, arguments, images, devices, roots), weights_key=weights_key)
     if answers.weights not in WEIGHTS:
         answers = replace(answers, weights=_from(home, answers.weights))
     spec = _model_spec(answers, home, input_shape)
@@ -115,13 +118,13 @@ def _asked(
     ask = sys.stdin.isatty() and sys.stdout.isatty()
     if not model and not ask:
         raise EdgeSweepError("no model is named, and there is no terminal to ask on", "give --model module:function")
-    model = model or click.prompt("Model: module:function of your own, or torchvision's name")
+    model = module_source(model or click.prompt("Model: module:function of your own, or torchvision's name"))
     given = dict(map(_argument, arguments))
     if ask and ":" in model:
         given |= _asked_arguments(model, given, roots)
     usual = "random" if ":" in model else "pretrained"
     if weights is None:
-        weights = click.prompt("Weights: the file of a state_dict, or", default=usual) if ask else usual
+        weights = click.prompt("Weights: the file of a checkpoint, or", default=usual) if ask else usual
     if images is None and ask:
         images = click.prompt(
             "Folder of images, one sub-folder per class (empty: none)", default="", show_default=False
@@ -137,7 +140,7 @@ def _asked(
     )
 
 
-def _asked_arguments(model: str, given: Mapping[str, Scalar], roots: Sequence[Path]) -> dict[str, Scalar]:
+def _asked_arguments(model: str, given: Mapping[str, Argument], roots: Sequence[Path]) -> dict[str, Argument]:
     """What the function of the model needs beside `given`. Raises `ModelError`."""
     needed = needed_arguments(model, own_code(model, roots))
     function = model.rpartition(":")[2]
@@ -149,23 +152,26 @@ def _asked_arguments(model: str, given: Mapping[str, Scalar], roots: Sequence[Pa
     return dict(_argument(f"{name}={value}") for name, value in asked.items() if value)
 
 
-def _argument(text: str) -> tuple[str, Scalar]:
+def _argument(text: str) -> tuple[str, Argument]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise EdgeSweepError(f"{text!r} is not NAME=VALUE", "write for instance --argument classes=10")
     # As a sweep file would read it.
     read = parsed(f"{{value: {value}}}", Path("argument")).data["value"] if value else ""
-    return name, read if isinstance(read, str | int | float | bool) else value
+    return name, read if isinstance(read, str | int | float | bool | list) else value
 
 
 def _model_spec(answers: Answers, home: Path, input_shape: InputShape | None) -> ModelSpec:
     weights = answers.weights if answers.weights in WEIGHTS else str(home / answers.weights)
     if answers.weights not in WEIGHTS and not Path(weights).is_file():
         raise EdgeSweepError(f"there is no file {weights}", "give --weights FILE, pretrained or random")
+    if answers.weights in WEIGHTS and answers.weights_key is not None:
+        raise EdgeSweepError(f"--weights-key is for a checkpoint, not for {answers.weights} weights", "leave it out")
     try:
         return ModelSpec(
             source=answers.model,
             weights=weights,
+            weights_key=answers.weights_key,
             arguments=dict(answers.arguments),
             input_shape=input_shape or (1, 3, _SIZES[0], _SIZES[0]),
         )
@@ -212,6 +218,8 @@ def _shapes(side: int) -> list[InputShape]:
 def _tell(answers: Answers, found: Model, folders: Sequence[Folder]) -> None:
     size = "x".join(map(str, found.input_shape))
     click.echo(plain(f"{answers.model}: input {size}, {found.classes} classes, {found.parameters:,} parameters"))
+    if found.weights_text:
+        click.echo(plain(f"  {found.weights_text}"))
     for way, closed in (("scripting", found.script), ("tracing", found.trace), ("fusing and static int8", found.graph)):
         click.echo(plain(f"  {way}: {f'no: {closed}' if closed else 'yes'}"))
     for folder in folders:

@@ -20,6 +20,7 @@ from sweeps.ranking import waterfall
 from sweeps.ranking.waterfall import RUNTIME
 from sweeps.report.waterfall import render
 from sweeps.spec import catalog
+from sweeps.spec.inputs import Argument
 from sweeps.spec.sweep import SweepSpec, load, validated_values
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
@@ -170,7 +171,7 @@ def _name(model: str) -> str:
     return f"recipe-{model[-57:]}"
 
 
-def _argument(text: str) -> tuple[str, str | int | float | bool]:
+def _argument(text: str) -> tuple[str, Argument]:
     """`key=value`; the value is read as JSON (10, 0.35, true) if possible, otherwise as text."""
     key, equals, value = text.partition("=")
     if not (key.isidentifier() and equals):
@@ -179,7 +180,7 @@ def _argument(text: str) -> tuple[str, str | int | float | bool]:
         parsed = json.loads(value)
     except ValueError:
         return key, value
-    return key, parsed if isinstance(parsed, bool | int | float | str) else value
+    return key, parsed if isinstance(parsed, bool | int | float | str | list) else value
 
 
 def _shape(text: str) -> list[int]:

@@ -276,8 +276,8 @@ class _Drive:
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
                 made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
-                if made.original_text and model.weights != "random":
-                    progress.note(f"{model.name}: {made.original_text}")
+                for text in made.texts if model.weights != "random" else ():
+                    progress.note(f"{model.name}: {text}")
                 return made
 
             driver = Driver(

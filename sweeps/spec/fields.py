@@ -31,10 +31,23 @@ def _check_name(name: str) -> str:
     return name
 
 
+def module_source(source: str) -> str:
+    """`nets:make` for `nets.py:make`, `small/nets:make` or `./small/nets.py:make`: a module by its file."""
+    path, colon, function = source.rpartition(":")
+    if not colon:
+        return source
+    module = path.removeprefix("./").removesuffix(".py").removesuffix("/__init__")
+    return f"{module.replace('/', '.')}:{function}"
+
+
 def _check_source(source: str) -> str:
+    written, source = source, module_source(source)
     module, colon, function = source.partition(":")
     if not all(part.isidentifier() for part in module.split(".")) or (colon and not function.isidentifier()):
-        raise wrong(f"{source[:80]!r} is neither torchvision's name of a model (mobilenet_v2) nor module:function")
+        by_path = "; of a file, start in its folder and write nets:make" if "/" in written else ""
+        raise wrong(
+            f"{written[:80]!r} is neither torchvision's name of a model (mobilenet_v2) nor module:function{by_path}"
+        )
     if not colon and "." in module:
         raise wrong(f"{source[:80]!r} names no function; write module:function")
     return source

@@ -1,17 +1,32 @@
 """The models in a sweep file, and the images to calibrate and evaluate them with."""
 
 import sys
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic.config import JsonDict
 
 from sweeps.errors import did_you_mean
 from sweeps.spec.fields import Deviation, FilePath, Name, Part, Size, Source, check_path_text, exists, from_file, wrong
+from sweeps.spec.messages import show
 
 Scalar = str | int | float | bool
+_SCALARS: JsonDict = {"type": ["string", "number", "boolean"]}
+_ITEMS: JsonDict = {"items": {"anyOf": [_SCALARS, {"type": "array", "items": _SCALARS}]}}
+Argument = Scalar | Annotated[list[Any], Field(json_schema_extra=_ITEMS)]
+"""Of a constructor. A list has scalars, or lists of them: `[[32, 1], [64, 2]]`."""
 
-TAKEN_MODULES = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
+TAKEN_MODULES = sys.stdlib_module_names | {
+    "sweeps",
+    "workers",
+    "dashboard",
+    "torch",
+    "torchvision",
+    "numpy",
+    "safetensors",
+}
 """Modules that a user's file of the same name never replaces."""
 
 WEIGHTS = ("pretrained", "random", "demo")
@@ -34,16 +49,34 @@ class ModelSpec(Part):
         default_factory=lambda given: str(given.get("source", "")).rpartition(":")[2],
         description="Name in results; the source's part behind the colon if left out.",
     )
-    arguments: dict[str, Scalar] = Field(default_factory=dict, description="Keyword arguments of the constructor.")
+    arguments: dict[str, Argument] = Field(default_factory=dict, description="Keyword arguments of the constructor.")
     weights: str = Field(
         default="pretrained",
         description="pretrained (torchvision's), random (settled, seeded), demo (trained on digits by EdgeSweep), "
-        "or the path of a checkpoint that holds a state_dict (relative to the sweep file).",
+        "or the path of a checkpoint: a state_dict of torch or a file of safetensors (relative to the sweep file).",
+    )
+    weights_key: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Where in the checkpoint the weights are, if several fit: its keys with dots between, such as "
+        "model_ema; a dot alone is its top level.",
     )
     seed: int = Field(default=0, ge=0, description="For weights: random and demo.")
     input_shape: tuple[Size, Size, Size, Size] = Field(
         default=(1, 3, 224, 224), description="Batch, channels, height, width."
     )
+
+    @field_validator("arguments")
+    @classmethod
+    def _lists_have_scalars(cls, arguments: dict[str, Argument]) -> dict[str, Argument]:
+        for name, argument in arguments.items():
+            for place, item in enumerate(argument if isinstance(argument, list) else ()):
+                for inner in item if isinstance(item, list) else (item,):
+                    if not isinstance(inner, Scalar) or (isinstance(inner, float) and not isfinite(inner)):
+                        allowed = "text, a number, true or false, or a list of these"
+                        raise wrong(f"must be {allowed}, not {show(inner)}", name, place)
+        return arguments
 
     @field_validator("weights")
     @classmethod
@@ -63,6 +96,12 @@ class ModelSpec(Part):
             raise wrong(
                 "pretrained weights exist for torchvision's models only; give a checkpoint's path, or random", "weights"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _key_is_a_checkpoints(self) -> Self:
+        if self.weights_key is not None and self.weights in WEIGHTS:
+            raise wrong(f"weights: {self.weights} is no checkpoint, so leave the key out", "weights_key")
         return self
 
 

@@ -43,11 +43,12 @@ def weights_id_of(model: ModelSpec) -> str:
         case path:
             try:
                 with Path(path).open("rb") as file:
-                    return hashlib.file_digest(file, "sha256").hexdigest()
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 raise ModelError(
                     f"the checkpoint {path} cannot be read: {error.strerror}", "correct weights: in the sweep file"
                 ) from error
+            return digest if model.weights_key is None else f"{digest}#{model.weights_key}"
 
 
 def sha256_of(module: str) -> str:

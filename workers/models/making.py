@@ -13,10 +13,10 @@ import torch
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
-from sweeps.spec.inputs import WEIGHTS, ModelSpec, Scalar
+from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
 from sweeps.workspace import Workspace
+from workers.models import checkpoint, checkpoint_file, demo_training, weights
 from workers.models import data as datasets
-from workers.models import demo_training, weights
 from workers.models.code import OwnCode, construct, own_code
 from workers.models.eager import eager_logits, load_eager
 from workers.models.identity import source_id_of, weights_id_of
@@ -45,6 +45,7 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
     arguments = _arguments(model)
     progress(model.name, None)
     network = _constructed(model, arguments, files)
+    weights_text = ""
     match model.weights:
         case "pretrained":
             with _awake(lambda: progress(f"{model.name} (torchvision's weights)", None)):
@@ -59,7 +60,7 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
             }
             _settle_or_train(network, model, workspace, identity, progress)
         case path:
-            weights.fit(network, weights.read_checkpoint(Path(path)), path)
+            weights_text = checkpoint.load(network, Path(path), model.weights_key)
     network.eval()
     weights.check(network, model.input_shape, model.name, random=model.weights == "random")
     return ModelPackage(
@@ -69,20 +70,23 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
         files=files,
         state=_serialized(network),
         weights_id=weights_id,
+        weights_text=weights_text,
         model_source=source,
         input_shape=model.input_shape,
     )
 
 
-def constructed(model: ModelSpec, code: OwnCode | None) -> torch.nn.Module:
-    """With the weights of its checkpoint; nothing is trained, settled or downloaded. Raises `ModelError`."""
+def constructed(model: ModelSpec, code: OwnCode | None) -> tuple[torch.nn.Module, str]:
+    """With the weights of its checkpoint, and what was done to load them, for people.
+
+    Nothing is trained, settled or downloaded. Raises `ModelError`.
+    """
     network = _constructed(model, _arguments(model), code.files if code else {})
-    if model.weights not in WEIGHTS:
-        weights.fit(network, weights.read_checkpoint(Path(model.weights)), model.weights)
-    return network.eval()
+    text = "" if model.weights in WEIGHTS else checkpoint.load(network, Path(model.weights), model.weights_key)
+    return network.eval(), text
 
 
-def _arguments(model: ModelSpec) -> dict[str, Scalar]:
+def _arguments(model: ModelSpec) -> dict[str, Argument]:
     own = model.weights == "pretrained" and model.source in ("googlenet", "inception_v3")
     return {**(_INPUT_CONVENTION if own else {}), **model.arguments}
 
@@ -106,9 +110,7 @@ def _awake(tell: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def _constructed(
-    model: ModelSpec, arguments: Mapping[str, str | int | float | bool], files: Mapping[str, bytes]
-) -> torch.nn.Module:
+def _constructed(model: ModelSpec, arguments: Mapping[str, Argument], files: Mapping[str, bytes]) -> torch.nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(model.seed)
         return construct(model.source, arguments, files).float()
@@ -124,7 +126,7 @@ def _settle_or_train(
     path = workspace.weights / f"{canonical_key({**identity, 'torch': torch.__version__})}.pt"
     if path.exists():
         try:
-            weights.fit(network, weights.read_checkpoint(path), str(path))
+            weights.fit(network, checkpoint_file.read(path), str(path))
         except ModelError:
             path.unlink()  # damaged: create it again
         else:

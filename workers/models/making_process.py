@@ -25,9 +25,10 @@ def make(request: Request) -> None:
 def try_model(request: Request) -> None:
     """Load it, and let it answer a few images."""
     model, code, _, _ = request.read()
-    network = making.constructed(model, code)
+    network, weights_text = making.constructed(model, code)
     classes = weights.check(network, model.input_shape, model.name, random=False)
-    request.reply({"classes": classes, "parameters": sum(one.numel() for one in network.parameters())})
+    parameters = sum(one.numel() for one in network.parameters())
+    request.reply({"classes": classes, "parameters": parameters, "weights_text": weights_text})
 
 
 def try_images(request: Request) -> None:

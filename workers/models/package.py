@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.spec.inputs import Argument
+
 Images = NDArray[np.float32]
 """(N, C, H, W), already normalised: input of the model."""
 
@@ -30,12 +32,14 @@ class ModelPackage:
     name: str
     source: str
     """As in the sweep file: a torchvision name or `module:function`."""
-    arguments: Mapping[str, str | int | float | bool]
+    arguments: Mapping[str, Argument]
     files: Mapping[str, bytes]
     """The user's own source files by relative path; empty for torchvision."""
     state: bytes
     """`torch.save` of the state_dict; loaded with `weights_only`."""
     weights_id: str
+    weights_text: str = ""
+    """What was done to the checkpoint to load it, for people; empty if it was taken as it is."""
     model_source: str
     """`ModelIdentity.source`."""
     input_shape: tuple[int, int, int, int]

@@ -22,6 +22,11 @@ class PreparedModel:
     """Logits of the fp32 eager model, (N, classes)."""
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """What was done to load the weights, and how good the model is with them: lines for people."""
+        return tuple(filter(None, (self.build_inputs.package.weights_text, self.original_text)))
+
+    @property
     def original_text(self) -> str:
         """How often the model as its author wrote it is right, for people: another figure than theirs means that the
         images are prepared in another way. Empty without labels."""

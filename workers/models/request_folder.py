@@ -109,7 +109,7 @@ class Request:
         if logits is not None:
             np.save(self.folder / "logits.npy", logits, allow_pickle=False)
         named = {"arguments": dict(packed.arguments), "weights_id": packed.weights_id, "source": packed.model_source}
-        self.reply(named)
+        self.reply({**named, "weights_text": packed.weights_text})
 
     def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
         """Raises `ModelError` if the model's code wrote over what was made of it."""
@@ -118,7 +118,12 @@ class Request:
         except (OSError, ValueError) as error:
             raise overwritten(model.source) from error
         match answer:
-            case {"arguments": dict(arguments), "weights_id": str(weights_id), "source": str(source)}:
+            case {
+                "arguments": dict(arguments),
+                "weights_id": str(weights_id),
+                "weights_text": str(weights_text),
+                "source": str(source),
+            }:
                 return ModelPackage(
                     name=model.name,
                     source=model.source,
@@ -126,6 +131,7 @@ class Request:
                     files=code.files if code else {},
                     state=state,
                     weights_id=weights_id,
+                    weights_text=weights_text,
                     model_source=source,
                     input_shape=model.input_shape,
                 )

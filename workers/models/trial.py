@@ -64,6 +64,7 @@ def try_models(
             yield model, error, Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
             continue
         origin = f"weights: {model.weights}, which the run makes or downloads" if model.weights in WEIGHTS else "loads"
+        origin = "; ".join(filter(None, (origin, found["weights_text"])))
         message = f"{origin}; {found['parameters']:,} parameters, {found['classes']} classes"
         yield model, int(found["classes"]), Tried(what=model.name, problem=False, message=message)
 

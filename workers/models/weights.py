@@ -1,102 +1,27 @@
-"""Weights of a model: from a checkpoint, from torchvision, or random with estimated batch-norm statistics."""
+"""Weights of a model: loaded, from torchvision, or random with estimated batch-norm statistics."""
 
-import pickle
-import re
-import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sweeps.errors import ModelError
+from sweeps.errors import ModelError, in_one_line
+from workers.models import tensor_names
 from workers.models.images import InputShape, smooth_images
 from workers.models.one_thread import one_thread
 from workers.models.package import varies
+from workers.models.tensor_names import Match, Shapes
 
 State = Mapping[str, torch.Tensor]
 
-_WRAPPERS = ("state_dict", "model_state_dict", "model")
-_AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
-"""Heads of torchvision's GoogLeNet and Inception that are used only in training."""
+OTHER_ARGUMENTS = "give the arguments that the model was trained with (arguments: in the sweep file), or other weights"
+"""The next step where weights do not fit a model."""
 _SETTLING_IMAGES = 16
 _PROBE_IMAGES = 4
 # Streams of `smooth_images` that a sweep's data never uses.
 _SETTLING_STREAM, _PROBE_STREAM = 100, 101
-
-
-def read_checkpoint(path: Path) -> State:
-    """The tensors of a checkpoint by name. Never runs code from it. Raises `ModelError`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the error that follows says the same
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise ModelError(
-            f"the checkpoint {path} cannot be read: {error.strerror}", "correct weights: in the sweep file"
-        ) from error
-    # On damaged files torch's unpickler raises almost any exception: KeyError, IndexError, EOFError, RuntimeError.
-    except Exception as error:
-        raise _refused(path, error) from error
-    if isinstance(content, Mapping):
-        content = next((content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)), content)
-    if isinstance(content, Mapping):
-        _check_tensors(content, path)
-    if not isinstance(content, Mapping) or not content or not _only_tensors(content):
-        raise ModelError(f"{path} holds no state_dict", "save it with torch.save(model.state_dict(), path)")
-    if all(name.startswith("module.") for name in content):
-        content = {name.removeprefix("module."): tensor for name, tensor in content.items()}
-    state: State = content
-    return state
-
-
-def _only_tensors(content: Mapping[Any, Any]) -> bool:
-    return all(isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in content.items())
-
-
-def _check_tensors(content: Mapping[Any, Any], path: Path) -> None:
-    """Refuse tensors that `copy_`, which loads a state_dict, supports only partly or with an unclear error."""
-    for name, tensor in content.items():
-        if isinstance(tensor, torch.Tensor) and (kind := _kind(tensor)) is not None:
-            advice = {
-                "quantized": "give the fp32 weights; EdgeSweep makes int8 of them itself",
-                "a meta tensor (without data)": "save it with the weights loaded: meta tensors hold none",
-            }.get(kind, "save it with dense tensors of real numbers")
-            raise ModelError(f"the tensor {name} in {path} is {kind}, not dense float or int", advice)
-
-
-def _kind(tensor: torch.Tensor) -> str | None:
-    """Why it is not a dense tensor of real numbers; `None` if it is one."""
-    if tensor.is_quantized:
-        return "quantized"
-    if tensor.is_meta:
-        return "a meta tensor (without data)"
-    if tensor.is_nested:
-        return "nested"
-    if tensor.layout != torch.strided:
-        return f"sparse ({tensor.layout})" if "sparse" in str(tensor.layout) else f"of the layout {tensor.layout}"
-    return f"complex ({tensor.dtype})" if tensor.is_complex() else None
-
-
-def _refused(path: Path, error: Exception) -> ModelError:
-    if "TorchScript" in str(error):
-        return ModelError(
-            f"{path} is a TorchScript archive, not a state_dict",
-            "load it with torch.jit.load, and save it with torch.save(model.state_dict(), path)",
-        )
-    found = re.search(r"GLOBAL (\S+)|Unsupported class (\S+)", str(error))
-    if isinstance(error, pickle.UnpicklingError) and found:
-        name = (found[1] or found[2]).rstrip(".,")
-        return ModelError(
-            f"{path} holds more than tensors ({name}); pickled objects can run code and are refused",
-            "save only the weights, with torch.save(model.state_dict(), path)",
-        )
-    return ModelError(
-        f"{path} is damaged, or no checkpoint of torch ({type(error).__name__})",
-        "copy it again, or save it with torch.save(model.state_dict(), path)",
-    )
 
 
 def download_pretrained(name: str) -> State:
@@ -121,37 +46,41 @@ def download_pretrained(name: str) -> State:
 
 def fit(model: torch.nn.Module, state: State, origin: str) -> None:
     """Load `state` into `model`. Raises `ModelError` with a list of the differences."""
-    expected = model.state_dict()
-    accepted = OrderedDict(item for item in state.items() if item[0] in expected or not item[0].startswith(_AUXILIARY))
-    problems = {
-        "missing": [name for name in expected if name not in accepted],
-        "unexpected": [name for name in accepted if name not in expected],
-        "of another shape": [
-            f"{name} is {list(tensor.shape)} instead of {list(expected[name].shape)}"
-            for name, tensor in accepted.items()
-            if name in expected and tensor.shape != expected[name].shape
-        ],
-    }
-    if any(problems.values()):
+    network, given = shapes(model.state_dict()), shapes(state)
+    match = tensor_names.exact_match(network, given)
+    if match is None:
         raise ModelError(
-            f"{origin} does not fit the model: " + "; ".join(_listed(*item) for item in problems.items() if item[1]),
-            "give the arguments that the model was trained with (arguments: in the sweep file), or other weights",
+            f"{origin} does not fit the model: {tensor_names.differences(network, given)}", OTHER_ARGUMENTS
         )
-    # Modules such as MNASNet read here which version wrote their tensors.
-    accepted._metadata = getattr(state, "_metadata", expected._metadata)  # type: ignore[attr-defined]  # torch's own
+    put(model, state, match, origin)
+
+
+def put(model: torch.nn.Module, state: State, match: Match, origin: str) -> None:
+    """Load what matches, in the model's own types of numbers. Raises `ModelError` if code of the model fails there."""
+    own: Any = model.state_dict()
+    # What a checkpoint has no tensor for, such as the counter of an AveragedModel, stays.
+    whole = OrderedDict({**own, **{ours: state[theirs] for ours, theirs in match.shared}})
+    # Modules such as MNASNet read here which version wrote their tensors. It names modules, as they are in the file.
+    written = getattr(state, "_metadata", own._metadata) if match.is_as_is else own._metadata
+    whole._metadata = written  # type: ignore[attr-defined]  # torch's own
     try:
-        model.load_state_dict(accepted)
+        model.load_state_dict(whole)
     # This runs the model's own hooks, which may raise any exception.
     except Exception as error:
         raise ModelError(
-            f"{origin} cannot be loaded into the model: {type(error).__name__}: {error}",
+            f"{origin} cannot be loaded into the model: {in_one_line(error)}",
             "save the weights anew, with torch.save(model.state_dict(), path)",
         ) from error
 
 
-def _listed(what: str, names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{what}: {', '.join(names[:3])}{more}"
+def tensors(state: Mapping[Any, Any]) -> State:
+    """Those of a state_dict, in which a module may put something else, too."""
+    return {name: value for name, value in state.items() if isinstance(name, str) and isinstance(value, torch.Tensor)}
+
+
+def shapes(state: Mapping[Any, Any]) -> Shapes:
+    """Of its tensors. Nested ones have none."""
+    return {name: tuple(value.shape) for name, value in tensors(state).items() if not value.is_nested}
 
 
 def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:

@@ -101,6 +101,8 @@ def test_a_network_of_one_s_own_ends_in_a_file_and_an_account_of_why_it_won(
 ) -> None:
     make_data(tmp_path, IMAGES, net)
     monkeypatch.chdir(tmp_path)
+    state = {f"module.{name}": tensor for name, tensor in torch.load("my_net.pt").items()}
+    torch.save({"epoch": 40, "model": state}, "my_net.pt")  # as a script of training leaves it
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     fresh_mlflow(tmp_path / "edgesweep-data")
     named = ("--argument", "classes=2", "--weights", "my_net.pt", "--images", "photos", "--input-shape", "1,3,64,64")
@@ -110,8 +112,10 @@ def test_a_network_of_one_s_own_ends_in_a_file_and_an_account_of_why_it_won(
     text = sweep.read_text().replace("[script, trace]", f"[{way}]").replace("[nchw, nhwc]", "[nchw]")
     quick = "{preset: quick, rounds: 2, warmup_seconds: 0.05, min_seconds: 0.1, gate: none}"
     sweep.write_text(text.replace("{preset: quick}", quick))
-    assert "make_net: loads" in edgesweep("plan", "--check", "sweep.yaml")
+    read = f"the weights were read from `model`, `module.` taken off {len(state)} names"
+    assert f"make_net: loads; {read}" in edgesweep("plan", "--check", "sweep.yaml")
     told = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert f"make_net: {read}" in told
     assert f"make_net: the original has 100.00 % top-1 on the {IMAGES * 4 // 5} evaluation images" in told
     assert "Ship: cpu " in told
     # Whether another one may win depends on how it answers on this CPU.

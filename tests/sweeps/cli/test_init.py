@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from PIL import Image
 
@@ -37,6 +38,11 @@ class Branch(torch.nn.Module):
 
 def branch():
     return Branch()
+
+def wide(widths):
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, widths[0], 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(*widths)
+    )
 """
 
 
@@ -76,6 +82,24 @@ def test_the_file_says_what_was_found_and_what_was_said(home: Path) -> None:
     assert (grid.precision, grid.layout, grid.capture) == (("fp32", "int8"), ("nchw", "nhwc"), ("script", "trace"))
     assert spec.devices == ("fake:steady",)
     assert max(map(len, written.splitlines())) <= 120
+
+
+def test_a_models_file_a_list_and_a_checkpoint_of_two_are_taken(home: Path) -> None:
+    states = [torch.nn.Conv2d(1, 8, 3).state_dict(), torch.nn.Linear(8, 4).state_dict()]
+    state = {f"{place}.{name}": tensor for place, one in zip("03", states, strict=True) for name, tensor in one.items()}
+    average = {f"module.{name}": tensor / 2 for name, tensor in state.items()}
+    torch.save({"model": state, "model_ema": average}, home / "net.pt")
+    words = ("--model", "./nets.py:wide", "--argument", "widths=[8, 4]", "--weights", "net.pt")
+    asked = init(*words)
+    assert asked.exit_code == 1
+    assert "differ: `model`, `model_ema`" in asked.output
+    assert "weights_key" in asked.output
+    done = init(*words, "--weights-key", "model_ema")
+    assert done.exit_code == 0, done.output
+    assert "  the weights were read from `model_ema`, `module.` taken off 4 names\n" in done.output
+    [model] = load(home / "sweep.yaml").models
+    assert (model.source, model.arguments, model.weights_key) == ("nets:wide", {"widths": [8, 4]}, "model_ema")
+    assert init("other.yaml", "--model", "nets:make", "--weights-key", "model").exit_code == 1
 
 
 def test_what_cannot_be_captured_is_left_out_of_the_grid_with_the_reason(home: Path) -> None:

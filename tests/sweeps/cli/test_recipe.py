@@ -157,9 +157,11 @@ def test_each_step_adds_one_thing() -> None:
 
 
 def test_without_labels_there_is_no_bound_on_the_accuracy() -> None:
-    spec, _ = recipe_spec("mobilenet_v2", **options(weights="random", arguments=("width_mult=0.35", "num_classes=10")))
+    spec, _ = recipe_spec(
+        "mobilenet_v2", **options(weights="random", arguments=("width_mult=0.35", "stages=[[1, 16], [6, 24]]"))
+    )
     assert spec.name.startswith("recipe-mobilenet_v2-")
-    assert spec.models[0].arguments == {"width_mult": 0.35, "num_classes": 10}
+    assert spec.models[0].arguments == {"width_mult": 0.35, "stages": [[1, 16], [6, 24]]}
     assert (spec.data.evaluation.source, spec.objective.constraints) == ("synthetic", ())
     spec, _ = recipe_spec("mobilenet_v2", **options(weights="demo", rounds=7))
     assert (spec.data.evaluation.source, len(spec.objective.constraints)) == ("digits", 1)

@@ -101,6 +101,25 @@ def test_constructor_arguments_keep_their_types(tmp_path: Path) -> None:
     assert [type(value) for value in arguments.values()] == [int, float, bool, str, str]
 
 
+def test_a_list_is_an_argument_of_a_constructor_and_its_items_keep_their_types(tmp_path: Path) -> None:
+    text = "random\n    arguments: {widths: [8, 16.0, M], stages: [[1, 16], [6, no]], empty: []}\n"
+    sweep = load(written(tmp_path, SMALL.replace("random\n", text)))
+    assert sweep.models[0].arguments == {"widths": [8, 16.0, "M"], "stages": [[1, 16], [6, "no"]], "empty": []}
+    assert type(sweep.models[0].arguments["widths"][1]) is float
+    assert SweepSpec.model_validate_json(sweep.kept_json()) == sweep
+
+
+@pytest.mark.parametrize("source", ["nets.py:make", "./nets.py:make", "nets/__init__.py:make", "nets:make"])
+def test_a_file_stands_for_its_module(tmp_path: Path, source: str) -> None:
+    sweep = load(written(tmp_path, SMALL.replace("mobilenet_v2", source)))
+    assert (sweep.models[0].source, sweep.models[0].name) == ("nets:make", "make")
+
+
+def test_a_file_in_a_folder_stands_for_its_module(tmp_path: Path) -> None:
+    sweep = load(written(tmp_path, SMALL.replace("mobilenet_v2", "models/small/nets.py:make")))
+    assert sweep.models[0].source == "models.small.nets:make"
+
+
 def test_paths_start_at_the_sweep_file_and_come_out_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / 'it\'s a "folder"'
     (folder / "images").mkdir(parents=True)
@@ -336,7 +355,7 @@ MODELS = {
     "a path as source": (
         "source: models/net.py",
         "3: models[0].source: 'models/net.py' is neither torchvision's name of a model (mobilenet_v2) "
-        "nor module:function",
+        "nor module:function; of a file, start in its folder and write nets:make",
     ),
     "a module without function": (
         "source: models.net",
@@ -359,13 +378,33 @@ MODELS = {
         "source: vgg11\n    input_shape: [1, 3, 8, 8, 8]",
         "4: models[0].input_shape: 5 values; 4 are needed",
     ),
-    "a list as argument": (
-        "source: vgg11\n    arguments: {a: [1]}",
-        "4: models[0].arguments.a: must be text or a number or true or false, not a list",
+    "a block as argument": (
+        "source: vgg11\n    arguments: {a: {b: 1}}",
+        "4: models[0].arguments.a: must be text or a number or true or false or a list, not a block of keys",
+    ),
+    "a block in a list": (
+        "source: vgg11\n    arguments: {a: [1, {b: 1}]}",
+        "4: models[0].arguments.a[1]: must be text, a number, true or false, or a list of these, not a block of keys",
+    ),
+    "lists too deep": (
+        "source: vgg11\n    arguments: {a: [[[1]]]}",
+        "4: models[0].arguments.a[0]: must be text, a number, true or false, or a list of these, not a list",
+    ),
+    "infinity in a list": (
+        "source: vgg11\n    arguments: {a: [1, .inf]}",
+        "4: models[0].arguments.a[1]: must be text, a number, true or false, or a list of these, not the number inf",
+    ),
+    "a key into no checkpoint": (
+        "source: vgg11\n    weights: random\n    weights_key: model",
+        "5: models[0].weights_key: weights: random is no checkpoint, so leave the key out",
+    ),
+    "an empty key": (
+        'source: vgg11\n    weights_key: ""',
+        "4: models[0].weights_key: must not be empty",
     ),
     "infinity": (
         "source: vgg11\n    arguments: {a: .inf}",
-        "4: models[0].arguments.a: must be text or a number or true or false, not the number inf",
+        "4: models[0].arguments.a: must be text or a number or true or false or a list, not the number inf",
     ),
     "a name with a space": (
         "source: vgg11\n    name: a b",

@@ -1,3 +1,4 @@
+import hashlib
 import pickle
 import shutil
 import struct
@@ -156,6 +157,9 @@ def test_a_checkpoint_is_known_by_its_bytes(tmp_path: Path) -> None:
         path.write_bytes(content)
     ids = [identify(ModelSpec(source="resnet18", weights=str(path))).weights_id for path in paths]
     assert ids[0] == ids[1] != ids[2]
+    assert ids[0] == hashlib.sha256(b"one").hexdigest()
+    keyed = [ModelSpec(source="resnet18", weights=str(paths[0]), weights_key=key) for key in ("model", "model_ema")]
+    assert len({ids[0], *(identify(model).weights_id for model in keyed)}) == 3
 
 
 def test_demo_weights_depend_on_the_seed() -> None:
@@ -373,7 +377,7 @@ def test_a_checkpoint_that_does_not_fit_is_told_where(tmp_path: Path, workspace:
 
 
 @pytest.mark.parametrize("wrapper", [None, "state_dict", "model"])
-def test_training_scripts_wrappers_and_prefixes_are_understood(
+def test_training_scripts_wrappers_and_prefixes_are_understood_and_told(
     tmp_path: Path, workspace: Workspace, wrapper: str | None
 ) -> None:
     trained = torchvision.models.squeezenet1_1(num_classes=7).eval()
@@ -384,9 +388,10 @@ def test_training_scripts_wrappers_and_prefixes_are_understood(
     images = np.random.default_rng(0).normal(size=(2, 3, 64, 64)).astype(np.float32)
     with torch.no_grad():
         expected = trained(torch.from_numpy(images)).numpy()
-    np.testing.assert_allclose(
-        eager_logits(load_eager(package(spec, workspace, silent)), images), expected, rtol=1e-4, atol=1e-5
-    )
+    inputs = prepare(spec, SYNTHETIC, workspace, {}, silent).build_inputs
+    np.testing.assert_allclose(eager_logits(load_eager(inputs.package), images), expected, rtol=1e-4, atol=1e-5)
+    place = f" from `{wrapper}`" if wrapper else ""
+    assert inputs.package.weights_text == f"the weights were read{place}, `module.` taken off 52 names"
 
 
 def test_a_checkpoint_full_of_nan_is_refused(tmp_path: Path, workspace: Workspace) -> None:

@@ -58,6 +58,17 @@ def test_what_is_whole_is_told_with_its_figures(home: Path) -> None:
     assert not (home / "workspace").exists()
 
 
+def test_what_is_done_to_a_checkpoint_is_told(home: Path) -> None:
+    state = torch.load(home / "net.pt", weights_only=True)
+    half = {f"module.{name}": tensor.half() for name, tensor in state.items() if name != "1.num_batches_tracked"}
+    torch.save({"ema": half | {"module.1.num_batches_tracked": state["1.num_batches_tracked"]}}, home / "net.pt")
+    model, _ = tried(home)
+    assert model.text == (
+        "make: loads; the weights were read from `ema`, `module.` taken off 8 names, 7 half tensors widened; "
+        "268 parameters, 4 classes"
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "message"), [("mak", "no function mak (did you mean make?)"), ("broken", "no such")]
 )

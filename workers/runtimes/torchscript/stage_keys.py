@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
+from sweeps.spec.inputs import Argument
 from sweeps.variant import Variant
 from workers.runtimes.code import code_of
 
@@ -22,7 +23,7 @@ class Sources:
     """The inputs of all variants of one model."""
 
     model_source: str
-    arguments: Mapping[str, str | int | float | bool]
+    arguments: Mapping[str, Argument]
     weights_id: str
     input_shape: tuple[int, ...]
     calibration_id: str
