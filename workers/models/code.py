@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sweeps.device_facts import canonical_key
-from sweeps.errors import ModelError
+from sweeps.errors import ModelError, in_one_line
 from sweeps.spec.inputs import TAKEN_MODULES
 from sweeps.temporary import folder_of_process
 
@@ -162,7 +162,7 @@ def _own(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) 
             raise
         except (Exception, SystemExit) as error:
             raise ModelError(
-                f"{source} failed{_place(error, folder)} with {type(error).__name__}: {error}", _step(error, function)
+                f"{source} failed{_place(error, folder)} with {in_one_line(error)}", _step(error, function)
             ) from error
 
 

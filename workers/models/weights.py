@@ -144,7 +144,7 @@ def _answer(model: torch.nn.Module, images: torch.Tensor) -> Any:
         return model(images)
     except Exception as error:
         raise ModelError(
-            f"the model cannot take an input of {list(images.shape)}: {type(error).__name__}: {error}",
+            f"the model cannot take an input of {list(images.shape)}: {in_one_line(error)}",
             "correct input_shape: in the sweep file, or the model",
         ) from error
 
