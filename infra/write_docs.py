@@ -164,6 +164,16 @@ def figures() -> str:
             "judged: half of the negligible difference",
         ),
         (
+            "`invalid_timing`: samples fill less than this share of the least duration of their block",
+            f"{100 * blocks.FILLED_SHARE:g} %",
+            "judged: filling the input may take longer than a tiny model; a wrong unit is a factor of 1,000",
+        ),
+        (
+            "`invalid_timing`: half of the samples are shorter than",
+            f"{blocks.FASTEST_NS} ns",
+            "judged: a call of a runtime between two readings of a clock takes longer",
+        ),
+        (
             "Variants whose spreads an interval needs to borrow from them",
             f"{moderated.FEWEST_VARIANTS}",
             "judged; fewer spreads do not show how alike they are",

@@ -165,6 +165,7 @@ class SimulatedPhone:
         """Load a model in a running process, and time it. `process`: its factor; `cold`: the clocks are still low."""
         phone = self.phone
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
+        load_ns = int(self._shown_ns(np.array([phone.load_s]))[0])
         self._pass(phone.load_s, busy=True)
         base_s = true_ms * 1e-3 * self._pace() * process
 
@@ -181,14 +182,14 @@ class SimulatedPhone:
         begins_s = float(ends_s[warm])
         finishes_s = float(ends_s[last])
         timed_from_c = self._temp_after(begins_s, busy=True)
+        taken_ns = self._shown_ns(taken_s[: last + 1])
         timed_middle_c = self._temp_after((begins_s + finishes_s) / 2, busy=True)
         self._pass(finishes_s, busy=True)
-        taken_ns = np.rint(taken_s[: last + 1] * 1e9).astype(np.int64)
         return SimulatedBlock(
             samples_ns=taken_ns[warm + 1 :],
             warmup_ns=taken_ns[1 : warm + 1],
             first_inference_ns=int(taken_ns[0]),
-            load_ns=round(phone.load_s * 1e9),
+            load_ns=load_ns,
             started_s=started_s,
             ended_s=self._now_s,
             temp_start_c=temp_start_c,
@@ -198,6 +199,11 @@ class SimulatedPhone:
             throttled=not self.fixed_performance and max(timed_from_c, self._temp_c) >= phone.throttles_at_c,
             true_p50_ms=self.true_p50_ms(true_ms, timed_middle_c),
         )
+
+    def _shown_ns(self, taken_s: NDArray[np.float64]) -> NDArray[np.int64]:
+        """What the phone's clock shows of times that follow one another from now on."""
+        ticks = self.phone.ticks
+        return np.rint(taken_s * 1e9).astype(np.int64) if ticks is None else ticks.shown_ns(self._now_s, taken_s)
 
     def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> NDArray[np.float64]:
         """The durations of `count` inferences, the first of them `busy_s` after the model was loaded.
