@@ -123,9 +123,12 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         confirming = []  # one alone has no interval
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
     medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in confirming or blocks]
-    p50 = with_resolution(p50_estimate(medians_ms), [_readings(block) for block in confirming or blocks])
+    readings = [_readings(block) for block in confirming or blocks]
+    p50 = with_resolution(p50_estimate(medians_ms), readings)
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
+    if any(is_coarse(one.samples) for one in readings):
+        labels.add("coarse_clock")  # early versions did not see every tick
     if len(blocks) == 1:
         labels.add("one_block")
     elif _spread(last) > STABLE_WITHIN:

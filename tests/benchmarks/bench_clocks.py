@@ -38,7 +38,7 @@ COARSE = {
     "32,768 Hz": (Ticks(tick_s=1 / 32_768), 1.0),
     "300 Hz": (Ticks(tick_s=1 / 300), 20.0),
     "1 ms, 12.3 ppm fast": (SLEWED, 10.0),
-    "250 Hz of Linux": (Ticks(tick_s=4e-3, faster=1e-10), 20.0),
+    "250 Hz of Linux": (Ticks(tick_s=4e-3, faster=1e-7), 20.0),
     "each rounded to 0.1 ms": (replace(TENTH, each="nearest"), 3.0),
     "each rounded down to 0.1 ms": (replace(TENTH, each="down"), 3.0),
     "each rounded up to 0.1 ms": (replace(TENTH, each="up"), 3.0),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of, spread_factor
 from workers.devices.fake.phones import Phone
+from workers.devices.fake.ticks import shown_ns
 from workers.devices.fake.traces import Playback
 
 _DEGREES_PER_STATUS = 3.0
@@ -165,7 +166,7 @@ class SimulatedPhone:
         """Load a model in a running process, and time it. `process`: its factor; `cold`: the clocks are still low."""
         phone = self.phone
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
-        load_ns = int(self._shown_ns(np.array([phone.load_s]))[0])
+        load_ns = int(shown_ns(phone.ticks, self._now_s, np.array([phone.load_s]))[0])
         self._pass(phone.load_s, busy=True)
         base_s = true_ms * 1e-3 * self._pace() * process
 
@@ -182,7 +183,7 @@ class SimulatedPhone:
         begins_s = float(ends_s[warm])
         finishes_s = float(ends_s[last])
         timed_from_c = self._temp_after(begins_s, busy=True)
-        taken_ns = self._shown_ns(taken_s[: last + 1])
+        taken_ns = shown_ns(phone.ticks, self._now_s, taken_s[: last + 1])
         timed_middle_c = self._temp_after((begins_s + finishes_s) / 2, busy=True)
         self._pass(finishes_s, busy=True)
         return SimulatedBlock(
@@ -199,11 +200,6 @@ class SimulatedPhone:
             throttled=not self.fixed_performance and max(timed_from_c, self._temp_c) >= phone.throttles_at_c,
             true_p50_ms=self.true_p50_ms(true_ms, timed_middle_c),
         )
-
-    def _shown_ns(self, taken_s: NDArray[np.float64]) -> NDArray[np.int64]:
-        """What the phone's clock shows of times that follow one another from now on."""
-        ticks = self.phone.ticks
-        return np.rint(taken_s * 1e9).astype(np.int64) if ticks is None else ticks.shown_ns(self._now_s, taken_s)
 
     def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> NDArray[np.float64]:
         """The durations of `count` inferences, the first of them `busy_s` after the model was loaded.
