@@ -8,7 +8,7 @@ from sweeps.batches import BatchItem
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
 from sweeps.protocol.bursts import BURST_SHARE, burst_share
-from sweeps.protocol.clock import Readings, figure_ns, is_coarse, spike_share, with_resolution
+from sweeps.protocol.clock import Readings, figure_ns, is_coarse, shows_ticks, spike_share, with_resolution
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Timing
@@ -127,8 +127,9 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     p50 = with_resolution(p50_estimate(medians_ms), readings)
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
-    if any(is_coarse(one.samples) for one in readings):
-        labels.add("coarse_clock")  # early versions did not see every tick
+    # A block of few samples does not show it, and early versions did not see every tick.
+    if shows_ticks(readings):
+        labels.add("coarse_clock")
     if len(blocks) == 1:
         labels.add("one_block")
     elif _spread(last) > STABLE_WITHIN:

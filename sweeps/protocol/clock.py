@@ -71,7 +71,8 @@ def tick_ns(samples_ns: Sequence[int]) -> float:
 
 
 def is_coarse(samples_ns: Sequence[int]) -> bool:
-    return tick_ns(samples_ns) > COARSE * median(samples_ns)
+    tick = tick_ns(samples_ns)
+    return tick > 0 and tick > COARSE * median(samples_ns)
 
 
 def figure_ns(samples_ns: Sequence[int]) -> float:
@@ -96,6 +97,11 @@ def resolution_ns(samples_ns: Sequence[int]) -> float:
     return _resolution_ns([Readings(samples_ns)])
 
 
+def shows_ticks(processes: Sequence[Readings]) -> bool:
+    """Whether the clock of these processes is coarse: one of them shows it, or those of too few samples together."""
+    return any(is_coarse(one.samples) for one in processes) or is_coarse(_few_together(processes).samples)
+
+
 def with_resolution(p50_ms: Estimate, processes: Sequence[Readings]) -> Estimate:
     """A p50 in ms, from the figures of these processes: its interval, if it has one, allows for their clock."""
     if p50_ms.low is None or p50_ms.high is None:
@@ -110,7 +116,8 @@ def _resolution_ns(processes: Sequence[Readings]) -> float:
     """Of the median of their figures, as of `resolution_ns`."""
     coarse = [one for one in processes if is_coarse(one.samples)]
     if not coarse or 2 * len(coarse) < len(processes):
-        return 0.0
+        together = _few_together(processes)
+        return _finest_ns(together) if is_coarse(together.samples) else 0.0
     tick = min(map(_finest_ns, coarse))
     ranges, errors = [], []
     for process in coarse:
@@ -125,6 +132,12 @@ def _resolution_ns(processes: Sequence[Readings]) -> float:
     known = [one for one in ranges if one is not None]
     shared = 2 * len(known) > len(ranges) and statistics.fmean(known) < _WANDERS - _SURELY / math.sqrt(len(known))
     return median(errors) if shared else tick
+
+
+def _few_together(processes: Sequence[Readings]) -> Readings:
+    """As one process, all that have too few samples to show a tick."""
+    few = [one for one in processes if len(one.samples) < _SAMPLES]
+    return Readings([sample for one in few for sample in one.samples], [other for one in few for other in one.others])
 
 
 def _finest_ns(process: Readings) -> float:

@@ -9,7 +9,7 @@ from sweeps.protocol.blocks import block_labels, summarize
 from sweeps.protocol.clock import figure_ns, is_coarse, resolution_ns, tick_ns
 from sweeps.protocol.presets import resolve
 from sweeps.spec.protocol import ProtocolSpec
-from workers.devices.fake.ticks import Ticks
+from workers.devices.fake.ticks import Ticks, shown_ns
 
 QUICK = resolve(ProtocolSpec(preset="quick"))
 
@@ -158,6 +158,22 @@ def test_blocks_that_share_their_readings_keep_a_narrow_interval(records) -> Non
     assert timing.latency_ci_high_ms is not None
     assert timing.latency_ci_low_ms <= 18.1 <= timing.latency_ci_high_ms
     assert timing.latency_ci_high_ms - timing.latency_ci_low_ms < 2 * 1e3 / 300
+
+
+@pytest.mark.parametrize(("clock", "labelled"), [(None, False), (HZ_300, True), (Ticks(tick_s=1 / 64), True)])
+def test_blocks_of_few_samples_show_a_coarse_clock_together(clock: Ticks | None, labelled: bool, records) -> None:
+    untimed = {"warmup_ns": (), "first_inference_ns": None, "load_ns": None}
+    shown_by_round = [shown_ns(clock, 0.0, noisy_ms(61.7, 4, 0.01, round_) / 1e3).tolist() for round_ in range(3)]
+    blocks = [
+        replace(records.block(records.job(0), round_), samples_ns=tuple(samples), **untimed)
+        for round_, samples in enumerate(shown_by_round)
+    ]
+    timing = summarize(blocks[0].job_key, blocks, QUICK)
+    assert ("coarse_clock" in timing.labels) is labelled
+    if clock is not None:
+        assert timing.latency_ci_low_ms is not None
+        assert timing.latency_ci_high_ms is not None
+        assert timing.latency_ci_high_ms - timing.latency_ci_low_ms >= 2e3 * clock.tick_s
 
 
 @pytest.mark.parametrize(("clock", "latency_ms"), CLOCKS)
