@@ -169,8 +169,7 @@ def _do_not_fit(samples_ns: Sequence[int], protocol: Protocol, *, mean_only: boo
 
 
 def _readings(block: Block) -> Readings:
-    once_ns = [one for one in (block.first_inference_ns, block.load_ns) if one]
-    return Readings(block.samples_ns, (*block.warmup_ns, *once_ns))
+    return Readings(block.samples_ns, (*block.warmup_ns, *filter(None, (block.first_inference_ns, block.load_ns))))
 
 
 def _by_visit(blocks: Sequence[Block]) -> tuple[tuple[int, float], ...]:
