@@ -96,7 +96,6 @@ def labels() -> str:
 
 def figures() -> str:
     """The thresholds of the rules, read from the code."""
-    decision_rounds = ", ".join(map(str, front_race.DECISION_ROUNDS))
     rows = [
         ("Interval and ties: confidence", f"{100 * stats.CONFIDENCE:g} %", "convention"),
         ("Negligible difference in latency", f"{100 * stats.NEGLIGIBLE:g} %", "judged"),
@@ -130,7 +129,7 @@ def figures() -> str:
         ("Blocks that confirm a race's winner", f"{PRESETS['race'].confirmations}", "judged"),
         (
             "A race for a front decides after these rounds",
-            decision_rounds,
+            ", ".join(map(str, front_race.DECISION_ROUNDS)),
             "judged: fixed, so that the same rounds always give the same decisions",
         ),
         ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
@@ -163,6 +162,7 @@ def figures() -> str:
             f"{100 * clock.COARSE:g} %",
             "judged: half of the negligible difference",
         ),
+        ("`invalid_timing`: samples fill less of their block than", f"{100 * blocks.FILLED_SHARE:g} %", "judged"),
         (
             "Variants whose spreads an interval needs to borrow from them",
             f"{moderated.FEWEST_VARIANTS}",

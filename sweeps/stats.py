@@ -29,7 +29,8 @@ OUTLIER_SCORE = 3.5
 
 _FEW = 500
 _NORMAL_975 = 1.959963984540054
-_MAD_PER_SIGMA = 0.6744897501960817
+MAD_PER_SIGMA = 0.6744897501960817
+"""The median absolute deviation of a normal distribution, over its standard deviation."""
 _MEAN_DEVIATION_PER_SIGMA = 0.7978845608028654
 
 
@@ -82,7 +83,7 @@ def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
 
     array = np.asarray(values, dtype=np.float64)
     deviations = np.abs(array - median(array))
-    sigma = mad(array) / _MAD_PER_SIGMA
+    sigma = mad(array) / MAD_PER_SIGMA
     if sigma == 0.0:
         sigma = float(deviations.mean()) / _MEAN_DEVIATION_PER_SIGMA
     return deviations > OUTLIER_SCORE * sigma

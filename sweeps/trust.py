@@ -17,6 +17,8 @@ class TrustLabel:
     """Why, a colon, and what to do."""
     fields: str = ""
     """The fields of a sweep file that matter."""
+    of_winner: str = ""
+    """What is said beside a winner that has it; empty if nothing."""
 
     @property
     def text(self) -> str:
@@ -72,6 +74,14 @@ TRUST: dict[str, TrustLabel] = {
             fields="grids: precision, qengine; data.calibration",
             disqualifying=True,
             advice="an output is not a finite number: check the precision, the engine and the calibration data",
+        ),
+        TrustLabel(
+            name="invalid_timing",
+            title="The times are impossible",
+            disqualifying=True,
+            advice="the samples fill less than 1 % of the time that their block lasts at least, or half of them are "
+            "shorter than a clock can show (0.1 µs): find out what the program on the device times, and in which "
+            "unit; compile EdgeSweep's runner anew",
         ),
         TrustLabel(
             name="profiled",
@@ -147,7 +157,11 @@ TRUST: dict[str, TrustLabel] = {
             fields="protocol.min_seconds",
             disqualifying=False,
             advice="all samples are multiples of one tick of the clock, over 1 % of a sample (a block's figure is the "
-            "mean of its samples, p90 and p99 are ticks): raise min_seconds",
+            "mean of its samples without spikes, p90 and p99 are ticks; the interval allows for the clock, and builds "
+            "that lie within it may differ): raise min_seconds; where a tool rounds each sample by itself, put "
+            "EdgeSweep's runner on the device",
+            of_winner="the device's clock is coarse (coarse_clock): builds that lie within the winner's interval may "
+            "be faster",
         ),
         TrustLabel(
             name="bursts",
@@ -218,6 +232,11 @@ def readiness(gate: str, labels: Iterable[str]) -> str:
 def disqualified(labels: Iterable[str]) -> list[str]:
     """The labels that exclude a result from winning, deciding and comparing; also labels unknown to this version."""
     return [label for label in labels if label not in TRUST or TRUST[label].disqualifying]
+
+
+def said_of_winner(labels: Iterable[str]) -> list[str]:
+    """What these labels of a winner say beside it."""
+    return [TRUST[label].of_winner for label in labels if label in TRUST and TRUST[label].of_winner]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.stopping import shuffled_order
 from workers.devices.fake.phones import Phone
@@ -43,7 +44,8 @@ class SimulatedBench:
         self.confirmed_ms: dict[str, dict[int, float]] = {}
         self.tally = Tally()
         self._true_ms = true_ms
-        self.truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
+        self.published: dict[str, list[SimulatedBlock]] = {key: [] for key in true_ms}
+        """Those that make the estimate."""
         self._protocol = protocol
         self._order_seed = seed
         self._rest = rest
@@ -75,26 +77,26 @@ class SimulatedBench:
         self.tally.batches_s += self.device.now_s - began_s
         self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
         return {
-            key: block.median_ms if self._counts(block, ready) else None
+            key: self._figure_ms(block) if self._counts(block, ready) else None
             for key, block in zip(order, blocks, strict=True)
         }
 
     def confirm(self, key: str, blocks: int) -> None:
         """Measure the winner again: only these blocks make its estimate. Others have none."""
-        before_ms, self.truths_ms[key] = self.truths_ms[key], []
+        before, self.published[key] = self.published[key], []
         first = 1 + max((round for medians_ms in self.medians_ms.values() for round in medians_ms), default=-1)
         measured = ((round, self._solo(key)) for round in range(first, first + blocks))
         confirmed = {round: value for round, value in measured if value is not None}
         if confirmed:
             self.confirmed_ms[key] = confirmed
         else:
-            self.truths_ms[key] = before_ms
+            self.published[key] = before
 
     def check(self, key: str, blocks: int) -> dict[int, float]:
         """Measure a winner's rival, only to check the batches. By round; those that count."""
-        truths_ms = [*self.truths_ms[key]]
+        published = [*self.published[key]]
         measured = {round: self._solo(key) for round in range(blocks)}
-        self.truths_ms[key] = truths_ms
+        self.published[key] = published
         return {round: value for round, value in measured.items() if value is not None}
 
     def _solo(self, key: str) -> float | None:
@@ -103,8 +105,12 @@ class SimulatedBench:
         block = self.device.block(self._true_ms[key], **_length(self._protocol.in_own_process))
         if not self._counts(block, ready):
             return None
-        self.truths_ms[key].append(block.true_p50_ms)
-        return float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
+        self.published[key].append(block)
+        return float(block.samples_ns.mean()) / 1e6 if self._plain else self._figure_ms(block)
+
+    def _figure_ms(self, block: SimulatedBlock) -> float:
+        # Whole nanoseconds are a fine clock, and the median of an array is fast.
+        return block.median_ms if self.device.phone.ticks is None else figure_ns(block.samples_ns.tolist()) / 1e6
 
     def _counts(self, block: SimulatedBlock, ready: bool) -> bool:
         marked = not self._plain and (not ready or block.status_start > 0 or block.status_end > 0)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from sweeps.protocol.clock import Readings, is_coarse, with_resolution
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest
@@ -22,7 +23,7 @@ from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
 from sweeps.settled import Settled
-from sweeps.stats import Estimate, median
+from sweeps.stats import Estimate, median, p50_estimate
 from workers.devices.fake.phones import Phone
 from workers.simulated_bench import Rest, SimulatedBench
 
@@ -75,6 +76,8 @@ class JobResult:
     """At the temperatures at which these blocks were measured: the median over them."""
     medians_ms: Mapping[int, float]
     """By round, counted from 0; means where they are what is asked for."""
+    coarse_clock: bool
+    """As the trust label."""
 
     @property
     def figures(self) -> Mapping[str, float | None]:
@@ -239,17 +242,19 @@ def _results(
     published = [bench.confirmed_ms.get(key) or medians_ms for key, medians_ms in measured.items()]
     speeds = two_speeds(published)
     estimates = latency_intervals(published, speeds)
+    coarse = {key: _coarse(bench, key) for key in measured}
     jobs = {
         key: JobResult(
             name=key,
             job_key=key,
             top1_percent=top1_percent[key],
             settled=settled.get(key),
-            p50_ms=estimate,
-            true_p50_ms=median(bench.truths_ms[key]),
+            p50_ms=_as_stored(bench, key, estimate, medians_ms) if coarse[key] else estimate,
+            true_p50_ms=median([block.true_p50_ms for block in bench.published[key]]),
             medians_ms=measured[key],
+            coarse_clock=coarse[key],
         )
-        for key, estimate in zip(measured, estimates, strict=True)
+        for key, estimate, medians_ms in zip(measured, estimates, published, strict=True)
     }
     contending = [job for job in jobs.values() if job.settled is None or not job.settled.eliminated]
     if not contending:
@@ -259,5 +264,22 @@ def _results(
     if named not in bench.confirmed_ms:
         place = list(measured).index(named)
         estimate = latency_intervals(published, speeds, {place: first.candidates})[place]
+        if coarse[named]:
+            estimate = _as_stored(bench, named, estimate, published[place])
         jobs[named] = replace(jobs[named], p50_ms=estimate)
     return jobs, named
+
+
+def _coarse(bench: SimulatedBench, key: str) -> bool:
+    """Whether the variant has the label `coarse_clock`."""
+    ticks = bench.device.phone.ticks
+    return ticks is not None and any(is_coarse(block.samples_ns.tolist()) for block in bench.published[key])
+
+
+def _as_stored(bench: SimulatedBench, key: str, estimate: Estimate, published_ms: Mapping[int, float]) -> Estimate:
+    """With a coarse clock a ranking keeps the variant's own interval, which allows for the clock."""
+    processes = [Readings(block.samples_ns.tolist(), block.warmup_ns.tolist()) for block in bench.published[key]]
+    own = with_resolution(p50_estimate([*published_ms.values()]), processes)
+    if own.low is None or own.high is None or estimate.low is None or estimate.high is None:
+        return estimate
+    return Estimate(estimate.value, min(own.low, estimate.low), max(own.high, estimate.high))

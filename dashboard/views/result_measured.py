@@ -76,7 +76,9 @@ def _blocks(found: JobEvidence) -> None:
         placeholder=NOTHING,
         column_config={
             "Block": st.column_config.NumberColumn(width=55),
-            "Figure (ms)": number(format="%.3f", help="The median of its samples, or their mean with a coarse clock."),
+            "Figure (ms)": number(
+                format="%.3f", help="The median of its samples, or with a coarse clock their mean without spikes."
+            ),
             "First inference (ms)": number(format="%.2f"),
             "Load (ms)": number(format="%.1f"),
             "Waited (s)": number(format="%.0f"),

@@ -8,7 +8,7 @@ from sweeps.batches import BatchItem
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
 from sweeps.protocol.bursts import BURST_SHARE, burst_share
-from sweeps.protocol.clock import figure_ns, is_coarse, resolution_ns
+from sweeps.protocol.clock import Readings, figure_ns, is_coarse, shows_ticks, spike_share, with_resolution
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Timing
@@ -29,6 +29,13 @@ OUTLIER_SHARE = 0.10
 _OUTLIERS_FROM_SAMPLES = 20
 """In smaller blocks, two random outliers would already be 10 %; `few_samples` covers those blocks."""
 
+FILLED_SHARE = 0.01
+"""Of the least duration of a block, samples fill this share or more. Between them the runner fills the input, which
+takes longer than a tiny model; less is a wrong unit, or no inference. A judgement, not measured."""
+
+FASTEST_NS = 100
+"""Two readings of a clock, with a call of a runtime between them, take longer. A judgement, not measured."""
+
 P90_FROM_SAMPLES = 64
 
 P99_FROM_SAMPLES = 662
@@ -43,7 +50,7 @@ def block_labels(
     threads_known: bool = True,
     mean_only: bool = False,
 ) -> tuple[str, ...]:
-    """The trust labels of one block or item of a batch, in the order of `TRUST`.
+    """The trust labels of one block or item of a batch, in the order of `TRUST`. `protocol`: that of its process.
 
     `requested_engine` is `none` if nothing is quantized: then any engine is accepted. `threads_known`: whether the
     runner reports the number of its threads; `mean_only`: whether its one sample is the mean of all its iterations.
@@ -60,9 +67,13 @@ def block_labels(
         )
     conditions = block.conditions
     load = conditions.load_start
+    coarse = is_coarse(samples)
+    # Multiples of a tick that is printed with rounding deviate by next to nothing, or by a tick.
+    outlying = spike_share(samples) if coarse else float(outliers(samples).mean())
     labels = {
         "throttled": conditions.throttled is True,
         "backend_fell_back": block.backend_ran != requested_backend,
+        "invalid_timing": _do_not_fit(samples, protocol, mean_only=mean_only),
         "engine_differs": requested_engine not in ("none", block.engine_ran),
         "gate_timeout": conditions.gate == "timed_out",
         # Without a sensor the temperature is unknown, not "cool".
@@ -70,10 +81,10 @@ def block_labels(
         "virtual_phone": conditions.exec_context == VIRTUAL_PHONE,
         "hot_start": conditions.started_hot,
         "few_samples": not mean_only and len(samples) < protocol.iterations,
-        "coarse_clock": is_coarse(samples),
+        "coarse_clock": coarse,
         # Ticks that alternate with the clock's phase do not depend on load.
-        "bursts": not is_coarse(samples) and burst_share(samples) >= BURST_SHARE,
-        "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and float(outliers(samples).mean()) > OUTLIER_SHARE,
+        "bursts": not coarse and burst_share(samples) >= BURST_SHARE,
+        "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and outlying > OUTLIER_SHARE,
         "threads_unknown": not threads_known,
         "mean_only": mean_only,
         "busy_host": conditions.gate == "busy"
@@ -112,10 +123,13 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         confirming = []  # one alone has no interval
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
     medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in confirming or blocks]
-    p50 = p50_estimate(medians_ms)
-    resolution_ms = median([resolution_ns(block.samples_ns) / 1e6 for block in blocks])
+    readings = [_readings(block) for block in confirming or blocks]
+    p50 = with_resolution(p50_estimate(medians_ms), readings)
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
+    # A block of few samples does not show it, and early versions did not see every tick.
+    if shows_ticks(readings):
+        labels.add("coarse_clock")
     if len(blocks) == 1:
         labels.add("one_block")
     elif _spread(last) > STABLE_WITHIN:
@@ -129,8 +143,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         rounds=len(blocks),
         samples=pooled.size,
         latency_p50_ms=p50.value,
-        latency_ci_low_ms=None if p50.low is None else min(p50.low, p50.value - resolution_ms),
-        latency_ci_high_ms=None if p50.high is None else max(p50.high, p50.value + resolution_ms),
+        latency_ci_low_ms=p50.low,
+        latency_ci_high_ms=p50.high,
         latency_p90_ms=float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
         latency_p99_ms=float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
         spread_within=median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
@@ -145,6 +159,17 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         labels=stored_in_order(labels),
         extra_metrics=_extra_medians(blocks),
     )
+
+
+def _do_not_fit(samples_ns: Sequence[int], protocol: Protocol, *, mean_only: bool) -> bool:
+    """Whether no inference can have taken these times. What exceeds its process's time ends the attempt as a failure
+    (`workers.measure.requests.check_clocks`)."""
+    filled_s = sum(samples_ns) / 1e9
+    return median(samples_ns) < FASTEST_NS or (not mean_only and filled_s < FILLED_SHARE * protocol.min_seconds)
+
+
+def _readings(block: Block) -> Readings:
+    return Readings(block.samples_ns, (*block.warmup_ns, *filter(None, (block.first_inference_ns, block.load_ns))))
 
 
 def _by_visit(blocks: Sequence[Block]) -> tuple[tuple[int, float], ...]:

@@ -7,7 +7,7 @@ ones lies somewhere in fewer than (N - L + 1) (n / N)^L of all orders. Only runs
 from collections.abc import Sequence
 from itertools import groupby
 
-from sweeps.stats import mad, median
+from sweeps.stats import MAD_PER_SIGMA, mad, median
 
 SLOW = 1.15
 """A slow sample takes longer than this many medians of its block ..."""
@@ -17,13 +17,12 @@ BURST_SHARE = 0.05
 """Share of a block's time, in bursts."""
 _BY_CHANCE = 1e-5
 """In a sweep of 240 blocks, a run this unlikely is seen in 1 of 400 sweeps."""
-_MAD_PER_SIGMA = 0.6744897501960817
 
 
 def burst_share(samples_ns: Sequence[float]) -> float:
     """Share of the block's time (0 to 1) in bursts. `samples_ns`: positive, in the order of measuring."""
     middle = median(samples_ns)
-    limit = max(SLOW * middle, middle + _DEVIATIONS * mad(samples_ns) / _MAD_PER_SIGMA)
+    limit = max(SLOW * middle, middle + _DEVIATIONS * mad(samples_ns) / MAD_PER_SIGMA)
     count, slow = len(samples_ns), sum(sample > limit for sample in samples_ns)
     in_bursts = 0.0
     for is_slow, those in groupby(samples_ns, key=lambda sample: sample > limit):

@@ -7,7 +7,8 @@ free of them. Arrays are (rounds, variants), with NaN where nothing was measured
 import numpy as np
 from numpy.typing import NDArray
 
-MAD_PER_SIGMA = 0.6744897501960817
+from sweeps.stats import MAD_PER_SIGMA
+
 _HUBER_CLIP = 2.0
 _HUBER_STEPS = 10
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.protocol.effects import MAD_PER_SIGMA, additive
+from sweeps.protocol.effects import additive
+from sweeps.stats import MAD_PER_SIGMA
 
 SPREAD = 0.025
 """The prior standard deviation of one log block median, from process to process ..."""

@@ -43,6 +43,8 @@ WANTED = 0.05
 
 MOST_ROUNDS = 1000
 
+_EQUAL = 1e-6
+"""Blocks that differ by less than this share are equal, but for the rounding of a clock's readings."""
 _FEWEST_HALVED = 4
 """A block with fewer samples has no halves to compare."""
 _STEPS = 60
@@ -127,7 +129,7 @@ def calibrate(blocks: Sequence[Block]) -> Calibration:
             "measure longer: --minutes",
         )
     within = sum(float(((one - one.mean()) ** 2).sum()) for one in rounds) / degrees
-    if within == 0.0:
+    if math.sqrt(within) < _EQUAL:
         raise EdgeSweepError(
             f"all {len(sound)} blocks took {figure_ns(sound[0].samples_ns) / 1e6:g} ms: a clock that shows no "
             "difference shows no noise",

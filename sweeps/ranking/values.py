@@ -18,11 +18,11 @@ from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
 from sweeps.stats import NEGLIGIBLE, Estimate
 from sweeps.text import duration
+from sweeps.trust import said_of_winner
 
 Tie = Literal["equal", "unresolved"]
 """How a candidate shares the first place. `equal`: shown to be within 2 % of the best. `unresolved`: neither told apart
 from the best nor shown to be equal."""
-
 
 ONLY_IN_BATCHES = (
     "measured in batches only, which give its ratio to the winner and no time; if it is tied, "
@@ -178,7 +178,7 @@ class DeviceRanking:
             f"{check.metric}: {amount(self.winner.figures, check.metric)}, {check.bound}"
             for check in self.winner.constraints
         ]
-        return "; ".join([_why_first(self, self.winner), *kept])
+        return "; ".join([_why_first(self, self.winner), *kept, *said_of_winner(self.winner.trust)])
 
     @property
     def libraries_differ(self) -> bool:

@@ -103,8 +103,10 @@ class BatchRequest(Request[Batch]):
             if error.kind not in OF_ONE_ARTIFACT:
                 raise
             return failed("push", error)
-        protocol = self.protocol.in_batch(brief=job.key in self.brief)
-        return timed_request(job, manifest, model, protocol), manifest
+        return timed_request(job, manifest, model, self._protocol_of(job)), manifest
+
+    def _protocol_of(self, job: Job) -> Protocol:
+        return self.protocol.in_batch(brief=job.key in self.brief)
 
     def _timed(
         self, bench: Bench, runtime: BatchRuntime, program: str | None, there: Sequence[tuple[RunRequest, Manifest]]
@@ -155,10 +157,9 @@ class BatchRequest(Request[Batch]):
             artifact_sha256=manifest.file_sha256,
             conditions=replace(conditions, cpus=cpus_of(outcome, job)),
         )
+        of, known = job.variant, outcome.threads_known
         try:
-            labels = block_labels(
-                item, job.variant.backend, job.variant.qengine, self.protocol, threads_known=outcome.threads_known
-            )
+            labels = block_labels(item, of.backend, of.qengine, self._protocol_of(job), threads_known=known)
         except RunnerError as error:
             return failed(self.stage, error)
         return replace(item, labels=labels)

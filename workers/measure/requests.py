@@ -102,7 +102,8 @@ class BlockRequest(Request[Block]):
     def answer(self, bench: Bench) -> Block:
         job, protocol = self.job, self.protocol
         manifest, model = _timed_model(bench, job)
-        request = timed_request(job, manifest, model, protocol.in_own_process)
+        in_process = protocol.in_own_process
+        request = timed_request(job, manifest, model, in_process)
         (completed, report), seconds, conditions = observed(
             bench, protocol, self.readiness, lambda: self._timed(bench, request), self.round
         )
@@ -129,7 +130,7 @@ class BlockRequest(Request[Block]):
             extra_metrics=bench.extra_metrics(job, report),
         )
         known, mean_only, of = report.threads_known, report.mean_only, job.variant
-        labels = block_labels(block, of.backend, of.qengine, protocol, threads_known=known, mean_only=mean_only)
+        labels = block_labels(block, of.backend, of.qengine, in_process, threads_known=known, mean_only=mean_only)
         return replace(block, labels=labels, push_seconds=bench.pushes.take_s(job.build_key))
 
     def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:

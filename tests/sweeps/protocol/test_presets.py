@@ -33,8 +33,8 @@ def block(round_=0, samples_ms=(10.0,) * 100, **changes) -> Block:
     given = {
         "job_key": "job",
         "round": round_,
-        # One sample has a nanosecond more, so that the clock is a fine one.
-        "samples_ns": tuple(round(ms * 1e6) + (index == 0) for index, ms in enumerate(samples_ms)),
+        # One sample has a microsecond more, so that the clock is a fine one.
+        "samples_ns": tuple(round(ms * 1e6) + 1237 * (index == 0) for index, ms in enumerate(samples_ms)),
         "warmup_ns": (11_000_000,),
         "first_inference_ns": 30_000_000,
         "load_ns": 5_000_000,
@@ -147,6 +147,7 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
         "engine_differs",
         "device_changed",
         "invalid_output",
+        "invalid_timing",
         "profiled",
     }
     assert TRUST.keys() - disqualifying == {
@@ -217,6 +218,37 @@ def test_what_went_wrong_in_a_block_is_labelled(changes, label):
 )
 def test_what_is_normal_in_a_block_is_not_labelled(changes):
     assert labels_of(block(**changes)) == set()
+
+
+@pytest.mark.parametrize(
+    ("samples_ns", "protocol"),
+    [
+        pytest.param((1,) * 500, QUICK, id="a nanosecond"),
+        pytest.param((42, 83) * 250, RECIPE, id="a tick or two of a clock of 24 MHz, for no least time"),
+        pytest.param((60, 61) * 500 + (600_000_000,), QUICK, id="one sample as long as the block"),
+        pytest.param(tuple(12_000 + 7 * (index % 11) for index in range(40)), QUICK, id="microseconds as nanoseconds"),
+        pytest.param((10_000, 10_100, 10_030) * 160, QUICK, id="the hundredth part of the block"),
+        pytest.param((300_000, 350_000, 310_000, 303_000, 308_100), RACE.in_batch(), id="an item of a batch"),
+    ],
+)
+def test_times_that_do_not_fit_their_block_cannot_win(samples_ns, protocol):
+    labels = block_labels(block(samples_ns=samples_ns), "cpu", "x86", protocol)
+    assert disqualified(labels) == ["invalid_timing"]
+
+
+@pytest.mark.parametrize(
+    ("samples_ns", "protocol", "mean_only"),
+    [
+        pytest.param((1_100, 1_200, 1_150) * 4_000, QUICK, False, id="a tiny model, whose input takes longer to fill"),
+        pytest.param((10_000_123,) * 49 + (10_004_000,), QUICK, False, id="a block filled to its end"),
+        pytest.param((2_500_000, 2_600_000, 2_550_000), RACE.in_batch(brief=True), False, id="a brief item"),
+        pytest.param((300, 310, 305) * 70, RECIPE, False, id="so many iterations, in no least time"),
+        pytest.param((1_000_000,), QUICK, True, id="a tool that tells only the mean of its iterations"),
+    ],
+)
+def test_short_times_that_fit_their_block_may_win(samples_ns, protocol, mean_only):
+    labels = block_labels(block(samples_ns=samples_ns), "cpu", "x86", protocol, mean_only=mean_only)
+    assert "invalid_timing" not in labels
 
 
 def test_any_engine_will_do_where_nothing_is_quantized():

@@ -243,6 +243,12 @@ def test_with_a_coarse_clock_the_stored_interval_is_the_least():
     assert (coarse["latency_ci_low_ms"], coarse["latency_ci_high_ms"]) == (8.0, 12.0)
 
 
+@pytest.mark.parametrize(("label", "said"), [("coarse_clock", True), ("few_samples", False)])
+def test_a_winner_says_that_the_clock_may_not_show_who_is_faster(label, said):
+    winner = entry([measured("a", trust=(label,)), measured("b", (18.0, 18.01, 18.02))])
+    assert ("clock is coarse" in winner.winner_reason) is said
+
+
 def test_inside_a_tie_a_file_that_is_hardly_smaller_does_not_go_before_the_better_estimate():
     steady = (10.0, 10.001, 9.999)
     rows = [measured("quick", steady, size=1.64), measured("slow", [ms + 0.1 for ms in steady], size=1.639)]

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
+from sweeps.trust import disqualified
 from tests.gallery import RememberingHost
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
@@ -394,6 +396,18 @@ def test_times_that_cannot_be_fail_the_attempt(tmp_path: Path, times: str) -> No
         outcomes = [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs]
         assert not any(journal.blocks(job.key) for job in sweep.plan.jobs)
     assert all(isinstance(outcome, Failed) and outcome.stage == "run" for outcome in outcomes)
+
+
+@pytest.mark.parametrize("budget", ["full", "race"])
+def test_times_that_do_not_fit_their_block_win_nothing(tmp_path: Path, budget: Literal["full", "race"]) -> None:
+    protocol = ProtocolSpec(preset="quick" if budget == "full" else "race")
+    sweep = sweep_of(tmp_path, "cool", GRID, budget=budget, protocol=protocol)
+    faults = Faults(times="nanoseconds")
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, faults))
+        labels = [timing(journal, job).labels for job in sweep.plan.jobs if journal.blocks(job.key)]
+    assert labels
+    assert all("invalid_timing" in disqualified(one) for one in labels)
 
 
 def test_a_clock_that_goes_back_fails_the_attempt(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sweeps.report.ranking import print_ranking
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
 from sweeps.store.reading import load
+from sweeps.trust import disqualified
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
     ONE_ROUND,
@@ -94,6 +95,20 @@ def test_a_program_that_fails_or_lies_fails_its_own_job_alone(pair: Pair, built:
         assert timed(first) == 3 * len(LIES) + 1, "each is tried twice more"
         assert sum(isinstance(event, AttemptFailed) and event.final for event in events) == len(LIES)
         assert_invariants(sweep, journal)
+
+
+@pytest.mark.fault(47, "every sample 1 ns", "invalid_timing: cannot win")
+def test_a_program_that_tells_times_of_no_inference_wins_nothing(pair: Pair, built: Path, tmp_path: Path) -> None:
+    first, _ = pair
+    sweep = PhoneSweep(tmp_path, built, pair[:1])
+    fault(first, r""""$program" "$@" | sed -E '/"sample", "ns": /s/[0-9]+/1/g'; exit 0""")
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal)
+        assert {disqualified(block.labels)[0] for block in blocks(sweep, journal)} == {"invalid_timing"}
+        assert_invariants(sweep, journal)
+    results = load(sweep.workspace.tracking_uri, "tiny")
+    [entry] = rank.rank(results.frame, results.spec.objective, "tiny").devices
+    assert entry.winner is None
 
 
 @pytest.mark.fault(9, "SIGSEGV once", "measured at the second attempt")

@@ -13,6 +13,7 @@ from sweeps.records import Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.stats import median
+from sweeps.trust import disqualified
 from sweeps.variant import RunAxes, Variant
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
@@ -185,6 +186,12 @@ def test_impossible_times_fail_their_items_and_an_impossible_clock_the_batch(
     answer = back.ask(BatchRequest.of(JOBS[:2], QUICK, READY))
     assert isinstance(answer, Failed)
     assert answer.kind == "clock_went_back"
+
+
+def test_times_that_do_not_fit_their_item_are_labelled(tmp_path: Path, artifacts: ArtifactStore) -> None:
+    odd = Bench(FakeDevice(tmp_path, "steady", faults=Faults(times="nanoseconds")), tmp_path)
+    items = [one for one in ask(odd, JOBS[:2]).outcomes if isinstance(one, BatchItem)]
+    assert [disqualified(item.labels) for item in items] == [["invalid_timing"]] * 2
 
 
 def test_a_phone_that_goes_away_fails_no_item(tmp_path: Path, artifacts: ArtifactStore) -> None:

@@ -51,8 +51,8 @@ class Faults:
     unreadable_battery: bool = False
     daemon: bool = False
     """A daemon is awake a third of the time, and halves the speed then."""
-    times: Literal["", "nan", "zero", "negative"] = ""
-    """Replaces one sample of every block by this value."""
+    times: Literal["", "nan", "zero", "negative", "nanoseconds"] = ""
+    """Replaces one sample of every block by this value; `nanoseconds`: every sample is 1 ns."""
     clock_jumps_back_s: float = 0.0
     """How far the clock jumps back after every program."""
     sensors: Callable[[float, Sensors], Sensors] | None = None
@@ -67,6 +67,8 @@ class Faults:
         return phone
 
     def change(self, samples: list[float]) -> list[float]:
+        if self.times == "nanoseconds":
+            return [1] * len(samples)
         if self.times:
             samples[len(samples) // 2] = {"nan": math.nan, "zero": 0, "negative": -samples[0]}[self.times]
         return samples

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workers.devices.fake.ticks import Ticks
 from workers.devices.fake.traces import Trace
 
 
@@ -61,6 +62,8 @@ class Phone:
     """Factor on latency at the start of a process, because the clocks are low; it decays ..."""
     cold_s: float = 0.04
     """... with this time constant."""
+    ticks: Ticks | None = None
+    """Its clock, and how its runner rounds; `None`: whole nanoseconds."""
     push_bytes_per_s: float = 30e6
     has_fixed_performance: bool = False
     """Whether the phone has Android's fixed-performance mode."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of, spread_factor
 from workers.devices.fake.phones import Phone
+from workers.devices.fake.ticks import shown_ns
 from workers.devices.fake.traces import Playback
 
 _DEGREES_PER_STATUS = 3.0
@@ -165,6 +166,7 @@ class SimulatedPhone:
         """Load a model in a running process, and time it. `process`: its factor; `cold`: the clocks are still low."""
         phone = self.phone
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
+        load_ns = int(shown_ns(phone.ticks, self._now_s, np.array([phone.load_s]))[0])
         self._pass(phone.load_s, busy=True)
         base_s = true_ms * 1e-3 * self._pace() * process
 
@@ -181,14 +183,14 @@ class SimulatedPhone:
         begins_s = float(ends_s[warm])
         finishes_s = float(ends_s[last])
         timed_from_c = self._temp_after(begins_s, busy=True)
+        taken_ns = shown_ns(phone.ticks, self._now_s, taken_s[: last + 1])
         timed_middle_c = self._temp_after((begins_s + finishes_s) / 2, busy=True)
         self._pass(finishes_s, busy=True)
-        taken_ns = np.rint(taken_s[: last + 1] * 1e9).astype(np.int64)
         return SimulatedBlock(
             samples_ns=taken_ns[warm + 1 :],
             warmup_ns=taken_ns[1 : warm + 1],
             first_inference_ns=int(taken_ns[0]),
-            load_ns=round(phone.load_s * 1e9),
+            load_ns=load_ns,
             started_s=started_s,
             ended_s=self._now_s,
             temp_start_c=temp_start_c,

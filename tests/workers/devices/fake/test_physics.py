@@ -6,6 +6,7 @@ import pytest
 
 from workers.devices.fake.phones import PHONES, Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
+from workers.devices.fake.ticks import Ticks
 
 FULL: dict[str, Any] = {
     "warmup_iterations": 10,
@@ -212,3 +213,19 @@ def test_the_clock_and_the_battery_count_all_that_a_block_did():
     assert device.battery_percent == pytest.approx(full - device.phone.battery_rest_percent_per_hour)
     device.rest(1e9)
     assert device.battery_percent == 0.0
+
+
+@pytest.mark.parametrize("rounding", ["", "nearest", "down", "up"])
+def test_a_clock_that_ticks_shows_whole_ticks_of_the_times_that_pass(rounding: Any):
+    ticks = Ticks(tick_s=1 / 300, faster=1e-3, each=rounding)
+    [fine], [coarse] = _blocks(PHONES["cool"], 1), _blocks(replace(PHONES["cool"], ticks=ticks), 1)
+    assert (coarse.ended_s, coarse.true_p50_ms) == (fine.ended_s, fine.true_p50_ms)
+    tick_ns = 1e9 / 300 * (1 + 1e-3)
+    shown = np.array([*coarse.samples_ns, *coarse.warmup_ns, coarse.first_inference_ns, coarse.load_ns])
+    passed = np.array([*fine.samples_ns, *fine.warmup_ns, fine.first_inference_ns, fine.load_ns])
+    assert np.abs(shown - tick_ns * np.rint(shown / tick_ns)).max() <= 1
+    errors = shown / tick_ns - passed / (1e9 / 300)
+    least, most = {"": (-1, 1), "nearest": (-0.5, 0.5), "down": (-1, 0), "up": (0, 1)}[rounding]
+    assert least - 1e-6 <= errors.min() < errors.max() <= most + 1e-6
+    if not rounding:
+        assert abs(errors[: coarse.samples_ns.size].sum()) < 1, "the errors of shared readings cancel"

@@ -1,0 +1,125 @@
+"""Races and `quick` on simulated phones whose clocks tick seldom, or whose tools round each sample: what is shipped,
+and what the winner's interval is worth.
+
+python tests/benchmarks/bench_clocks.py [--seeds 40] [--processes 2]
+
+24 variants lognormal around 1 to 20 ms, sigma 0.15, on phones whose samples vary by 1 or 2 %. Clocks: 32,768 Hz, 300
+Hz, 1 ms and 12.3 ppm fast, and that of Linux at 250 Hz, whose ticks are up to 1 ns longer; a clock of 0.1 ms, to which
+a tool rounds each sample by itself, up, down or to the nearest; the same with 1 ms, which is up to 15 % of a sample: of
+builds that are rounded to one tick nothing shows which is the fastest, so here only label and interval are bounded.
+Fine clocks: whole nanoseconds, and the 24 MHz of many phones. No clock is read.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+from report import Figure, at_least, at_most, finish
+
+from sweeps.protocol.presets import PRESETS
+from sweeps.stats import NEGLIGIBLE
+from workers.devices.fake.phones import PHONES
+from workers.devices.fake.ticks import Ticks
+from workers.simulation import latencies_ms, simulate
+
+VARIANTS = 24
+SIGMA = 0.15
+BAD = 0.05
+"""A shipped build that is worse by more than this has to be labelled."""
+NOISE = ("steady", "cool")
+ARMS = ("race", "race in batches", "quick")
+TENTH = Ticks(tick_s=1e-4)
+SLEWED = Ticks(tick_s=1e-3, faster=12.3e-6)
+COARSE = {
+    "32,768 Hz": (Ticks(tick_s=1 / 32_768), 1.0),
+    "300 Hz": (Ticks(tick_s=1 / 300), 20.0),
+    "1 ms, 12.3 ppm fast": (SLEWED, 10.0),
+    "250 Hz of Linux": (Ticks(tick_s=4e-3, faster=1e-7), 20.0),
+    "each rounded to 0.1 ms": (replace(TENTH, each="nearest"), 3.0),
+    "each rounded down to 0.1 ms": (replace(TENTH, each="down"), 3.0),
+    "each rounded up to 0.1 ms": (replace(TENTH, each="up"), 3.0),
+}
+"""The clock, and the latency (ms) around which the variants are."""
+BLURRED = {
+    "each rounded to 1 ms, 12.3 ppm fast": (replace(SLEWED, each="nearest"), 10.0),
+    "each rounded down to 1 ms": (Ticks(tick_s=1e-3, each="down"), 10.0),
+}
+FINE = {"nanoseconds": (None, 5.0), "24 MHz": (Ticks(tick_s=1 / 24e6), 5.0)}
+CLOCKS = {**COARSE, **BLURRED, **FINE}
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """What one sweep shipped, and what it says of it."""
+
+    regret: float
+    labelled: bool
+    covered: bool
+    half_width: float
+    """Of the interval, as a share of the estimate."""
+
+
+def run(clock: str, noise: str, arm: str, seeds: range) -> list[Shipped]:
+    ticks, base_ms = CLOCKS[clock]
+    phone = replace(PHONES[noise], name=clock, ticks=ticks)
+    found = []
+    for seed in seeds:
+        true_ms = latencies_ms(VARIANTS, base_ms, SIGMA, seed)
+        protocol = PRESETS["quick" if arm == "quick" else "race"]
+        groups = None if arm == "race in batches" else {}
+        sweep = simulate(phone, true_ms, protocol, seed=seed, artifact_bytes=0, groups=groups)
+        assert sweep.named is not None
+        job = sweep.jobs[sweep.named]
+        assert job.p50_ms.low is not None
+        assert job.p50_ms.high is not None
+        half_width = (job.p50_ms.high - job.p50_ms.low) / 2 / job.p50_ms.value
+        found.append(Shipped(sweep.regret, job.coarse_clock, bool(job.covered), half_width))
+    return found
+
+
+def figures(clock: str, found: list[Shipped]) -> list[Figure]:
+    labelled = 100 * float(np.mean([one.labelled for one in found]))
+    unsaid = sum(one.regret > BAD and not one.labelled for one in found)
+    good = 100 * float(np.mean([one.regret <= NEGLIGIBLE for one in found]))
+    covered = 100 * float(np.mean([one.covered for one in found]))
+    half = 100 * float(np.median([one.half_width for one in found]))
+    result = [
+        at_most(f"{clock}: over 5 % worse is shipped without a label", unsaid, f"of {len(found)}", 0),
+        Figure(f"{clock}: what is shipped is within 2 %", good, "%"),
+        Figure(f"{clock}: half-width of the winner's interval, median", half, "%"),
+    ]
+    if clock in FINE:
+        result[1] = at_least(result[1].name, good, "%", 93)
+        return [*result, at_most(f"{clock}: winners with the label", labelled, "%", 1)]
+    if clock in COARSE:
+        result[1] = at_least(result[1].name, good, "%", 93)
+    return [
+        *result,
+        Figure(f"{clock}: winners with the label", labelled, "%"),
+        at_least(f"{clock}: the labelled interval holds the truth", covered, "%", 93),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=2)
+    given = parser.parse_args()
+    seeds = range(given.seeds)
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    cells = [(clock, noise, arm, seeds) for clock in CLOCKS for noise in NOISE for arm in ARMS]
+    found: dict[str, list[Shipped]] = {clock: [] for clock in CLOCKS}
+    with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for (clock, noise, arm, _), shipped in zip(cells, pool.map(run, *zip(*cells, strict=True)), strict=True):
+            found[clock] += shipped
+            print(f"{clock}, {noise}, {arm}", file=sys.stderr)
+    every = [figure for clock, shipped in found.items() for figure in figures(clock, shipped)]
+    finish("coarse clocks, on simulated phones", every, seeds=len(seeds), variants=VARIANTS)
+
+
+if __name__ == "__main__":
+    main()
