@@ -15,12 +15,12 @@ from sweeps.errors import DataError
 from sweeps.spec.image_folders import calibrating, listed, of_one_folder
 from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
+from workers.models.decoding import content_of, decoded
 from workers.models.images import (
     PREPARATION,
     WITHOUT_CROP,
     InputShape,
     balanced_order,
-    decoded,
     enlarged,
     prepared,
     smooth_images,
@@ -152,7 +152,7 @@ def files_in(root: Path) -> tuple[list[Path], tuple[str, ...]]:
 
 
 def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...], removed: int = 0) -> Selection:
-    digests = tuple(hashlib.sha256(_bytes(file.path)).hexdigest() for file in files)
+    digests = tuple(hashlib.sha256(content_of(file.path)).hexdigest() for file in files)
     manifest = DataManifest(
         source="image folder",
         preprocessing=_preprocessing(source),
@@ -167,7 +167,7 @@ def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...]
         check_memory(len(files), shape)
         images = np.empty((len(files), *shape[1:]), np.float32)
         for i, (file, digest) in enumerate(zip(files, digests, strict=True)):
-            content = _bytes(file.path)
+            content = content_of(file.path)
             if hashlib.sha256(content).hexdigest() != digest:
                 raise DataError(f"{file.path} was changed while it was used", "run the command again")
             images[i] = prepared(decoded(content, str(file.path)), shape, source.mean, source.std, crop=source.crop)
@@ -177,13 +177,6 @@ def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...]
         return _folder(source, [files[i] for i in kept], classes, len(files) - len(kept))
 
     return Selection(manifest, read, keep)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}", "give it read permission, or remove it") from error
 
 
 def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:

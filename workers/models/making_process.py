@@ -9,7 +9,7 @@ from pathlib import Path
 from sweeps.errors import DataError
 from workers.models import making, weights
 from workers.models.apart import Request
-from workers.models.images import check_ends, decoded
+from workers.models.decoding import check_ends, content_of, decoded
 
 MOST_PROBLEMS = 5
 _TOLD_EACH = 100
@@ -43,7 +43,7 @@ def try_images(request: Request) -> None:
     for name in asked["files"]:
         try:
             if not whole or time.monotonic() < until_s:
-                sizes.append(decoded(Path(name).read_bytes(), name).size)
+                sizes.append(decoded(content_of(Path(name)), name).size)
                 whole += 1
             else:
                 sizes.append(check_ends(Path(name)))
