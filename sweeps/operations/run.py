@@ -278,6 +278,8 @@ class _Drive:
                 made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
                 if made.original_text and model.weights != "random":
                     progress.note(f"{model.name}: {made.original_text}")
+                for doubt in made.doubts:
+                    progress.note(f"{model.name}: {doubt.text}")
                 return made
 
             driver = Driver(

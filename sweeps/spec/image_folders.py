@@ -1,8 +1,9 @@
 """The images of folders, by their names: which there are, and how many of them accuracy is computed on."""
 
+import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +93,7 @@ class LeftOut:
 
 def left_out(root: Path) -> LeftOut:
     """What `listed` does not list. Raises `OSError`."""
-    others = {name: _files_of(root / name)[1] for name in _classes_of(root)}
+    others = {name: files_of(root / name)[1] for name in named_classes(root)}
     beside = sum(_is_image(path) and path.is_file() for path in root.iterdir())
     return LeftOut(
         root=root,
@@ -102,19 +103,6 @@ def left_out(root: Path) -> LeftOut:
     )
 
 
-def left_out_of(data: DataSpec) -> Iterator[str]:
-    """A line for each folder of `data` of which something is left out; none of one that cannot be read, which whoever
-    reads its images says."""
-    roots = {source.path for source in (data.calibration, data.evaluation) if isinstance(source, FolderData)}
-    for root in sorted(roots):
-        try:
-            text = left_out(root).text
-        except OSError:
-            continue
-        if text:
-            yield text
-
-
 def listed(root: Path) -> dict[str, list[Path]]:
     """The images under `root` by class (the name of a sub-folder), both sorted, without what is hidden: files and
     folders whose name begins with a dot. Raises `DataError`."""
@@ -122,7 +110,7 @@ def listed(root: Path) -> dict[str, list[Path]]:
         if not root.is_dir():
             raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
         home = root.resolve()
-        classes = _classes_of(root)
+        classes = named_classes(root)
         found = {name: _images_of(root / name, home) for name in classes}
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}", "give it read permission") from error
@@ -131,19 +119,26 @@ def listed(root: Path) -> dict[str, list[Path]]:
     return found
 
 
-def _classes_of(root: Path) -> list[str]:
+def named_classes(root: Path) -> list[str]:
+    """The names of the folders in `root`, sorted, without hidden ones. Raises `OSError`."""
     return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _files_of(folder: Path) -> tuple[list[Path], list[Path]]:
-    """(images, other files) by their names, each sorted, without what is hidden."""
-    shown = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts) and not path.is_dir()
-    ]
-    others = [path for path in shown if not _is_image(path) and path.name.lower() not in _OF_SYSTEMS]
-    return [path for path in shown if _is_image(path)], others
+def files_of(folder: Path) -> tuple[list[Path], list[Path]]:
+    """(images, other files) by their names, each sorted, without what is hidden. Raises `OSError`."""
+    images: list[Path] = []
+    others: list[Path] = []
+    for home, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if not name.startswith(".") and name.lower() not in _OF_SYSTEMS:
+                path = Path(home, name)
+                (images if _is_image(path) else others).append(path)
+    return sorted(images), sorted(others)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _is_image(path: Path) -> bool:
@@ -151,7 +146,7 @@ def _is_image(path: Path) -> bool:
 
 
 def _images_of(folder: Path, home: Path) -> list[Path]:
-    found, others = _files_of(folder)
+    found, others = files_of(folder)
     for path in (folder, *found):
         if not path.resolve().is_relative_to(home):
             raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")

@@ -10,6 +10,9 @@ import numpy as np
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import DataError, ModelError
+from sweeps.ranking.reference_causes import Answers, Inputs
+from sweeps.ranking.reference_doubts import Doubt, doubts
+from sweeps.spec.folder_levels import evaluated_levels
 from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.workspace import Workspace
 from workers.models import apart
@@ -68,6 +71,26 @@ def prepare(
         evaluation_manifest=datasets.as_loaded(data.evaluation, evaluation_manifest, evaluation),
         evaluation=evaluation,
         evaluation_logits=logits,
+        doubts=() if model.weights == "random" else _doubts(data, logits, evaluation),
+    )
+
+
+def _doubts(data: DataSpec, logits: Logits, evaluation: Dataset) -> tuple[Doubt, ...]:
+    if evaluation.labels is None or not len(evaluation):
+        return ()
+    answers = answers_of(logits, evaluation)
+    pixels = evaluation.images
+    return doubts(answers, evaluated_levels(data), Inputs(low=float(pixels.min()), high=float(pixels.max())))
+
+
+def answers_of(logits: Logits, evaluation: Dataset) -> Answers:
+    """`evaluation` has labels, at least one."""
+    assert evaluation.labels is not None
+    return Answers(
+        labels=evaluation.labels.tolist(),
+        given=logits.argmax(axis=1).tolist(),
+        outputs=logits.shape[1],
+        classes=evaluation.classes or (),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sweeps.ranking.reference_doubts import Doubt
 from workers.models.dataset import DataManifest, Dataset
 from workers.models.package import BuildInputs, Logits
 
@@ -20,6 +21,9 @@ class PreparedModel:
     evaluation: Dataset
     evaluation_logits: Logits
     """Logits of the fp32 eager model, (N, classes)."""
+    doubts: tuple[Doubt, ...] = ()
+    """What speaks against the fp32 eager model itself. None without labels, and none of random weights, which stand for
+    no training."""
 
     @property
     def original_text(self) -> str:

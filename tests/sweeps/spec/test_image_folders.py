@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import DataError
-from sweeps.spec.image_folders import left_out, left_out_of, listed
-from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.spec.image_folders import left_out, listed
 
 
 def test_a_folder_that_the_system_does_not_look_for_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -38,8 +37,6 @@ def test_files_that_are_left_out_are_counted_and_named(tmp_path: Path) -> None:
     assert (found.by_suffix, found.classes, found.in_no_class) == (((".heic", 20), (".txt", 1), ("", 1)), 2, 1)
     assert f"22 files in 2 classes of {tmp_path} are left out: 20 .heic, 1 .txt, 1 without a suffix" in found.text
     assert f"1 image lies in {tmp_path} itself, in no class" in found.text
-    source = FolderData(source="folder", path=tmp_path)
-    assert list(left_out_of(DataSpec(calibration=source, evaluation=source))) == [found.text]
 
 
 def test_a_class_of_files_that_are_all_left_out_is_not_called_empty(tmp_path: Path) -> None:
