@@ -10,7 +10,8 @@ from sweeps.errors import BuildError, ModelError
 from workers.models import making, weights
 from workers.models.apart import Request
 from workers.models.images import InputShape, smooth_images
-from workers.models.making_process import program, try_images
+from workers.models.making_process import program, try_images, try_model
+from workers.models.repeats import check_repeats
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.fuse import symbolic
 
@@ -41,6 +42,7 @@ def look(request: Request) -> None:
     if not taken:
         assert refused is not None
         raise refused
+    check_repeats(network, taken[0], model.name)
     images = torch.from_numpy(smooth_images(taken[0][0], taken[0], 0, 0))
     request.reply(
         {
@@ -73,4 +75,4 @@ def _closed(convert: Callable[[], object]) -> str:
     return ""
 
 
-PROGRAMS = {"look": program(look), "try_images": program(try_images)}
+PROGRAMS = {"look": program(look), "try_images": program(try_images), "try_model": program(try_model)}

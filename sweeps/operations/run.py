@@ -276,10 +276,8 @@ class _Drive:
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
                 made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
-                if made.original_text and model.weights != "random":
-                    progress.note(f"{model.name}: {made.original_text}")
-                for doubt in made.doubts:
-                    progress.note(f"{model.name}: {doubt.text}")
+                for line in made.original_lines:
+                    progress.note(f"{model.name}: {line}")
                 return made
 
             driver = Driver(

@@ -73,7 +73,8 @@ def figure(answers: Answers) -> Figure:
     """Of at least one image."""
     images = len(answers.labels)
     right = sum(label == answer for label, answer in zip(answers.labels, answers.given, strict=True))
-    label, most = Counter(answers.labels).most_common(1)[0]
+    there = Counter(answers.labels)
+    label = min(there, key=lambda one: (-there[one], one))
     low, high = share_interval(right, images)
     return Figure(
         images=images,
@@ -82,7 +83,7 @@ def figure(answers: Answers) -> Figure:
         low_percent=100 * low,
         high_percent=100 * high,
         most_frequent=answers.name(label),
-        most_frequent_percent=100 * most / images,
+        most_frequent_percent=100 * there[label] / images,
         chance_percent=100 / answers.outputs,
     )
 
@@ -93,7 +94,7 @@ def doubts(answers: Answers, levels: Levels | None = None, inputs: Inputs | None
     if not answers.labels:
         return ()
     top1 = figure(answers)
-    at_chance = not _beats_chance(top1)
+    at_chance = is_at_chance(answers)
     order = _other_order(answers)
     return (
         *_at_chance(answers, top1, levels, inputs, order, at_chance=at_chance),
@@ -104,9 +105,10 @@ def doubts(answers: Answers, levels: Levels | None = None, inputs: Inputs | None
     )
 
 
-def _beats_chance(top1: Figure) -> bool:
-    """Whether it is shown at 5 % to be right more often than whoever always gives the most frequent label."""
-    return binomial_tail(top1.right, top1.images, top1.most_frequent_percent / 100) <= ERROR
+def is_at_chance(answers: Answers) -> bool:
+    """Whether it is not shown at 5 % to be right more often than whoever always gives the most frequent label."""
+    top1 = figure(answers)
+    return binomial_tail(top1.right, top1.images, top1.most_frequent_percent / 100) > ERROR
 
 
 def _at_chance(

@@ -104,15 +104,17 @@ def _synthetic(source: SyntheticData, *, held_out: bool) -> Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class ImageFile:
+    """An image of a folder, and the number of its class."""
+
     path: Path
     label: int
 
 
-def _files(root: Path) -> tuple[list[_File], tuple[str, ...]]:
+def _files(root: Path) -> tuple[list[ImageFile], tuple[str, ...]]:
     """All images under `root` in balanced order, and the classes: the sorted names of their folders."""
     classes = listed(root)
-    files = [_File(path, label) for label, paths in enumerate(classes.values()) for path in paths]
+    files = [ImageFile(path, label) for label, paths in enumerate(classes.values()) for path in paths]
     names = [file.path.relative_to(root).as_posix() for file in files]
     return [files[i] for i in balanced_order([file.label for file in files], names)], tuple(classes)
 
@@ -122,7 +124,9 @@ def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selecti
     return _folder(calibration, first, classes), _folder(evaluation, rest, classes)
 
 
-def _parted(calibration: FolderData, evaluation: FolderData) -> tuple[list[_File], list[_File], tuple[str, ...]]:
+def _parted(
+    calibration: FolderData, evaluation: FolderData
+) -> tuple[list[ImageFile], list[ImageFile], tuple[str, ...]]:
     """Of one folder: what calibration takes, what evaluation takes, and the classes."""
     files, classes = _files(calibration.path)
     share = calibrating(calibration, len(files))
@@ -135,13 +139,17 @@ def _parted(calibration: FolderData, evaluation: FolderData) -> tuple[list[_File
     return files[:share], rest, classes
 
 
-def evaluation_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[Path], int]:
-    """The images that accuracy is computed on, in order, and the number of classes up to the last one among them.
-    Raises `DataError`."""
+def evaluated_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[ImageFile], tuple[str, ...]]:
+    """The images that accuracy is computed on, in order, and the classes of their folder. Raises `DataError`."""
     if isinstance(calibration, FolderData) and of_one_folder(calibration, evaluation):
-        files = _parted(calibration, evaluation)[1]
-    else:
-        files = _files(evaluation.path)[0][: evaluation.images]
+        return _parted(calibration, evaluation)[1:]
+    files, classes = _files(evaluation.path)
+    return files[: evaluation.images], classes
+
+
+def evaluation_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[Path], int]:
+    """As `evaluated_files`, but with the number of classes up to the last one among them."""
+    files, _ = evaluated_files(calibration, evaluation)
     return [file.path for file in files], 1 + max(file.label for file in files)
 
 
@@ -151,7 +159,7 @@ def files_in(root: Path) -> tuple[list[Path], tuple[str, ...]]:
     return [file.path for file in files], classes
 
 
-def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...], removed: int = 0) -> Selection:
+def _folder(source: FolderData, files: Sequence[ImageFile], classes: tuple[str, ...], removed: int = 0) -> Selection:
     digests = tuple(hashlib.sha256(content_of(file.path)).hexdigest() for file in files)
     manifest = DataManifest(
         source="image folder",

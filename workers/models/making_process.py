@@ -1,5 +1,6 @@
 """The programs that run the user's code, each in a process of its own. They answer by files in one folder."""
 
+import json
 import os
 import tempfile
 import time
@@ -7,11 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweeps.errors import DataError
-from workers.models import making, weights
+from sweeps.spec.inputs import DataSpec, FolderData, TorchvisionData
+from workers.models import making, sampling, weights
 from workers.models.apart import Request
 from workers.models.decoding import check_ends, content_of, decoded
+from workers.models.repeats import check_repeats
 
 MOST_PROBLEMS = 5
+SAMPLE_S = 5.0
+"""For preparing images that have labels, and again for answering them."""
 _TOLD_EACH = 100
 
 
@@ -23,11 +28,29 @@ def make(request: Request) -> None:
 
 
 def try_model(request: Request) -> None:
-    """Load it, and let it answer a few images."""
+    """Load it, and let it answer a few images; and, if data is named, those that have labels."""
     model, code, _, _ = request.read()
+    named = request.asked().get("data")
+    data = None if named is None else DataSpec.model_validate_json(json.dumps(named))
+    # Before any of its code runs.
+    sample = None if data is None else sampling.labelled_sample(data, model.input_shape, SAMPLE_S)
     network = making.constructed(model, code)
     classes = weights.check(network, model.input_shape, model.name, random=False)
-    request.reply({"classes": classes, "parameters": sum(one.numel() for one in network.parameters())})
+    check_repeats(network, model.input_shape, model.name)
+    answer: dict[str, object] = {
+        "classes": classes,
+        "parameters": sum(one.numel() for one in network.parameters()),
+    }
+    if data is not None and sample is not None:
+        source = data.evaluation
+        normalized = (source.mean, source.std) if isinstance(source, FolderData | TorchvisionData) else None
+        batch = model.input_shape[0]
+
+        def tell() -> None:
+            request.tell(f"{model.name} on images with labels", None)
+
+        answer["sample"] = sampling.answered(network, sample, batch, SAMPLE_S, normalized, tell).document()
+    request.reply(answer)
 
 
 def try_images(request: Request) -> None:

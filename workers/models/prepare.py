@@ -71,6 +71,7 @@ def prepare(
         evaluation_manifest=datasets.as_loaded(data.evaluation, evaluation_manifest, evaluation),
         evaluation=evaluation,
         evaluation_logits=logits,
+        trained=model.weights != "random",
         doubts=() if model.weights == "random" else _doubts(data, logits, evaluation),
     )
 

@@ -21,19 +21,21 @@ class PreparedModel:
     evaluation: Dataset
     evaluation_logits: Logits
     """Logits of the fp32 eager model, (N, classes)."""
+    trained: bool
+    """Not so of random weights."""
     doubts: tuple[Doubt, ...] = ()
-    """What speaks against the fp32 eager model itself. None without labels, and none of random weights, which stand for
-    no training."""
+    """What speaks against the fp32 eager model itself. None without labels, and none of a model that is not trained."""
 
     @property
-    def original_text(self) -> str:
-        """How often the model as its author wrote it is right, for people: another figure than theirs means that the
-        images are prepared in another way. Empty without labels."""
+    def original_lines(self) -> tuple[str, ...]:
+        """How often the model as its author wrote it is right, and what speaks against it, for people: another figure
+        than theirs means that the images are prepared in another way. Empty without labels, and of random weights."""
         labels = self.evaluation.labels
-        if labels is None:
-            return ""
+        if labels is None or not self.trained:
+            return ()
         percent = 100 * float((self.evaluation_logits.argmax(axis=1) == labels).mean())
-        return (
+        text = (
             f"the original has {percent:.2f} % top-1 on the {len(labels)} evaluation images; if you know another, "
             "compare mean, std, crop, the order of classes and the batch size with your training"
         )
+        return (text, *(doubt.text for doubt in self.doubts))
