@@ -51,7 +51,7 @@ class Inputs:
 def likely_cause(answers: Answers, levels: Levels | None, inputs: Inputs | None) -> tuple[str, str]:
     """Why it answers wrongly, and the next step."""
     if levels is not None and levels.doubted:
-        return "the folder is not the one that holds the classes", f"give path: {levels.below}"
+        return _of_levels(levels)
     if inputs is not None and inputs.better:
         return (
             "the images are prepared in another way than in training: "
@@ -72,6 +72,8 @@ def likely_cause(answers: Answers, levels: Levels | None, inputs: Inputs | None)
 
 def of_number(answers: Answers, levels: Levels | None) -> tuple[str, str]:
     """Why outputs and folders differ in number."""
+    if levels is not None and levels.doubted:
+        return _of_levels(levels)
     if levels is not None and levels.beside == answers.outputs:
         parent = levels.root.resolve().parent
         return f"{levels.root} is one level too deep, {parent} has {levels.beside} folders", f"give path: {parent}"
@@ -84,6 +86,10 @@ def of_number(answers: Answers, levels: Levels | None) -> tuple[str, str]:
         "folders of some of its classes are missing, or one is too many",
         "give one folder for each of its classes, in their order (sorted by name)",
     )
+
+
+def _of_levels(levels: Levels) -> tuple[str, str]:
+    return "the folder is not the one that holds the classes", levels.next_step
 
 
 def _of_range(inputs: Inputs) -> tuple[str, str] | None:

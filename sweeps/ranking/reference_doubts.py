@@ -95,7 +95,8 @@ def doubts(answers: Answers, levels: Levels | None = None, inputs: Inputs | None
         return ()
     top1 = figure(answers)
     at_chance = is_at_chance(answers)
-    order = _other_order(answers)
+    # Of folders that are no classes, neither order nor number means anything.
+    order = {} if levels is not None and levels.doubted else _other_order(answers)
     return (
         *_at_chance(answers, top1, levels, inputs, order, at_chance=at_chance),
         *_one_answer(answers, levels, inputs),
@@ -122,14 +123,18 @@ def _at_chance(
 ) -> Iterator[Doubt]:
     if not at_chance:
         return
+    cause, step = likely_cause(answers, levels, inputs)
+    if order:
+        cause, step = "the classes stand in another order", sort_step(answers)
     share = top1.most_frequent_percent / 100
-    few = binomial_tail(_MORE_IMAGES * top1.right, _MORE_IMAGES * top1.images, share) <= ERROR
-    cause, step = ("", sort_step(answers)) if order else likely_cause(answers, levels, inputs)
-    if few:
-        cause, step = "too few images to tell it from chance", "evaluate on more images"
+    what = "the original itself is at chance"
+    if binomial_tail(_MORE_IMAGES * top1.right, _MORE_IMAGES * top1.images, share) <= ERROR:
+        what = "the original is not shown to be better than chance"
+        cause, step = "too few images to tell", "evaluate on more images"
     yield Doubt(
         code="reference_at_chance",
-        message=f"the original itself is at chance: {top1.text}" + (f"; likely cause: {cause}" if cause else ""),
+        message=f"{what}: {top1.top1_percent:.1f} % of {top1.images} images are right, "
+        f"always {top1.most_frequent} would be {top1.most_frequent_percent:.1f} %; likely cause: {cause}",
         next_step=step,
         figures={"images": top1.images, "top1_percent": top1.top1_percent, "chance_percent": top1.chance_percent}
         | {"most_frequent_percent": top1.most_frequent_percent},

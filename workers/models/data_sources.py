@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,9 +188,15 @@ def _folder(source: FolderData, files: Sequence[ImageFile], classes: tuple[str, 
     return Selection(manifest, read, keep)
 
 
-def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:
+def torchvision_sets() -> ModuleType:
+    """`workers.models.torchvision_data`, whose import takes seconds."""
     from workers.models import torchvision_data  # imports torch
 
+    return torchvision_data
+
+
+def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:
+    torchvision_data = torchvision_sets()
     torchvision_data.constructor(source.dataset)
     manifest = DataManifest(
         source=f"torchvision {source.dataset}, {'test' if held_out else 'train'}, balanced",

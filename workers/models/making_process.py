@@ -11,6 +11,7 @@ from sweeps.errors import DataError
 from sweeps.spec.inputs import DataSpec, FolderData, TorchvisionData
 from workers.models import making, sampling, weights
 from workers.models.apart import Request
+from workers.models.data_sources import torchvision_sets
 from workers.models.decoding import check_ends, content_of, decoded
 from workers.models.repeats import check_repeats
 
@@ -89,8 +90,7 @@ def try_images(request: Request) -> None:
 
 def try_set(request: Request) -> None:
     """Open a data set of torchvision that is on this disk, and its first image. Downloads nothing."""
-    from workers.models import torchvision_data
-
+    torchvision_data = torchvision_sets()
     asked = request.asked()
     name, root = asked["dataset"], Path(asked["root"])
     try:

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from sweeps.errors import DataError
+from sweeps.ranking.accuracy_bound import side
 from sweeps.ranking.reference_causes import Answers, Inputs
-from sweeps.ranking.reference_doubts import figure, is_at_chance
+from sweeps.ranking.reference_doubts import doubts
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, TorchvisionData
-from workers.models.data_sources import digits, evaluated_files
+from workers.models.data_sources import digits, evaluated_files, torchvision_sets
 from workers.models.dataset import Dataset
 from workers.models.decoding import content_of, decoded
 from workers.models.eager import eager_logits
@@ -23,8 +24,6 @@ MOST_IMAGES = 256
 LEAST_IMAGES = 16
 """So many are prepared and answered also where there is no time left."""
 _RETRIED_IMAGES = 64
-_LEAST_GAIN = 1.5
-"""How many times as often it has to be right for another normalization to be named."""
 
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _USUAL = (
@@ -67,8 +66,7 @@ def _of_folder(data: DataSpec, source: FolderData, input_shape: InputShape, seco
 
 
 def _of_torchvision(source: TorchvisionData, input_shape: InputShape, seconds: float) -> Dataset | None:
-    from workers.models import torchvision_data  # imports torchvision, which takes seconds
-
+    torchvision_data = torchvision_sets()
     dataset = torchvision_data.opened(source.dataset, source.root, held_out=True, download=False)
     listed = torchvision_data.listed_labels(dataset) or [0] * len(dataset)
     chosen = balanced_order(listed, [str(i) for i in range(len(dataset))])[: source.images]
@@ -122,7 +120,7 @@ def answered(
         labels=sample.labels[: len(given)].tolist(), given=given, outputs=outputs, classes=sample.classes or ()
     )
     better, percent = "", None
-    if normalized is not None and is_at_chance(answers):
+    if normalized is not None and doubts(answers):
         better, percent = _better(network, images[:_RETRIED_IMAGES], answers, batch, normalized, tell)
     pixels = Inputs(low=float(images.min()), high=float(images.max()), better=better, better_percent=percent)
     return Sampled(answers, pixels)
@@ -137,22 +135,23 @@ def _better(
     tell: Callable[[], object],
 ) -> tuple[str, float | None]:
     """Of the usual normalizations, the one with which most `images` are answered rightly, and their share in percent;
-    empty if none is better than chance."""
-    labels = answers.labels[: len(images)]
-    best = figure(replace(answers, labels=labels, given=answers.given[: len(images)])).right * _LEAST_GAIN
-    found: tuple[str, float | None] = "", None
+    empty if none is shown to be better than the present one, or all leave a doubt."""
+    labels = np.array(answers.labels[: len(images)])
+    before = labels == answers.given[: len(images)]
+    most = 0
+    better: tuple[str, float | None] = "", None
     plain = images * _planes(normalized[1], images) + _planes(normalized[0], images)
     for mean, std in _USUAL:
-        logits = eager_logits(
-            network, ((plain - _planes(mean, images)) / _planes(std, images)).astype(np.float32), batch
-        )
-        again = replace(answers, labels=labels, given=logits.argmax(axis=1).tolist())
-        shown = figure(again)
-        if shown.right > best and not is_at_chance(again):
-            best = shown.right
-            found = f"mean: {_listed(mean)}, std: {_listed(std)}", shown.top1_percent
+        normalised = np.asarray((plain - _planes(mean, images)) / _planes(std, images), np.float32)
+        given = eager_logits(network, normalised, batch).argmax(axis=1)
+        right = labels == given
+        lost, gained = int((before & ~right).sum()), int((right & ~before).sum())
+        again = replace(answers, labels=labels.tolist(), given=given.tolist())
+        if right.sum() > most and side(lost, gained, len(images), 0.0) == "below" and not doubts(again):
+            most = int(right.sum())
+            better = f"mean: {_listed(mean)}, std: {_listed(std)}", 100 * most / len(images)
         tell()
-    return found
+    return better
 
 
 def _planes(values: Sequence[float], images: Images) -> Images:

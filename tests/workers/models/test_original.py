@@ -6,92 +6,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from sweeps.errors import ModelError
 from sweeps.spec.inputs import DataSpec, FolderData, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
+from tests.brightness import checkpoints, pictures
 from workers.models import prepare as models
 from workers.models.images import prepared as as_input
 from workers.models.prepare import prepare
 from workers.models.sampled import sampled
 from workers.models.trial import Tried, try_all
 
-# Knows how bright each class is; of its other outputs none is ever the largest.
-NETS = """
-import torch
-
-
-class Brightness(torch.nn.Module):
-    def __init__(self, outputs=3, seen=3):
-        super().__init__()
-        self.levels = torch.nn.Parameter(torch.linspace(-0.235, 0.235, seen))
-        self.spare = outputs - seen
-
-    def forward(self, x):
-        near = -(x.mean((1, 2, 3))[:, None] - self.levels).abs()
-        return torch.cat([near, torch.full((x.shape[0], self.spare), -9.0)], 1) if self.spare else near
-
-
-def make(**arguments):
-    return Brightness(**arguments)
-
-
-class Embedding(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last = torch.nn.Linear(3, 512)
-
-    def forward(self, x):
-        return self.last(x.mean((2, 3)))
-
-
-class Noisy(Brightness):
-    def forward(self, x):
-        return super().forward(x) + torch.randn(x.shape[0], 3) / 50
-
-
-class Dropping(Brightness):
-    def forward(self, x):
-        return super().forward(torch.nn.functional.dropout(x, 0.1))
-
-
-def embedding():
-    return Embedding()
-
-
-def noisy():
-    return Noisy()
-
-
-def dropping():
-    return Dropping()
-"""
-LEVELS = (98, 128, 158)
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "nets.py").write_text(NETS)
-    scope: dict[str, object] = {}
-    exec(NETS, scope)
-    torch.manual_seed(0)
-    for name in ("make", "embedding", "noisy", "dropping"):
-        torch.save(scope[name]().state_dict(), tmp_path / f"{name}.pt")
+    checkpoints(tmp_path)
     pictures(tmp_path / "photos", "bright", "dark", "even", order=(2, 0, 1))
     pictures(tmp_path / "sorted", "0 dark", "1 even", "2 bright")
     return tmp_path
-
-
-def pictures(root: Path, *names: str, order: tuple[int, ...] = (0, 1, 2), each: int = 12) -> Path:
-    for name, place in zip(names, order, strict=True):
-        (root / name).mkdir(parents=True)
-        for number in range(each):
-            pixels = np.random.default_rng([number, place]).normal(LEVELS[place], 12, (20, 20, 3)).clip(0, 255)
-            Image.fromarray(pixels.astype(np.uint8)).save(root / name / f"{number}.png")
-    return root
 
 
 def said(
