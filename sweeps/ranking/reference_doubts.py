@@ -124,7 +124,7 @@ def _at_chance(
     if not at_chance:
         return
     cause, step = likely_cause(answers, levels, inputs)
-    if order:
+    if order and answers.outputs == answers.folders:
         cause, step = "the classes stand in another order", sort_step(answers)
     share = top1.most_frequent_percent / 100
     what = "the original itself is at chance"
@@ -232,7 +232,7 @@ def _other_order(answers: Answers) -> dict[int, int]:
         if label not in mapped and answer not in taken:
             mapped[label] = answer
             taken.add(answer)
-    moved = {label: answer for label, answer in mapped.items() if label != answer}
+    moved = {label: answer for label, answer in mapped.items() if cells[label, answer] > cells[label, label]}
     if len(moved) < 2:  # one class that is taken for another is an ordinary mistake
         return {}
     fitting = sum(cells[pair] for pair in moved.items())

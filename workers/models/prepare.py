@@ -77,22 +77,16 @@ def prepare(
 
 
 def _doubts(data: DataSpec, logits: Logits, evaluation: Dataset) -> tuple[Doubt, ...]:
-    if evaluation.labels is None or not len(evaluation):
+    if evaluation.labels is None:
         return ()
-    answers = answers_of(logits, evaluation)
-    pixels = evaluation.images
-    return doubts(answers, evaluated_levels(data), Inputs(low=float(pixels.min()), high=float(pixels.max())))
-
-
-def answers_of(logits: Logits, evaluation: Dataset) -> Answers:
-    """`evaluation` has labels, at least one."""
-    assert evaluation.labels is not None
-    return Answers(
+    answers = Answers(
         labels=evaluation.labels.tolist(),
         given=logits.argmax(axis=1).tolist(),
         outputs=logits.shape[1],
         classes=evaluation.classes or (),
     )
+    pixels = evaluation.images
+    return doubts(answers, evaluated_levels(data), Inputs(low=float(pixels.min()), high=float(pixels.max())))
 
 
 def _reference_key(model: ModelSpec, code: OwnCode | None, images: Images, evaluation_id: str) -> str:

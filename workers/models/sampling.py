@@ -1,5 +1,6 @@
 """The original's answers on some labelled images, before anything is built: in the process that tries its code."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ from workers.models.sampled import Sampled
 MOST_IMAGES = 256
 LEAST_IMAGES = 16
 """So many are prepared and answered also where there is no time left."""
+_LARGEST_BYTES = 256 * 2**20
+"""Of a sample, as float32: fewer images of a larger input."""
 _RETRIED_IMAGES = 64
 
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -43,7 +46,7 @@ def labelled_sample(data: DataSpec, input_shape: InputShape, seconds: float) -> 
     try:
         match data.evaluation:
             case DigitsData() as source:
-                count = min(source.images or MOST_IMAGES, MOST_IMAGES)
+                count = min(source.images or MOST_IMAGES, _most(input_shape))
                 return digits(source.model_copy(update={"images": count}), held_out=True).read(input_shape)
             case FolderData() as source:
                 return _of_folder(data, source, input_shape, seconds)
@@ -54,6 +57,11 @@ def labelled_sample(data: DataSpec, input_shape: InputShape, seconds: float) -> 
     return None
 
 
+def _most(input_shape: InputShape) -> int:
+    image_bytes = math.prod(input_shape[1:]) * np.dtype(np.float32).itemsize
+    return max(1, min(MOST_IMAGES, _LARGEST_BYTES // image_bytes))
+
+
 def _of_folder(data: DataSpec, source: FolderData, input_shape: InputShape, seconds: float) -> Dataset | None:
     files, classes = evaluated_files(data.calibration, source)
 
@@ -62,7 +70,7 @@ def _of_folder(data: DataSpec, source: FolderData, input_shape: InputShape, seco
         image = decoded(content_of(path), str(path))
         return prepared(image, input_shape, source.mean, source.std, crop=source.crop), files[index].label
 
-    return _read_some(len(files), read, classes, seconds)
+    return _read_some(min(len(files), _most(input_shape)), read, classes, seconds)
 
 
 def _of_torchvision(source: TorchvisionData, input_shape: InputShape, seconds: float) -> Dataset | None:
@@ -76,7 +84,8 @@ def _of_torchvision(source: TorchvisionData, input_shape: InputShape, seconds: f
         return prepared(image, input_shape, source.mean, source.std, crop=source.crop), label
 
     names = getattr(dataset, "classes", None)
-    return _read_some(len(chosen), read, tuple(map(str, names)) if names else None, seconds)
+    count = min(len(chosen), _most(input_shape))
+    return _read_some(count, read, tuple(map(str, names)) if names else None, seconds)
 
 
 def _read_some(
@@ -84,7 +93,7 @@ def _read_some(
 ) -> Dataset | None:
     until_s = time.monotonic() + seconds
     pairs: list[tuple[Images, int]] = []
-    for index in range(min(count, MOST_IMAGES)):
+    for index in range(count):
         if index >= LEAST_IMAGES and time.monotonic() > until_s:
             break
         pairs.append(read(index))
