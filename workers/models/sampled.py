@@ -6,6 +6,9 @@ from typing import Any
 
 from sweeps.ranking.reference_causes import Answers, Inputs
 
+_MOST_OUTPUTS = 10_000_000
+_LONGEST_NAME = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
@@ -30,13 +33,21 @@ class Sampled:
 
 
 def sampled(told: Mapping[str, Any]) -> Sampled:
-    """Raises `KeyError`, `TypeError` or `ValueError` for what no `Sampled.document` is: user code ran beside it."""
+    """Raises `KeyError`, `TypeError`, `ValueError` or `OverflowError` for what is no `Sampled.document`, which the
+    user's code may have written."""
     labels, given = ([int(number) for number in told[name]] for name in ("labels", "given"))
     outputs, percent = int(told["outputs"]), told["better_percent"]
-    if not labels or len(labels) != len(given) or outputs < 1 or not all(0 <= one < outputs for one in given):
+    if not labels or len(labels) != len(given) or not 1 <= outputs <= _MOST_OUTPUTS:
         raise ValueError("answers that belong to no images")
+    if not all(0 <= answer < outputs for answer in given) or not all(0 <= label < _MOST_OUTPUTS for label in labels):
+        raise ValueError("answers or labels that are no classes")
     return Sampled(
-        Answers(labels=labels, given=given, outputs=outputs, classes=tuple(map(str, told["classes"]))),
+        Answers(
+            labels=labels,
+            given=given,
+            outputs=outputs,
+            classes=tuple(str(name)[:_LONGEST_NAME] for name in told["classes"]),
+        ),
         Inputs(
             low=float(told["low"]),
             high=float(told["high"]),

@@ -94,7 +94,7 @@ def _original(name: str, told: Any, data: DataSpec) -> Iterator[Tried]:
     """The original's figure, and what speaks against it."""
     try:
         sample = sampled(told)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return  # the user's code wrote into the answer
     top1 = figure(sample.answers)
     yield Tried(

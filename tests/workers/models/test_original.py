@@ -143,10 +143,13 @@ WHOLE = {"labels": [0, 1], "given": [1, 1], "outputs": 3, "classes": [], "low": 
         WHOLE | {"better_percent": None, "given": [1, 7]},
         WHOLE | {"better_percent": None, "given": [1]},
         WHOLE | {"better_percent": None, "labels": "ab"},
+        WHOLE | {"better_percent": None, "labels": [0, -1]},
+        WHOLE | {"better_percent": None, "labels": [0, float("inf")]},
+        WHOLE | {"better_percent": None, "outputs": 10**400},
     ],
 )
 def test_answers_that_user_code_made_up_are_refused(told: dict[str, object]) -> None:
-    with pytest.raises((KeyError, TypeError, ValueError)):
+    with pytest.raises((KeyError, TypeError, ValueError, OverflowError)):
         sampled(told)
     assert sampled(WHOLE | {"better_percent": None}).answers.given == [1, 1]
 
