@@ -45,6 +45,7 @@ _LARGE = 1e7
 """With more degrees of freedom, Student's distribution is the normal one to 12 digits after one correction."""
 _STEPS = 200
 _SMALL = 1e-300
+_NEGLIGIBLE_TERM = 1e-17
 
 
 @lru_cache(maxsize=4096)
@@ -66,6 +67,30 @@ def normal_quantile(probability: float) -> float:
     if probability <= 0.0 or probability >= 1.0:
         return math.copysign(math.inf, probability - 0.5)
     return NormalDist().inv_cdf(probability)
+
+
+def binomial_tail(hits: int, trials: int, chance: float) -> float:
+    """The probability of `hits` or more of `trials`, each with the probability `chance`."""
+    if hits <= 0 or chance >= 1.0:
+        return 1.0
+    if hits > trials or chance <= 0.0:
+        return 0.0
+    logs = math.lgamma(trials + 1) - math.lgamma(hits + 1) - math.lgamma(trials - hits + 1)
+    term = math.exp(logs + hits * math.log(chance) + (trials - hits) * math.log1p(-chance))
+    if hits <= trials * chance:  # the terms grow first: the other side is the shorter sum
+        below, count = 0.0, hits
+        while count > 0 and term > below * _NEGLIGIBLE_TERM:
+            term *= count / (trials - count + 1) * (1.0 - chance) / chance
+            count -= 1
+            below += term
+        return max(0.0, 1.0 - below)
+    total = 0.0
+    for count in range(hits, trials + 1):
+        total += term
+        if term <= total * _NEGLIGIBLE_TERM:
+            break
+        term *= (trials - count) / (count + 1) * chance / (1.0 - chance)
+    return min(1.0, total)
 
 
 def chi_square_quantile(degrees: float, above: float) -> float:

@@ -89,6 +89,15 @@ def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
     return deviations > OUTLIER_SCORE * sigma
 
 
+def share_interval(hits: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share (0 to 1): `hits` of `count`, which is at least 1. Source: E. B. Wilson, Journal
+    of the American Statistical Association 22 (1927)."""
+    share, weight = hits / count, _NORMAL_975**2 / count
+    centre = (share + weight / 2) / (1 + weight)
+    half = math.sqrt(share * (1 - share) * weight + weight**2 / 4) / (1 + weight)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
 def stable(medians: Sequence[float], within: float = 0.05) -> bool:
     """Whether the last 3 block medians agree: (largest - smallest) / median is at most `within`. Fewer than 3: `False`.
 

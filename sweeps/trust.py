@@ -19,6 +19,9 @@ class TrustLabel:
     """The fields of a sweep file that matter."""
     of_winner: str = ""
     """What is said beside a winner that has it; empty if nothing."""
+    doubts_original: bool = False
+    """Whether no constraint on accuracy is kept with it: accuracy is told against the original (the fp32 eager model),
+    which is not shown to be right itself."""
 
     @property
     def text(self) -> str:
@@ -177,6 +180,53 @@ TRUST: dict[str, TrustLabel] = {
             advice="over 10 % of a block's samples are outliers, so its p90 shows them: stop other programs",
         ),
         TrustLabel(
+            name="reference_at_chance",
+            title="The original itself is at chance",
+            fields="models.weights; data.evaluation: path, mean, std, crop",
+            disqualifying=False,
+            doubts_original=True,
+            advice="the original is not shown to be right on the evaluation images more often than whoever always "
+            "gives their most frequent label, so nothing that is told against it means anything: edgesweep plan "
+            "SWEEP.yaml --check tells its figure and the likely cause",
+        ),
+        TrustLabel(
+            name="reference_one_answer",
+            title="The original gives one answer far too often",
+            fields="data.evaluation: path, mean, std, crop",
+            disqualifying=False,
+            doubts_original=True,
+            advice="the original gives one answer for far more evaluation images than have that label: as a rule, they "
+            "are prepared in another way than in training; edgesweep plan SWEEP.yaml --check tells the likely "
+            "cause",
+        ),
+        TrustLabel(
+            name="reference_other_order",
+            title="The original's classes stand in another order",
+            fields="data.evaluation.path",
+            disqualifying=False,
+            doubts_original=True,
+            advice="the original's answers fit the labels far better in another order of the classes: name the folders "
+            "so that they sort in the order of your training",
+        ),
+        TrustLabel(
+            name="reference_other_classes",
+            title="The original's classes are not those of the folders",
+            fields="models; data.evaluation.path",
+            disqualifying=False,
+            doubts_original=True,
+            advice="the original has another number of outputs than there are folders, and its answers do not fit the "
+            "first of its classes: give one folder for each class, or the head that was trained on these",
+        ),
+        TrustLabel(
+            name="reference_split",
+            title="Folders may be no classes",
+            fields="data.evaluation.path",
+            disqualifying=False,
+            doubts_original=True,
+            advice="folders are named like splits of a data set (train, val, test) or hold all their images in sub- "
+            "folders, and the original does not answer them as classes: give the folder that holds the classes",
+        ),
+        TrustLabel(
             name="part_of_images",
             title="Accuracy of a part of the images",
             disqualifying=False,
@@ -237,6 +287,11 @@ def disqualified(labels: Iterable[str]) -> list[str]:
 def said_of_winner(labels: Iterable[str]) -> list[str]:
     """What these labels of a winner say beside it."""
     return [TRUST[label].of_winner for label in labels if label in TRUST and TRUST[label].of_winner]
+
+
+def original_doubted(labels: Iterable[str]) -> list[TrustLabel]:
+    """The labels with which no constraint on accuracy is kept."""
+    return [TRUST[label] for label in labels if label in TRUST and TRUST[label].doubts_original]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ import torch
 from sweeps.errors import BuildError, ModelError, in_one_line
 from workers.models import making, weights
 from workers.models.images import InputShape, smooth_images
-from workers.models.making_process import program, try_images
+from workers.models.making_process import program, try_images, try_model
+from workers.models.repeats import check_repeats
 from workers.models.request_folder import Request
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.fuse import symbolic
@@ -42,6 +43,7 @@ def look(request: Request) -> None:
     if not taken:
         assert refused is not None
         raise refused
+    check_repeats(network, taken[0], model.name)
     images = torch.from_numpy(smooth_images(taken[0][0], taken[0], 0, 0))
     request.reply(
         {
@@ -75,4 +77,4 @@ def _closed(convert: Callable[[], object]) -> str:
     return ""
 
 
-PROGRAMS = {"look": program(look), "try_images": program(try_images)}
+PROGRAMS = {"look": program(look), "try_images": program(try_images), "try_model": program(try_model)}

@@ -11,7 +11,7 @@ from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
-from sweeps.spec import built_in, catalog, places, toolchains
+from sweeps.spec import built_in, catalog, folder_levels, places, toolchains
 from sweeps.spec.entries import DeviceEntry
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import INSTALLED, Variant
@@ -99,7 +99,7 @@ def plan_sweep(
     plan = expand(spec, facts, supports, identities)
     if calibration.count == 0 and any(is_calibrated(job.variant) for job in plan.jobs):
         tell(f"builds that are calibrated will fail, data.calibration is {calibration.source}")
-    for warning in too_few_images(spec.data, spec.objective):
+    for warning in (*folder_levels.folder_warnings(spec.data), *too_few_images(spec.data, spec.objective)):
         tell(warning)
     return plan
 

@@ -13,15 +13,17 @@ from sweeps.cli.options import models_option
 from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
 from sweeps.operations.sweep_file import roots_of
 from sweeps.spec.fields import module_source
+from sweeps.spec.folder_levels import folder_warnings
 from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
-from sweeps.spec.sweep import json_schema, load
+from sweeps.spec.sweep import SweepSpec, json_schema, load
 from sweeps.spec.yaml_source import parsed
 from sweeps.text import plain
+from sweeps.workspace import Workspace
 from workers.first_look import FORKS, Model, look_at, needed_arguments
 from workers.models.code import own_code
 from workers.models.data_sources import files_in
 from workers.models.images import InputShape
-from workers.models.trial import opened
+from workers.models.trial import opened, try_models
 
 SCHEMA = "sweep.schema.json"
 _LOOK_S = 3.0
@@ -77,24 +79,35 @@ def init(
     answers = replace(_asked(model, weights, arguments, images, devices, roots), weights_key=weights_key)
     if answers.weights not in WEIGHTS:
         answers = replace(answers, weights=_from(home, answers.weights))
-    spec = _model_spec(answers, home, input_shape)
+    looked_at = _model_spec(answers, home, input_shape)
     folders, side = _folders(answers, home)
-    found = look_at(spec, roots, [input_shape] if input_shape else _shapes(side))
+    found = look_at(looked_at, roots, [input_shape] if input_shape else _shapes(side))
     _tell(answers, found, folders)
     text = sweep_text(answers, found, folders)
     part = file.with_name(f".{file.name}.part")
     try:
         part.write_text(text, encoding="utf-8")
-        load(part)  # as any other command reads it
+        spec = load(part)  # as any other command reads it
         part.replace(file)
         is_new = _write_schema(file.with_name(SCHEMA), force=force)
     except OSError as error:
         raise WorkspaceError(f"{file} cannot be written: {error.strerror}", "name another file") from error
     finally:
         part.unlink(missing_ok=True)
+    _tell_original(spec, roots, home)
     click.echo(f"{file} is written, with {SCHEMA} for editors. Read it, then: edgesweep plan --check {file}")
     if not is_new:
         click.echo(f"{SCHEMA} was there and is another one: it stays. New: edgesweep schema > {SCHEMA}", err=True)
+
+
+def _tell_original(spec: SweepSpec, roots: Sequence[Path], home: Path) -> None:
+    """Of the images as the file says them: how often the model is right, and what speaks against it."""
+    for warning in folder_warnings(spec.data):
+        click.secho(plain(warning), fg="yellow")
+    trained = [model for model in spec.models if model.weights not in WEIGHTS]
+    for _, _, tried in try_models(trained, roots, Workspace(home), data=spec.data, forks=FORKS):
+        if tried.code or tried.problem:
+            click.secho(plain(tried.text), fg="red" if tried.problem else "yellow" if tried.doubts_original else None)
 
 
 def _write_schema(file: Path, *, force: bool) -> bool:

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,8 +22,12 @@ from sweeps.operations.planned import plan_with_states
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.operations.telling import tell
 from sweeps.quarantine import quarantines_of
+from sweeps.ranking.verdict import ON_ACCURACY, direction
 from sweeps.text import plain
 from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workers.models.trial import Tried
 
 CHECK_S = 5.0
 """For decoding the images of one folder."""
@@ -38,7 +43,8 @@ CHECK_S = 5.0
     "--check",
     "with_check",
     is_flag=True,
-    help="Also load models, weights and images, each in a process of its own. Exit code 1 if one cannot be used.",
+    help="Also load models, weights and images, each in a process of its own, and let models answer images that have "
+    "labels. Exit code 1 if one cannot be used, or the original is at chance and the objective names accuracy.",
 )
 @json_option
 def plan(
@@ -82,6 +88,13 @@ def plan(
         tried = []
         for one in checked:
             tried.append(one)
-            click.secho(plain(one.text), fg="red" if one.problem else None)
-    if any(one.problem for one in tried):
+            click.secho(plain(one.text), fg=_color(one))
+    on_accuracy = {*(bound.metric for bound in spec.objective.constraints), direction(spec.objective)[0]} & ON_ACCURACY
+    if any(one.problem or (one.doubts_original and on_accuracy) for one in tried):
         sys.exit(1)
+
+
+def _color(one: "Tried") -> str | None:
+    if one.doubts_original:
+        return "yellow"
+    return "red" if one.problem else None

@@ -276,7 +276,7 @@ class _Drive:
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
                 made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
-                for text in made.texts if model.weights != "random" else ():
+                for text in made.texts:
                     progress.note(f"{model.name}: {text}")
                 return made
 

@@ -42,7 +42,12 @@ def unusable(
         if problems := [one for one in tried if one.problem]:
             found |= dict.fromkeys(classes, _as_error(problems))
         else:
-            found |= {one.what: _as_error([one]) for one in together(classes, evaluated) if one.problem}
+            fitting = list(together(classes, evaluated))
+            found |= {one.what: _as_error([one]) for one in fitting if one.problem}
+            untrained = {model.name for model in models if model.weights == "random"}
+            for one in fitting:
+                if not one.problem and one.what not in untrained:
+                    progress.note(one.text)
     for name, error in found.items():
         progress.note(f"{name} cannot be used: {error.one_line}")
     return found

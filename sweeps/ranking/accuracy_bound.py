@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.distributions import normal_quantile
+from sweeps.stats import share_interval
 
 ERROR = 0.05
 """The chance to call a drop kept, or broken, that equals the bound."""
@@ -25,7 +26,6 @@ NEEDED = "more evaluation image"
 """In each text that says how many."""
 
 _LEAST_SCORE = normal_quantile(1 - ERROR)
-_SCORE_975 = normal_quantile(0.975)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,9 @@ def images_needed(lost: int, gained: int, images: int, bound: float) -> ImagesNe
     if images < 1 or side(lost, gained, images, bound) is not None:
         return None
     drop = (lost - gained) / images
-    # Wilson's interval of the share of images whose answers differ.
-    differ, weight = (lost + gained) / images, _SCORE_975**2 / images
-    centre = (differ + weight / 2) / (1 + weight)
-    half = math.sqrt(differ * (1 - differ) * weight + weight**2 / 4) / (1 + weight)
-    shares = (differ, max(abs(drop), centre - half), max(abs(drop), min(1.0, centre + half)))
+    differ = (lost + gained) / images
+    least, most_differing = share_interval(lost + gained, images)
+    shares = (differ, max(abs(drop), least), max(abs(drop), most_differing))
     more, fewest, most = (_more(drop, share, images, bound) for share in shares)
     return ImagesNeeded(more=more, fewest=fewest, most=most, keeps=100 * drop < bound)
 

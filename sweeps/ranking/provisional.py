@@ -9,12 +9,20 @@ from sweeps.protocol.blocks import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
 from sweeps.ranking.amounts import DROP, interval
-from sweeps.ranking.verdict import LABELLED, ConstraintResult, Judgement, counts_behind, direction, put_aside
+from sweeps.ranking.verdict import (
+    LABELLED,
+    ON_ACCURACY,
+    ConstraintResult,
+    Judgement,
+    counts_behind,
+    direction,
+    put_aside,
+)
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.text import duration
-from sweeps.trust import disqualified
+from sweeps.trust import disqualified, original_doubted
 
 _RETRY = f"{RUN} --retry-failed"
 _MOST_ROUNDS = 48
@@ -50,6 +58,12 @@ class Settle:
         if self.seconds is None:
             return self.text
         return f"{self.text} ({f'about {duration(self.seconds)}' if self.seconds else 'it measures nothing again'})"
+
+
+_SEE_TO_ORIGINAL = Settle(
+    command=RUN,
+    note="see to the original itself (edgesweep plan SWEEP.yaml --check tells its figure and the likely cause)",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +171,8 @@ def _settle(
         if check.result == "unresolved":
             return _settle_constraint(row, check, rows, most_images)
     metric, smaller = direction(objective)
+    if metric in ON_ACCURACY and original_doubted(row.trust):
+        return _SEE_TO_ORIGINAL
     if row.figure(metric) is None:
         return _settle_unknown(row, metric, rows) or Settle(
             command=RUN, field=f"objective.{'minimize' if smaller else 'maximize'}", value="latency_p50_ms", seconds=0.0
@@ -187,6 +203,8 @@ def _settle_state(row: ResultRow, rows: Sequence[ResultRow]) -> Settle:
 def _settle_constraint(
     row: ResultRow, check: ConstraintResult, rows: Sequence[ResultRow], most_images: int | None
 ) -> Settle:
+    if check.doubts:
+        return _SEE_TO_ORIGINAL
     needed = check.images_needed
     if needed is not None and needed.more is not None and row.images + needed.more <= (most_images or math.inf):
         images = row.images + needed.more

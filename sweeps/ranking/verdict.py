@@ -13,7 +13,7 @@ from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import Estimate
 from sweeps.text import digits
-from sweeps.trust import TRUST, disqualified
+from sweeps.trust import TRUST, disqualified, original_doubted
 
 BoundResult = Literal["pass", "fail", "unresolved"]
 Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
@@ -22,6 +22,8 @@ VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 
 LABELLED = frozenset({"top1_percent", "top5_percent", DROP, *INTERVALS[DROP]})
 """Metrics that need labelled images."""
+ON_ACCURACY = LABELLED | {"agreement_percent"}
+"""Metrics of which no bound is kept where the original itself is doubted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class ConstraintResult:
     """Empty if it passes."""
     images_needed: ImagesNeeded | None = None
     """More evaluation images that would settle it; `None` unless it is unresolved, and images can."""
+    doubts: tuple[str, ...] = ()
+    """Labels that doubt the original (`sweeps.trust.TrustLabel.doubts_original`), for which it is not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,8 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     distrusted = disqualified(row.trust)
     failed = [check.why for check in constraints if check.result == "fail"]
     unresolved = [check.why for check in constraints if check.result == "unresolved"]
+    if competes and metric in ON_ACCURACY and (doubted := _doubts_in_words(row)):
+        unresolved.insert(0, f"{metric} decides nothing: {doubted}")
     known = row.figure(metric) is not None or (metric == "latency_p50_ms" and beside_leader(row))
     if competes and not known:
         unresolved.insert(0, f"{metric} is not known: {_why_unknown(row, metric)}")
@@ -215,6 +221,15 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
         why = ""
         counts = counts_behind(row) if metric == DROP else None
         result = _kept(row, constraint) if counts is None else _kept_by_counts(*counts, row.images, constraint)
+        if result != "fail" and metric in ON_ACCURACY and (doubted := _doubts_in_words(row)):
+            return ConstraintResult(
+                metric=metric,
+                bound=bound_text(constraint),
+                value=row.metrics.get(metric),
+                result="unresolved",
+                why=f"{metric} is {in_words(row.metrics, metric)}: {doubted}",
+                doubts=tuple(label.name for label in original_doubted(row.trust)),
+            )
         if result == "fail":
             why = f"{metric} is {in_words(row.metrics, metric)}, not {bound_text(constraint)}"
         elif result == "unresolved":
@@ -232,6 +247,12 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
     return ConstraintResult(
         metric=metric, bound=bound_text(constraint), value=shown, result=result, why=why, images_needed=needed
     )
+
+
+def _doubts_in_words(row: ResultRow) -> str:
+    """`the original itself is at chance`; empty if nothing doubts it."""
+    titles = [label.title for label in original_doubted(row.trust)]
+    return " and ".join(title[0].lower() + title[1:] for title in titles)
 
 
 def _kept(row: ResultRow, constraint: ConstraintSpec) -> BoundResult:

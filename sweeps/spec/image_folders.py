@@ -1,6 +1,9 @@
 """The images of folders, by their names: which there are, and how many of them accuracy is computed on."""
 
+import os
 import stat
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +11,10 @@ from sweeps.errors import DataError
 from sweeps.spec.inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, FolderData, TorchvisionData
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
-
+_READ = ", ".join(sorted(IMAGE_SUFFIXES))
+_OF_SYSTEMS = frozenset({"thumbs.db", "desktop.ini"})
+"""Files that Windows puts into folders of images: nobody misses them."""
+_MOST_SUFFIXES = 5
 
 SHARE_OF_ONE_FOLDER = 5
 """If both sets come from one folder and calibration gives no number, it takes one image out of 5."""
@@ -58,13 +64,53 @@ def calibrating(calibration: FolderData, images: int) -> int:
     return calibration.images or min(CALIBRATION_IMAGES, max(1, images // SHARE_OF_ONE_FOLDER))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Files of a folder that are no images by their names, or lie in no class. Hidden files are not among them."""
+
+    root: Path
+    by_suffix: tuple[tuple[str, int], ...]
+    """Of the classes: `(".heic", 20)`, the most frequent first; an empty suffix for files without one."""
+    classes: int
+    """How many classes have such files."""
+    in_no_class: int
+    """Images that lie beside the folders of the classes."""
+
+    @property
+    def text(self) -> str:
+        """One line for people; empty if nothing is left out."""
+        parts = []
+        if self.by_suffix:
+            count = sum(number for _, number in self.by_suffix)
+            of = f"{count} file{'s' * (count > 1)} in {self.classes} class{'es' * (self.classes > 1)} of {self.root}"
+            are = "are" if count > 1 else "is"
+            parts.append(f"{of} {are} left out: {_suffixes_text(self.by_suffix)} (only {_READ} are read)")
+        if self.in_no_class:
+            are = "images lie" if self.in_no_class > 1 else "image lies"
+            parts.append(f"{self.in_no_class} {are} in {self.root} itself, in no class, and nothing reads them")
+        return "; ".join(parts)
+
+
+def left_out(root: Path) -> LeftOut:
+    """What `listed` does not list. Raises `OSError`."""
+    others = {name: files_of(root / name)[1] for name in named_classes(root)}
+    beside = sum(_is_image(path) and path.is_file() for path in root.iterdir())
+    return LeftOut(
+        root=root,
+        by_suffix=_by_suffix(path for paths in others.values() for path in paths),
+        classes=sum(map(bool, others.values())),
+        in_no_class=beside,
+    )
+
+
 def listed(root: Path) -> dict[str, list[Path]]:
-    """The images under `root` by class (the name of a sub-folder), both sorted. Raises `DataError`."""
+    """The images under `root` by class (the name of a sub-folder), both sorted, without what is hidden: files and
+    folders whose name begins with a dot. Raises `DataError`."""
     try:
         if not root.is_dir():
             raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
         home = root.resolve()
-        classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+        classes = named_classes(root)
         found = {name: _images_of(root / name, home) for name in classes}
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}", "give it read permission") from error
@@ -73,17 +119,58 @@ def listed(root: Path) -> dict[str, list[Path]]:
     return found
 
 
+def named_classes(root: Path) -> list[str]:
+    """The names of the folders in `root`, sorted, without hidden ones. Raises `OSError`."""
+    return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def files_of(folder: Path) -> tuple[list[Path], list[Path]]:
+    """(images, other files) by their names, each sorted, without what is hidden. Raises `OSError`."""
+    images: list[Path] = []
+    others: list[Path] = []
+    for home, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if not name.startswith(".") and name.lower() not in _OF_SYSTEMS:
+                path = Path(home, name)
+                (images if _is_image(path) else others).append(path)
+    return sorted(images), sorted(others)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+
+
 def _images_of(folder: Path, home: Path) -> list[Path]:
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
+    found, others = files_of(folder)
     for path in (folder, *found):
         if not path.resolve().is_relative_to(home):
             raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")
         if path is not folder and not stat.S_ISREG(path.stat().st_mode):
             # Whoever reads a pipe waits for a writer, and a device may have no end.
             raise DataError(f"{path} is {_kind(path)}, not an image", "remove it from the folder")
+    if not found and others:
+        count, suffixes = len(others), _suffixes_text(_by_suffix(others))
+        raise DataError(
+            f"the class {folder.name} has {count} file{'s' * (count > 1)} in {folder} and none is read: {suffixes}",
+            f"convert them to one of {_READ}",
+        )
     if not found:
         raise DataError(f"the class {folder.name} has no images in {folder}", "add images, or remove the empty folder")
     return found
+
+
+def _by_suffix(paths: Iterable[Path]) -> tuple[tuple[str, int], ...]:
+    return tuple(Counter(path.suffix.lower() for path in paths).most_common())
+
+
+def _suffixes_text(by_suffix: Sequence[tuple[str, int]]) -> str:
+    words = [f"{number} {suffix or 'without a suffix'}" for suffix, number in by_suffix[:_MOST_SUFFIXES]]
+    return ", ".join([*words, *(["others"] if len(by_suffix) > _MOST_SUFFIXES else [])])
 
 
 def _kind(path: Path) -> str:

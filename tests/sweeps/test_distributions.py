@@ -4,11 +4,12 @@ import itertools
 import math
 
 import pytest
-from scipy.special import chdtri, digamma, ndtri, polygamma, stdtrit
+from scipy.special import bdtrc, chdtri, digamma, ndtri, polygamma, stdtrit
 
 from sweeps import distributions
 from sweeps.distributions import (
     EXACT_DEGREES,
+    binomial_tail,
     chi_square_quantile,
     normal_quantile,
     student_t_quantile,
@@ -17,6 +18,7 @@ from sweeps.distributions import (
 )
 from sweeps.stats import CONFIDENCE, TAIL
 
+TRIALS = (1, 2, 5, 20, 100, 597, 5_000, 50_000)
 DEGREES = (0.3, 1, 1.5, 2, 2.7, 3, 4, 5.5, 8, 13, 21.25, 34, 55, 89.9, 144, 233, 500, 1000.5, 5000, 1e5, 1e6, 1e8)
 PROBABILITIES = (1e-6, 0.001, 0.025, 0.1, 0.3, 0.45, 0.55, 0.75, 0.9, 0.975, 0.99, 0.9975, 0.99999)
 
@@ -73,3 +75,12 @@ def test_gamma_functions_agree_with_scipy() -> None:
         assert distributions.digamma(x) == pytest.approx(float(digamma(x)), rel=1e-12, abs=1e-14)
         assert trigamma(x) == pytest.approx(float(polygamma(1, x)), rel=1e-12)
         assert tetragamma(x) == pytest.approx(float(polygamma(2, x)), rel=1e-12)
+
+
+def test_tails_of_the_binomial_distribution_agree_with_scipy() -> None:
+    for trials, chance in itertools.product(TRIALS, (0.001, 0.1, 1 / 3, 0.5, 0.9)):
+        for hits in {1, trials // 3, trials // 2, int(trials * chance) + 1, trials}:
+            expected = float(bdtrc(hits - 1, trials, chance)) if hits else 1.0
+            found = binomial_tail(hits, trials, chance)
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-9), (hits, trials, chance)
+    assert (binomial_tail(0, 5, 0.5), binomial_tail(6, 5, 0.5), binomial_tail(5, 5, 1.0)) == (1.0, 0.0, 1.0)

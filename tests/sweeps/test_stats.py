@@ -3,7 +3,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.stats import Estimate, accuracy_drop, mad, median, outliers, p50_estimate, ratio_by_rounds, stable
+from sweeps.stats import (
+    Estimate,
+    accuracy_drop,
+    mad,
+    median,
+    outliers,
+    p50_estimate,
+    ratio_by_rounds,
+    share_interval,
+    stable,
+)
 
 REPLICATES = 2000
 
@@ -217,3 +227,11 @@ def test_stopping_when_stable_keeps_the_coverage_of_the_interval(sigma: float):
         assert estimate.high is not None
         covered += estimate.low <= 1.0 <= estimate.high
     assert 0.93 <= covered / REPLICATES <= 0.97
+
+
+def test_the_interval_of_a_share_is_wilson_s() -> None:
+    from scipy.stats import binomtest
+
+    for hits, count in ((0, 10), (1, 3), (5, 10), (88, 100), (40, 40)):
+        expected = binomtest(hits, count).proportion_ci(method="wilson")
+        assert share_interval(hits, count) == pytest.approx((expected.low, expected.high), abs=1e-12)

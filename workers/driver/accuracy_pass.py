@@ -77,7 +77,7 @@ def _accuracy(
         return Failed(stage="evaluate", kind=error.kind, message=error.message)
     return replace(
         accuracy,
-        labels=in_order((*accuracy.labels, *evaluated.labels)),
+        labels=in_order((*accuracy.labels, *evaluated.labels, *(doubt.code for doubt in prepared.doubts))),
         device_seconds=evaluated.device_seconds,
         push_seconds=evaluated.push_seconds,
         extra_metrics=evaluated.extra_metrics,

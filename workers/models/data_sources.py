@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,12 @@ from sweeps.errors import DataError
 from sweeps.spec.image_folders import calibrating, listed, of_one_folder
 from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
+from workers.models.decoding import content_of, decoded
 from workers.models.images import (
     PREPARATION,
     WITHOUT_CROP,
     InputShape,
     balanced_order,
-    decoded,
     enlarged,
     prepared,
     smooth_images,
@@ -104,15 +105,17 @@ def _synthetic(source: SyntheticData, *, held_out: bool) -> Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class ImageFile:
+    """An image of a folder, and the number of its class."""
+
     path: Path
     label: int
 
 
-def _files(root: Path) -> tuple[list[_File], tuple[str, ...]]:
+def _files(root: Path) -> tuple[list[ImageFile], tuple[str, ...]]:
     """All images under `root` in balanced order, and the classes: the sorted names of their folders."""
     classes = listed(root)
-    files = [_File(path, label) for label, paths in enumerate(classes.values()) for path in paths]
+    files = [ImageFile(path, label) for label, paths in enumerate(classes.values()) for path in paths]
     names = [file.path.relative_to(root).as_posix() for file in files]
     return [files[i] for i in balanced_order([file.label for file in files], names)], tuple(classes)
 
@@ -122,7 +125,9 @@ def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selecti
     return _folder(calibration, first, classes), _folder(evaluation, rest, classes)
 
 
-def _parted(calibration: FolderData, evaluation: FolderData) -> tuple[list[_File], list[_File], tuple[str, ...]]:
+def _parted(
+    calibration: FolderData, evaluation: FolderData
+) -> tuple[list[ImageFile], list[ImageFile], tuple[str, ...]]:
     """Of one folder: what calibration takes, what evaluation takes, and the classes."""
     files, classes = _files(calibration.path)
     share = calibrating(calibration, len(files))
@@ -135,13 +140,17 @@ def _parted(calibration: FolderData, evaluation: FolderData) -> tuple[list[_File
     return files[:share], rest, classes
 
 
-def evaluation_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[Path], int]:
-    """The images that accuracy is computed on, in order, and the number of classes up to the last one among them.
-    Raises `DataError`."""
+def evaluated_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[ImageFile], tuple[str, ...]]:
+    """The images that accuracy is computed on, in order, and the classes of their folder. Raises `DataError`."""
     if isinstance(calibration, FolderData) and of_one_folder(calibration, evaluation):
-        files = _parted(calibration, evaluation)[1]
-    else:
-        files = _files(evaluation.path)[0][: evaluation.images]
+        return _parted(calibration, evaluation)[1:]
+    files, classes = _files(evaluation.path)
+    return files[: evaluation.images], classes
+
+
+def evaluation_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[Path], int]:
+    """As `evaluated_files`, but with the number of classes up to the last one among them."""
+    files, _ = evaluated_files(calibration, evaluation)
     return [file.path for file in files], 1 + max(file.label for file in files)
 
 
@@ -151,8 +160,8 @@ def files_in(root: Path) -> tuple[list[Path], tuple[str, ...]]:
     return [file.path for file in files], classes
 
 
-def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...], removed: int = 0) -> Selection:
-    digests = tuple(hashlib.sha256(_bytes(file.path)).hexdigest() for file in files)
+def _folder(source: FolderData, files: Sequence[ImageFile], classes: tuple[str, ...], removed: int = 0) -> Selection:
+    digests = tuple(hashlib.sha256(content_of(file.path)).hexdigest() for file in files)
     manifest = DataManifest(
         source="image folder",
         preprocessing=_preprocessing(source),
@@ -167,7 +176,7 @@ def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...]
         check_memory(len(files), shape)
         images = np.empty((len(files), *shape[1:]), np.float32)
         for i, (file, digest) in enumerate(zip(files, digests, strict=True)):
-            content = _bytes(file.path)
+            content = content_of(file.path)
             if hashlib.sha256(content).hexdigest() != digest:
                 raise DataError(f"{file.path} was changed while it was used", "run the command again")
             images[i] = prepared(decoded(content, str(file.path)), shape, source.mean, source.std, crop=source.crop)
@@ -179,16 +188,15 @@ def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...]
     return Selection(manifest, read, keep)
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}", "give it read permission, or remove it") from error
+def torchvision_sets() -> ModuleType:
+    """`workers.models.torchvision_data`, whose import takes seconds."""
+    from workers.models import torchvision_data  # imports torch
+
+    return torchvision_data
 
 
 def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:
-    from workers.models import torchvision_data  # imports torch
-
+    torchvision_data = torchvision_sets()
     torchvision_data.constructor(source.dataset)
     manifest = DataManifest(
         source=f"torchvision {source.dataset}, {'test' if held_out else 'train'}, balanced",

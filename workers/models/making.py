@@ -22,6 +22,7 @@ from workers.models.eager import eager_logits, load_eager
 from workers.models.identity import source_id_of, weights_id_of
 from workers.models.package import Images, Logits, ModelPackage, write_whole
 from workers.models.prepared import PreparationProgress
+from workers.models.repeats import check_repeats
 
 _INPUT_CONVENTION = {"transform_input": True}
 """torchvision's GoogLeNet and Inception weights were trained on another input range; this argument converts it."""
@@ -63,6 +64,7 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
             weights_text = checkpoint.load(network, Path(path), model.weights_key)
     network.eval()
     weights.check(network, model.input_shape, model.name, random=model.weights == "random")
+    check_repeats(network, model.input_shape, model.name)
     return ModelPackage(
         name=model.name,
         source=model.source,

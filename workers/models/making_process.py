@@ -1,5 +1,6 @@
 """The programs that run the user's code, each in a process of its own. They answer by files in one folder."""
 
+import json
 import os
 import tempfile
 import time
@@ -7,11 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweeps.errors import DataError
-from workers.models import making, weights
-from workers.models.images import check_ends, decoded
+from sweeps.spec.inputs import DataSpec, FolderData, TorchvisionData
+from workers.models import making, sampling, weights
+from workers.models.data_sources import torchvision_sets
+from workers.models.decoding import check_ends, content_of, decoded
+from workers.models.repeats import check_repeats
 from workers.models.request_folder import Request
 
 MOST_PROBLEMS = 5
+SAMPLE_S = 5.0
+"""For preparing images that have labels, and again for answering them."""
 _TOLD_EACH = 100
 
 
@@ -23,12 +29,30 @@ def make(request: Request) -> None:
 
 
 def try_model(request: Request) -> None:
-    """Load it, and let it answer a few images."""
+    """Load it, and let it answer a few images; and, if data is named, those that have labels."""
     model, code, _, _ = request.read()
+    named = request.asked().get("data")
+    data = None if named is None else DataSpec.model_validate_json(json.dumps(named))
+    # Before any of its code runs.
+    sample = None if data is None else sampling.labelled_sample(data, model.input_shape, SAMPLE_S)
     network, weights_text = making.constructed(model, code)
     classes = weights.check(network, model.input_shape, model.name, random=False)
-    parameters = sum(one.numel() for one in network.parameters())
-    request.reply({"classes": classes, "parameters": parameters, "weights_text": weights_text})
+    check_repeats(network, model.input_shape, model.name)
+    answer: dict[str, object] = {
+        "classes": classes,
+        "parameters": sum(one.numel() for one in network.parameters()),
+        "weights_text": weights_text,
+    }
+    if data is not None and sample is not None:
+        source = data.evaluation
+        normalized = (source.mean, source.std) if isinstance(source, FolderData | TorchvisionData) else None
+        batch = model.input_shape[0]
+
+        def tell() -> None:
+            request.tell(f"{model.name} on images with labels", None)
+
+        answer["sample"] = sampling.answered(network, sample, batch, SAMPLE_S, normalized, tell).document()
+    request.reply(answer)
 
 
 def try_images(request: Request) -> None:
@@ -44,7 +68,7 @@ def try_images(request: Request) -> None:
     for name in asked["files"]:
         try:
             if not whole or time.monotonic() < until_s:
-                sizes.append(decoded(Path(name).read_bytes(), name).size)
+                sizes.append(decoded(content_of(Path(name)), name).size)
                 whole += 1
             else:
                 sizes.append(check_ends(Path(name)))
@@ -67,8 +91,7 @@ def try_images(request: Request) -> None:
 
 def try_set(request: Request) -> None:
     """Open a data set of torchvision that is on this disk, and its first image. Downloads nothing."""
-    from workers.models import torchvision_data
-
+    torchvision_data = torchvision_sets()
     asked = request.asked()
     name, root = asked["dataset"], Path(asked["root"])
     try:

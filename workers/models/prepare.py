@@ -10,6 +10,9 @@ import numpy as np
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import DataError, ModelError
+from sweeps.ranking.reference_causes import Answers, Inputs
+from sweeps.ranking.reference_doubts import Doubt, doubts
+from sweeps.spec.folder_levels import evaluated_levels
 from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.workspace import Workspace
 from workers.models import apart
@@ -68,7 +71,22 @@ def prepare(
         evaluation_manifest=datasets.as_loaded(data.evaluation, evaluation_manifest, evaluation),
         evaluation=evaluation,
         evaluation_logits=logits,
+        trained=model.weights != "random",
+        doubts=() if model.weights == "random" else _doubts(data, logits, evaluation),
     )
+
+
+def _doubts(data: DataSpec, logits: Logits, evaluation: Dataset) -> tuple[Doubt, ...]:
+    if evaluation.labels is None:
+        return ()
+    answers = Answers(
+        labels=evaluation.labels.tolist(),
+        given=logits.argmax(axis=1).tolist(),
+        outputs=logits.shape[1],
+        classes=evaluation.classes or (),
+    )
+    pixels = evaluation.images
+    return doubts(answers, evaluated_levels(data), Inputs(low=float(pixels.min()), high=float(pixels.max())))
 
 
 def _reference_key(model: ModelSpec, code: OwnCode | None, images: Images, evaluation_id: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sweeps.ranking.reference_doubts import Doubt
 from workers.models.dataset import DataManifest, Dataset
 from workers.models.package import BuildInputs, Logits
 
@@ -20,21 +21,27 @@ class PreparedModel:
     evaluation: Dataset
     evaluation_logits: Logits
     """Logits of the fp32 eager model, (N, classes)."""
+    trained: bool
+    """Not so of random weights."""
+    doubts: tuple[Doubt, ...] = ()
+    """What speaks against the fp32 eager model itself. None without labels, and none of a model that is not trained."""
 
     @property
     def texts(self) -> tuple[str, ...]:
         """What was done to load the weights, and how good the model is with them: lines for people."""
-        return tuple(filter(None, (self.build_inputs.package.weights_text, self.original_text)))
+        text = self.build_inputs.package.weights_text
+        return (*((text,) if text and self.trained else ()), *self.original_lines)
 
     @property
-    def original_text(self) -> str:
-        """How often the model as its author wrote it is right, for people: another figure than theirs means that the
-        images are prepared in another way. Empty without labels."""
+    def original_lines(self) -> tuple[str, ...]:
+        """How often the model as its author wrote it is right, and what speaks against it, for people: another figure
+        than theirs means that the images are prepared in another way. Empty without labels, and of random weights."""
         labels = self.evaluation.labels
-        if labels is None:
-            return ""
+        if labels is None or not self.trained:
+            return ()
         percent = 100 * float((self.evaluation_logits.argmax(axis=1) == labels).mean())
-        return (
+        text = (
             f"the original has {percent:.2f} % top-1 on the {len(labels)} evaluation images; if you know another, "
             "compare mean, std, crop, the order of classes and the batch size with your training"
         )
+        return (text, *(doubt.text for doubt in self.doubts))

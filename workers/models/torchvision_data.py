@@ -10,6 +10,7 @@ import torchvision.datasets
 from PIL import Image
 
 from sweeps.errors import DataError
+from workers.models.decoding import eight_bits, named_image
 
 _SPLITS = {False: ("train", "trainval"), True: ("test", "val", "valid")}
 
@@ -81,8 +82,12 @@ def classes_of(dataset: Any) -> int | None:
 
 
 def item(dataset: Any, index: int, name: str) -> tuple[Image.Image, int]:
-    """Image and class. Raises `DataError` if the data set does not consist of images with one label each."""
-    entry = dataset[index]
+    """Image and class. Raises `DataError` if the data set does not consist of images with one label each, or if it
+    cannot read this one."""
+    with named_image(f"image {index} of torchvision's {name}"):
+        entry = dataset[index]
+        if isinstance(entry, tuple) and entry and isinstance(entry[0], Image.Image):
+            entry = (eight_bits(entry[0]), *entry[1:])
     if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], Image.Image)):
         raise DataError(f"torchvision's {name} is not a data set of labelled images", "use one for classification")
     try:

@@ -6,12 +6,15 @@ image is opened. Nothing is trained, settled or downloaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import DataError, ModelError
+from sweeps.ranking.reference_doubts import doubts, figure
+from sweeps.spec.folder_levels import evaluated_levels
 from sweeps.spec.inputs import WEIGHTS, DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
+from sweeps.trust import original_doubted
 from sweeps.workspace import Workspace
 from workers.forks.client import Forks
 from workers.models import apart
@@ -19,6 +22,7 @@ from workers.models.code import check_not_hidden, own_code
 from workers.models.data_sources import evaluation_files, files_in
 from workers.models.request_folder import Request
 from workers.models.room import folder_of_request
+from workers.models.sampled import sampled
 
 SILENT_S = 60.0
 """For a person who waits: a model that tells nothing for so long is taken for an endless loop."""
@@ -35,6 +39,16 @@ class Tried:
     problem: bool
     message: str
     next_step: str = ""
+    code: str = ""
+    """Of what was said about the original's accuracy: `original`, its figure, or the trust label of what speaks against
+    it."""
+    figures: Mapping[str, float | str] = field(default_factory=dict)
+    """Those of the message, if `code` is not empty."""
+
+    @property
+    def doubts_original(self) -> bool:
+        """Whether no constraint on accuracy is kept with it."""
+        return bool(original_doubted((self.code,)))
 
     @property
     def text(self) -> str:
@@ -48,9 +62,12 @@ def try_models(
     workspace: Workspace,
     silent_s: float | None = SILENT_S,
     below: Path | None = None,
+    data: DataSpec | None = None,
+    forks: Forks | None = None,
 ) -> Iterator[tuple[ModelSpec, int | ModelError, Tried]]:
     """Each model with its number of classes, or why it cannot be used. `below`: for temporary files, instead of the
-    system's folder."""
+    system's folder. `data`: then a model with a checkpoint answers some of its images that have labels, and what that
+    tells of it follows, in further lines."""
     limits = replace(apart.LIMITS, silent_s=silent_s)
     for model in models:
         try:
@@ -58,8 +75,11 @@ def try_models(
             if code is not None:
                 check_not_hidden(model.source, code, roots)
             with folder_of_request(below) as folder:
-                Request(folder).write(model, code, workspace)
-                found = apart.asked("try_model", folder, model.source, limits=limits)
+                request = Request(folder)
+                request.write(model, code, workspace)
+                if data is not None and model.weights not in WEIGHTS:
+                    request.ask({"data": data.model_dump(mode="json")})
+                found = apart.asked("try_model", folder, model.source, limits=limits, forks=forks)
         except ModelError as error:
             yield model, error, Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
             continue
@@ -67,6 +87,30 @@ def try_models(
         origin = "; ".join(filter(None, (origin, found["weights_text"])))
         message = f"{origin}; {found['parameters']:,} parameters, {found['classes']} classes"
         yield model, int(found["classes"]), Tried(what=model.name, problem=False, message=message)
+        if data is not None and "sample" in found:
+            for tried in _original(model.name, found["sample"], data):
+                yield model, int(found["classes"]), tried
+
+
+def _original(name: str, told: Any, data: DataSpec) -> Iterator[Tried]:
+    """The original's figure, and what speaks against it."""
+    try:
+        sample = sampled(told)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return  # the user's code wrote into the answer
+    top1 = figure(sample.answers)
+    yield Tried(
+        what=name, problem=False, message=f"the original has {top1.text}", code="original", figures=asdict(top1)
+    )
+    for doubt in doubts(sample.answers, evaluated_levels(data), sample.inputs):
+        yield Tried(
+            what=name,
+            problem=False,
+            message=doubt.message,
+            next_step=doubt.next_step,
+            code=doubt.code,
+            figures=doubt.figures,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +200,7 @@ def try_all(
 ) -> Iterator[Tried]:
     """Models, then images, then whether they belong together."""
     classes: dict[str, int] = {}
-    for model, found, tried in try_models(models, roots, workspace):
+    for model, found, tried in try_models(models, roots, workspace, data=data):
         yield tried
         if isinstance(found, int):
             classes[model.name] = found

@@ -5,8 +5,9 @@ from pathlib import Path
 from sweeps.launching.live import LiveFile
 from sweeps.operations.trying import unusable
 from sweeps.report.progress import RunProgress
-from sweeps.spec.inputs import DataSpec, ModelSpec
+from sweeps.spec.inputs import DataSpec, FolderData, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
+from tests.brightness import checkpoints, pictures
 
 
 def test_each_model_is_told_of_before_it_is_tried_and_none_after_an_end_is_asked_for(tmp_path: Path, capsys) -> None:
@@ -28,3 +29,19 @@ def test_what_a_run_tries_lies_in_its_workspace(tmp_path: Path) -> None:
     with RunProgress() as progress, LiveFile(workspace.live, "s") as live:
         found = unusable(models, DataSpec(), (tmp_path,), workspace, progress, live, lambda: False)
     assert found["first"].message.startswith(f"{workspace.temporary} cannot take what the model is tried with: ")
+
+
+def test_more_outputs_than_folders_are_told_of_weights_that_were_trained(tmp_path: Path, capsys) -> None:
+    checkpoints(tmp_path)
+    source = FolderData(source="folder", path=pictures(tmp_path / "photos", "0 dark", "1 even", "2 bright", each=1))
+    data, shape = DataSpec(calibration=SyntheticData(source="synthetic"), evaluation=source), (1, 3, 16, 16)
+    models = [
+        ModelSpec(name=weights, source="nets:make", weights=path, arguments={"outputs": 7}, input_shape=shape)
+        for weights, path in (("trained", str(tmp_path / "make.pt")), ("untrained", "random"))
+    ]
+    workspace = Workspace(tmp_path)
+    with RunProgress() as progress, LiveFile(workspace.live, "s") as live:
+        assert not unusable(models, data, (tmp_path,), workspace, progress, live, lambda: False)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "trained: it answers 7 classes, the evaluation folder has 3" in told
+    assert "untrained: it answers" not in told

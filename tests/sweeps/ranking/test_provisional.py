@@ -191,3 +191,49 @@ def test_it_is_in_the_document_and_in_the_overview(row):
     (verdict,) = verdicts_of("s", ranking.devices, [])
     assert verdict.provisional == "a"
     assert "data.evaluation.images: 1551" in verdict.settle
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("reference_at_chance", "the original itself is at chance"),
+        ("reference_one_answer", "the original gives one answer far too often"),
+        ("reference_other_order", "the original's classes stand in another order"),
+        ("reference_other_classes", "the original's classes are not those of the folders"),
+        ("reference_split", "folders may be no classes"),
+    ],
+)
+@pytest.mark.parametrize(
+    "objective",
+    [
+        DEFAULT,
+        ObjectiveSpec(constraints=(ConstraintSpec(metric="top1_percent", at_least=50.0),)),
+        ObjectiveSpec(constraints=(ConstraintSpec(metric="agreement_percent", at_least=50.0),)),
+        ObjectiveSpec(maximize="top1_percent", constraints=()),
+    ],
+)
+def test_where_the_original_itself_is_doubted_no_build_keeps_a_bound_on_accuracy(row, objective, label, words):
+    rows = [
+        row("fp32", 9.0, trust=(label,)),
+        row("int8", 5.0, trust=(label,)),
+        row("few", 7.0, (2, 1, 50), trust=(label,)),
+    ]
+    entry = found(rows, objective)
+    assert entry.winner is None
+    assert {one.verdict for one in entry.ranking} == {"unresolved"}
+    assert all(words in one.why for one in entry.ranking)
+    for one in entry.ranking:
+        assert all((check.doubts, check.images_needed) == ((label,), None) for check in one.constraints)
+    assert "see to the original itself (edgesweep plan SWEEP.yaml --check" in entry.provisional.settle.text
+    [shown] = ranking_document(rank_rows(rows, objective, "s"))["devices"]
+    assert shown["winner"] is None
+    assert words in shown["provisional"]["why"]
+
+
+def test_a_doubted_original_hinders_no_objective_without_accuracy(row):
+    entry = found([row("fp32", 9.0, trust=("reference_at_chance",))], ObjectiveSpec(constraints=()))
+    assert entry.winner is not None
+    assert entry.winner.trust == ("reference_at_chance",)
+    # What breaks a bound all the same still breaks it.
+    [broken] = found([row("int8", 5.0, (90, 0, 600), trust=("reference_at_chance",))]).ranking
+    assert broken.verdict == "fail"

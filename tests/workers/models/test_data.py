@@ -21,6 +21,7 @@ from sweeps.errors import DataError
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, SyntheticData, TorchvisionData
 from tests.workers.models.mnist import mnist
 from workers.models.data import as_loaded, digits_for_training, load, manifests
+from workers.models.trial import try_folders
 
 SHAPE = (1, 3, 32, 32)
 
@@ -389,3 +390,13 @@ def test_without_a_network_a_download_says_so_and_what_to_do(tmp_path: Path, mon
     source = TorchvisionData(source="torchvision", dataset="CIFAR10", root=tmp_path / "downloads")
     with pytest.raises(DataError, match="no network: CIFAR10"):
         load(DataSpec(evaluation=source), SHAPE)
+
+
+def test_what_is_no_image_by_its_content_is_refused_by_name_before_a_run_and_in_it(animals: Path) -> None:
+    (animals / "cat" / "0.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    data = DataSpec(evaluation=FolderData(source="folder", path=animals))
+    with pytest.raises(DataError, match=r"cat/0\.png is not a readable image: no image format that is known"):
+        load(data, SHAPE)
+    problems = [tried.message for _, _, tried in try_folders(data, 60.0) if tried.problem]
+    assert len(problems) == 1
+    assert "cat/0.png is not a readable image" in problems[0]

@@ -1,0 +1,141 @@
+"""Folders of images that are one level too high or too deep: a data set's root, whose splits are taken for classes, or
+one class, whose parts are. Reads names, and no image."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.spec.image_folders import files_of, left_out, named_classes
+from sweeps.spec.inputs import DataSpec, FolderData
+
+_SPLITS = frozenset(
+    [
+        "train",
+        "training",
+        "trainval",
+        "val",
+        "valid",
+        "validation",
+        "dev",
+        "test",
+        "testing",
+        "eval",
+        "evaluation",
+        "holdout",
+        "calib",
+        "calibration",
+    ]
+)
+_BESIDE = frozenset(
+    ["set", "data", "dataset", "split", "part", "images", "imgs", "image", "img", "folder", "fold", "of", "the"]
+)
+"""Words that do not make a split's name another one: `train_images`, `val2017`, `test-set`."""
+_MOST_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """The folders around the images of one `source: folder`."""
+
+    root: Path
+    inner: Mapping[str, tuple[str, ...]]
+    """By class: the sub-folders that hold all its images; empty where an image lies in the class itself."""
+    beside: int
+    """The folders in the parent of `root`, with `root`: classes, if `root` is one."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The classes that are named like a split of a data set."""
+        return tuple(name for name in self.inner if is_split(name))
+
+    @property
+    def too_high(self) -> tuple[str, ...]:
+        """The sub-folders that are likely the classes; empty if nothing speaks for it."""
+        inside = list(self.inner.values())
+        if not inside or not all(inside):
+            return ()
+        same = len(set(inside)) == 1 and (len(inside) == 1 or len(inside[0]) > 1)
+        return tuple(sorted(set().union(*inside))) if same or len(self.splits) > 1 else ()
+
+    @property
+    def below(self) -> Path:
+        """The folder to name instead, if this one is too high: a split to evaluate on, where there is one."""
+        held_out = [name for name in self.inner if is_split(name) and not name.lower().startswith(("train", "calib"))]
+        return self.root / (held_out or list(self.inner))[0]
+
+    @property
+    def doubted(self) -> bool:
+        """Whether its folders are likely no classes. One split's name among many may be a class, as in CIFAR-100."""
+        return bool(self.too_high) or len(self.splits) > 1
+
+    @property
+    def what(self) -> str:
+        """What is doubtful about it, for people; empty if nothing is."""
+        if self.too_high:
+            return (
+                f"{self.root} seems one level too high: {some(list(self.inner))} would be the classes, and all their "
+                f"images lie in sub-folders ({some(self.too_high)})"
+            )
+        if self.splits:
+            named = "is named like a split" if len(self.splits) == 1 else "are named like splits"
+            kind = "a class" if len(self.splits) == 1 else "classes"
+            return f"{some(self.splits)} in {self.root} {named} of a data set, and taken for {kind}"
+        return ""
+
+    @property
+    def next_step(self) -> str:
+        if self.too_high:
+            return f"give path: {self.below}"
+        return "if not so, give the folder that holds the classes as path" if self.splits else ""
+
+    @property
+    def text(self) -> str:
+        """Both, in one line; empty if nothing is doubtful."""
+        return f"{self.what}: {self.next_step}" if self.what else ""
+
+
+def levels_of(root: Path) -> Levels:
+    """Raises `OSError`."""
+    home = root.resolve()
+    beside = sum(one.is_dir() and not one.name.startswith(".") for one in home.parent.iterdir())
+    return Levels(root=root, inner={name: _inner(root / name) for name in named_classes(root)}, beside=beside)
+
+
+def evaluated_levels(data: DataSpec) -> Levels | None:
+    """Of the folder that accuracy is computed on; `None` if it is none, or cannot be read."""
+    if not isinstance(data.evaluation, FolderData):
+        return None
+    try:
+        return levels_of(data.evaluation.path)
+    except OSError:
+        return None
+
+
+def folder_warnings(data: DataSpec) -> Iterator[str]:
+    """A line for all that is left out of a folder of `data`, and for each that is doubtful; none of one that cannot be
+    read, which whoever reads its images says."""
+    roots = {source.path for source in (data.calibration, data.evaluation) if isinstance(source, FolderData)}
+    for root in sorted(roots):
+        try:
+            texts = left_out(root).text, levels_of(root).text
+        except OSError:
+            continue
+        yield from filter(None, texts)
+
+
+def is_split(name: str) -> bool:
+    """Whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
+    words = set(re.findall(r"[a-z]+", name.lower()))
+    return bool(words & _SPLITS) and words <= _SPLITS | _BESIDE
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, for people."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _inner(folder: Path) -> tuple[str, ...]:
+    parts = [path.relative_to(folder).parts for path in files_of(folder)[0]]
+    return () if any(len(part) == 1 for part in parts) else tuple(sorted({part[0] for part in parts}))

@@ -1,0 +1,130 @@
+"""Opens image files: the size, format, pixels and mode of each are bounded before it is decoded. No torch."""
+
+import io
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from PIL import EpsImagePlugin, Image, UnidentifiedImageError
+
+from sweeps.errors import DataError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM", "GIF")
+"""Pillow's names of what is read, whatever a file is called. No reader of these starts another program."""
+
+LARGEST_FILE_BYTES = 256 * 2**20
+"""More than any photograph takes, and as much as Pillow's limit of pixels takes without compression."""
+
+# Pillow gives PostScript to Ghostscript. No image of this process is: torchvision's own loaders take any format.
+EpsImagePlugin.gs_binary = False
+
+_CONVERTIBLE = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "HSV", "LAB"})
+"""Modes with 8 bits per channel, of which Pillow makes grey or colour without a loss of range."""
+_SIXTEEN_BITS = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
+_RANGE_UNKNOWN = {
+    "I": "32-bit or signed integers, whose range is not known",
+    "F": "floating-point numbers, whose range is not known",
+}
+_BITS_TAG, _PHOTOMETRIC_TAG, _SAMPLE_FORMAT_TAG = 258, 262, 339
+_WHITE_IS_ZERO, _SIGNED = 0, 2
+_ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
+"""The last marker of a JPEG and the last chunk of a PNG."""
+_TAIL_BYTES = 64
+
+
+def content_of(path: Path) -> bytes:
+    """What an image file has. Raises `DataError` if it cannot be read, or has more than `LARGEST_FILE_BYTES`."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            # One more than allowed: a file may grow, and some have no size.
+            content = file.read(LARGEST_FILE_BYTES + 1) if size <= LARGEST_FILE_BYTES else b""
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", "give it read permission, or remove it") from error
+    if max(size, len(content)) > LARGEST_FILE_BYTES:
+        raise DataError(
+            f"{path} has more than {LARGEST_FILE_BYTES / 2**20:.0f} MiB, which is more than an image may have",
+            "scale the image down, or remove it",
+        )
+    return content
+
+
+def decoded(content: bytes, name: str) -> Image.Image:
+    """The image, with 8 bits per channel. Raises `DataError` with its name if it is damaged, of a format that is not in
+    `FORMATS`, of a mode whose range is not known, or a decompression bomb."""
+    with named_image(name), Image.open(io.BytesIO(content), formats=FORMATS) as image:
+        image.load()
+        return eight_bits(image)
+
+
+def check_ends(path: Path) -> tuple[int, int]:
+    """The image's width and height. Raises `DataError` as `decoded` does, for what the beginning and the end of a file
+    show; `OSError`.
+
+    One that does not end as its format does is decoded: it may be cut off, or have something behind its end.
+    """
+    with named_image(str(path)), Image.open(path, formats=FORMATS) as image:
+        _check_mode(image)
+        end, size = _ENDS.get(image.format or "", b""), image.size
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        tail = file.read(_TAIL_BYTES)
+    if end not in tail:
+        decoded(content_of(path), str(path))
+    return size
+
+
+@contextmanager
+def named_image(name: str) -> Iterator[None]:
+    """What Pillow raises in the block becomes a `DataError` with the image's name."""
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns up to twice its limit.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            yield
+    except DataError as error:
+        raise DataError(f"{name} {error.message}", error.next_step) from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{name} has too many pixels: {error}", "scale the image down, or remove it") from error
+    # Pillow's decoders raise nearly anything on damaged files: SyntaxError, struct.error, EOFError, ValueError.
+    except Exception as error:
+        # Pillow names the object that it read from.
+        why = str(error)
+        if isinstance(error, UnidentifiedImageError):
+            why = f"no image format that is known ({', '.join(FORMATS)})"
+        raise DataError(f"{name} is not a readable image: {why}", "replace or remove it") from error
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
+    """A decoded image in a mode with 8 bits per channel. Of a grey image with more, the 8 highest bits of its range,
+    as Pillow itself takes them of a coloured one. Raises `DataError`, without the image's name."""
+    bits = _check_mode(image)
+    if bits == 8:
+        return image if image.mode != "LAB" else image.convert("RGB")
+    pixels = np.asarray(image).astype(np.int32)
+    if _tag(image, _PHOTOMETRIC_TAG) == _WHITE_IS_ZERO:
+        pixels = (1 << bits) - 1 - pixels  # Pillow inverts those of 8 bits only
+    return Image.fromarray((pixels.clip(0, (1 << bits) - 1) >> (bits - 8)).astype(np.uint8))
+
+
+def _check_mode(image: Image.Image) -> int:
+    """The bits per channel of an opened image. Raises `DataError`, without its name."""
+    signed = _tag(image, _SAMPLE_FORMAT_TAG) == _SIGNED
+    if image.mode in _CONVERTIBLE and not signed:
+        return 8
+    if image.mode in _SIXTEEN_BITS and not signed:
+        return _tag(image, _BITS_TAG) or 16
+    if image.mode == "I" and image.format in ("PPM", "PNG"):
+        return 16  # Pillow scales them to it, whatever the largest value of the file is
+    kind = _RANGE_UNKNOWN.get(image.mode, "signed integers" if signed else "not grey or colour of 8 or 16 bits")
+    raise DataError(f"has pixels of Pillow's mode {image.mode}: {kind}", "save it with 8 or 16 bits per channel")
+
+
+def _tag(image: Image.Image, number: int) -> int | None:
+    """A whole number from the head of a TIFF, of its first channel."""
+    value = getattr(image, "tag_v2", {}).get(number)
+    first = value[0] if isinstance(value, tuple) and value else value
+    return first if isinstance(first, int) else None

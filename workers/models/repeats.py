@@ -1,0 +1,30 @@
+"""Whether a model answers the same when it is asked twice: nothing can be compared with one that does not."""
+
+import numpy as np
+import torch
+
+from sweeps.errors import ModelError
+from workers.models.accuracy import sqnr_db
+from workers.models.eager import eager_logits
+from workers.models.images import InputShape, smooth_images
+
+LEAST_DB = 80.0
+"""Between two answers to one image. Rounding errors, of another order of additions, leave 109 to 123 dB (settled
+MobileNetV2, ResNet-18 and GoogLeNet in two layouts)."""
+_STREAM = 102
+"""A stream of `smooth_images` that a sweep's data never uses."""
+
+
+def check_repeats(module: torch.nn.Module, input_shape: InputShape, name: str) -> None:
+    """Ask twice on the same images. Raises `ModelError` if the answers differ by more than rounding errors."""
+    images = smooth_images(input_shape[0], input_shape, 0, _STREAM)
+    first, second = (eager_logits(module, images, input_shape[0]) for _ in range(2))
+    ratio_db = sqnr_db(first, second)
+    if np.array_equal(first, second) or (ratio_db is not None and ratio_db >= LEAST_DB):
+        return
+    apart, reach = float(np.abs(first - second).max()), float(np.abs(first).max())
+    raise ModelError(
+        f"{name} answers otherwise each time it is asked with the same images (up to {apart:.3g} apart, where its "
+        f"answers reach {reach:.3g}): as a rule, dropout or noise stays on",
+        "write F.dropout(x, p, self.training), or nn.Dropout; take random numbers out of forward()",
+    )
