@@ -41,9 +41,16 @@ class SimulatedBench:
         self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
         self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
         self.confirmed_ms: dict[str, dict[int, float]] = {}
+        self.in_batches_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
+        """By the number of the process ..."""
+        self.checked_ms: dict[str, dict[int, float]] = {}
+        """... and by round, as the blocks in processes of their own."""
         self.tally = Tally()
         self._true_ms = true_ms
         self.truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
+        self.state_truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
+        """In the state of the clocks that each block met, and not over all."""
+        self._processes = 0
         self._protocol = protocol
         self._order_seed = seed
         self._rest = rest
@@ -74,28 +81,39 @@ class SimulatedBench:
         blocks = self.device.batch(items)
         self.tally.batches_s += self.device.now_s - began_s
         self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
-        return {
+        found = {
             key: block.median_ms if self._counts(block, ready) else None
             for key, block in zip(order, blocks, strict=True)
         }
+        for key, value in found.items():
+            if value is not None:
+                self.in_batches_ms[key][self._processes] = value
+        self._processes += 1
+        return found
 
     def confirm(self, key: str, blocks: int) -> None:
         """Measure the winner again: only these blocks make its estimate. Others have none."""
-        before_ms, self.truths_ms[key] = self.truths_ms[key], []
-        first = 1 + max((round for medians_ms in self.medians_ms.values() for round in medians_ms), default=-1)
-        measured = ((round, self._solo(key)) for round in range(first, first + blocks))
-        confirmed = {round: value for round, value in measured if value is not None}
+        before = self.truths_ms[key], self.state_truths_ms[key]
+        self.truths_ms[key], self.state_truths_ms[key] = [], []
+        confirmed = self._after_rounds(key, blocks)
         if confirmed:
             self.confirmed_ms[key] = confirmed
         else:
-            self.truths_ms[key] = before_ms
+            self.truths_ms[key], self.state_truths_ms[key] = before
 
     def check(self, key: str, blocks: int) -> dict[int, float]:
         """Measure a winner's rival, only to check the batches. By round; those that count."""
-        truths_ms = [*self.truths_ms[key]]
-        measured = {round: self._solo(key) for round in range(blocks)}
-        self.truths_ms[key] = truths_ms
-        return {round: value for round, value in measured.items() if value is not None}
+        before = [*self.truths_ms[key]], [*self.state_truths_ms[key]]
+        self.checked_ms[key] = self._after_rounds(key, blocks)
+        self.truths_ms[key], self.state_truths_ms[key] = before
+        return self.checked_ms[key]
+
+    def _after_rounds(self, key: str, blocks: int) -> dict[int, float]:
+        """Blocks that count, by round, which no round before has."""
+        before = (*self.medians_ms.values(), *self.confirmed_ms.values(), *self.checked_ms.values())
+        first = 1 + max((round for medians_ms in before for round in medians_ms), default=-1)
+        measured = ((round, self._solo(key)) for round in range(first, first + blocks))
+        return {round: value for round, value in measured if value is not None}
 
     def _solo(self, key: str) -> float | None:
         """The median (or mean) of a block in a process of its own; `None` where it does not count."""
@@ -104,6 +122,7 @@ class SimulatedBench:
         if not self._counts(block, ready):
             return None
         self.truths_ms[key].append(block.true_p50_ms)
+        self.state_truths_ms[key].append(block.true_in_state_ms)
         return float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
 
     def _counts(self, block: SimulatedBlock, ready: bool) -> bool:

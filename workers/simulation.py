@@ -18,7 +18,9 @@ from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.batch_alarm import contradicted
 from sweeps.ranking.first_place import first_place
+from sweeps.ranking.interval_scope import IntervalOf, interval_of
 from sweeps.ranking.intervals import latency_intervals
+from sweeps.ranking.race_speeds import RaceBlocks, race_speeds
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
 from sweeps.settled import Settled
@@ -75,6 +77,10 @@ class JobResult:
     """At the temperatures at which these blocks were measured: the median over them."""
     medians_ms: Mapping[int, float]
     """By round, counted from 0; means where they are what is asked for."""
+    true_in_state_ms: float
+    """As `true_p50_ms`, in the states of the clocks that these blocks met."""
+    interval_of: IntervalOf = ""
+    """As of a ranking's candidate; of the others than the winner it is empty."""
 
     @property
     def figures(self) -> Mapping[str, float | None]:
@@ -89,6 +95,13 @@ class JobResult:
         if self.p50_ms.low is None or self.p50_ms.high is None:
             return None
         return self.p50_ms.low <= self.true_p50_ms <= self.p50_ms.high
+
+    @property
+    def holds_what_it_says(self) -> bool | None:
+        """Whether the interval contains the latency that it is of; `None` without an interval."""
+        if self.interval_of != "one_state" or self.p50_ms.low is None or self.p50_ms.high is None:
+            return self.covered
+        return self.p50_ms.low <= self.true_in_state_ms <= self.p50_ms.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +199,7 @@ def simulate(
         bench.confirm(one.job_key, one.confirmations)
     alarm = [_alarm(bench, one, bench.check(one.job_key, one.checks)) for one in ended if one.checks]
     race = contest.race
-    jobs, named = _results(bench, {one.job_key: one for one in ended}, seed)
+    jobs, named = _results(bench, {one.job_key: one for one in ended}, seed, bench.device.now_s - pushed_s)
     tally = bench.tally
     if plain:
         named = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
@@ -228,7 +241,7 @@ def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict
 
 
 def _results(
-    bench: SimulatedBench, settled: Mapping[str, Settled], seed: int
+    bench: SimulatedBench, settled: Mapping[str, Settled], seed: int, watched_s: float
 ) -> tuple[dict[str, JobResult], str | None]:
     """The results and the winner, as `sweeps.ranking.rank` would find them."""
     accuracies = np.random.default_rng([seed, 7]).uniform(*_TOP1_PERCENT, len(bench.medians_ms))
@@ -237,7 +250,7 @@ def _results(
         key: medians_ms for key, medians_ms in bench.medians_ms.items() if medians_ms or key in bench.confirmed_ms
     }
     published = [bench.confirmed_ms.get(key) or medians_ms for key, medians_ms in measured.items()]
-    speeds = two_speeds(published)
+    speeds = race_speeds(_raced(bench), list(measured)) if bench.confirmed_ms else two_speeds(published)
     estimates = latency_intervals(published, speeds)
     jobs = {
         key: JobResult(
@@ -247,6 +260,7 @@ def _results(
             settled=settled.get(key),
             p50_ms=estimate,
             true_p50_ms=median(bench.truths_ms[key]),
+            true_in_state_ms=median(bench.state_truths_ms[key]),
             medians_ms=measured[key],
         )
         for key, estimate in zip(measured, estimates, strict=True)
@@ -260,4 +274,15 @@ def _results(
         place = list(measured).index(named)
         estimate = latency_intervals(published, speeds, {place: first.candidates})[place]
         jobs[named] = replace(jobs[named], p50_ms=estimate)
+    of = interval_of(raced=named in bench.confirmed_ms, speeds=speeds, watched_s=watched_s)
+    jobs[named] = replace(jobs[named], interval_of=of)
     return jobs, named
+
+
+def _raced(bench: SimulatedBench) -> dict[str, RaceBlocks]:
+    found = {}
+    for key, rounds_ms in bench.medians_ms.items():
+        alone_ms = rounds_ms | bench.confirmed_ms.get(key, {}) | bench.checked_ms.get(key, {})
+        if alone_ms or bench.in_batches_ms[key]:
+            found[key] = RaceBlocks(in_batches=bench.in_batches_ms[key], alone=alone_ms)
+    return found

@@ -35,10 +35,18 @@ def amount(figures: Mapping[str, float | None], metric: str) -> str:
     return f"{_short(shown)} {unit}".rstrip()
 
 
-def in_words(figures: Mapping[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
+ONLY_IN_BATCHES = (
+    "measured in batches only, which give its ratio to the winner and no time; if it is tied, "
+    "edgesweep run SWEEP.yaml --settle 3 measures it in processes of its own"
+)
+
+
+def in_words(figures: Mapping[str, float | None], metric: str, of: str = "") -> str:
+    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and in words what it is `of`."""
     ends = None if figures.get(metric) is None else interval(figures, metric)
-    return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
+    if ends is None:
+        return amount(figures, metric)
+    return f"{amount(figures, metric)} ({_short(ends[0])}–{_short(ends[1])}{f', {of}' if of else ''})"
 
 
 def paired(ratio: Estimate | None, source: str) -> str:

@@ -44,7 +44,7 @@ class BlockLength(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBlock:
-    """One process: its runner's report, the sensor values, and in the last two fields what only the simulator knows."""
+    """One process: its runner's report, the sensor values, and in the last 3 fields what only the simulator knows."""
 
     samples_ns: NDArray[np.int64]
     warmup_ns: NDArray[np.int64]
@@ -62,6 +62,8 @@ class SimulatedBlock:
     """Whether any timed sample was throttled."""
     true_p50_ms: float
     """The p50 at the temperature of the timed samples, without noise."""
+    true_in_state_ms: float
+    """The same in the state of the clocks, a daemon awake or asleep, that most of these samples met."""
 
     @property
     def median_ms(self) -> float:
@@ -89,6 +91,8 @@ class SimulatedPhone:
         self._process_sigma = sigma_of(phone.process_cv)
         self._past = past_weights(phone.ar1)
         self._playback = None if phone.trace is None else Playback(phone.trace, self._random)
+        self._slowed: list[NDArray[np.bool_]] = []
+        """Which inferences of the block at hand a daemon slowed."""
         self._awake_s = (math.inf, math.inf)
         if phone.daemon_every_s:
             self._awake_s = (0.0, 0.0)
@@ -131,13 +135,14 @@ class SimulatedPhone:
         excess = (self._temp_c - self.phone.ambient_c) / (temp_c - self.phone.ambient_c)
         return self.phone.cooling_s * math.log(excess)
 
-    def true_p50_ms(self, true_ms: float, temp_c: float | None = None) -> float:
-        """The median of all samples of all processes at a temperature (default: the ambient), with spikes."""
+    def true_p50_ms(self, true_ms: float, temp_c: float | None = None, *, slowed: bool | None = None) -> float:
+        """The median of all samples of all processes at a temperature (default: the ambient), with spikes.
+        `slowed`: as of `median_factor`."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
             slower *= self.phone.throttled_slower
-        return true_ms * self._pace() * slower * median_factor(self.phone)
+        return true_ms * self._pace() * slower * median_factor(self.phone, slowed)
 
     def block(self, true_ms: float, **length: Unpack[BlockLength]) -> SimulatedBlock:
         """Start a process and time it: load, first inference, warm-up, then the timed iterations.
@@ -173,6 +178,7 @@ class SimulatedPhone:
             max(length["iterations"], math.ceil(length["min_seconds"] / base_s)),
             math.ceil(length["max_seconds"] / base_s),
         )
+        self._slowed = []
         taken_s = self._inferences(base_s, 0.0, count, cold)
         while (timed := _timed(taken_s.cumsum(), length)) is None:
             taken_s = np.concatenate([taken_s, self._inferences(base_s, float(taken_s.cumsum()[-1]), count)])
@@ -183,6 +189,7 @@ class SimulatedPhone:
         timed_from_c = self._temp_after(begins_s, busy=True)
         timed_middle_c = self._temp_after((begins_s + finishes_s) / 2, busy=True)
         self._pass(finishes_s, busy=True)
+        slowed = bool(self._slowed) and 2 * int(np.concatenate(self._slowed)[warm + 1 : last + 1].sum()) > last - warm
         taken_ns = np.rint(taken_s[: last + 1] * 1e9).astype(np.int64)
         return SimulatedBlock(
             samples_ns=taken_ns[warm + 1 :],
@@ -197,6 +204,7 @@ class SimulatedPhone:
             status_end=self.thermal_status,
             throttled=not self.fixed_performance and max(timed_from_c, self._temp_c) >= phone.throttles_at_c,
             true_p50_ms=self.true_p50_ms(true_ms, timed_middle_c),
+            true_in_state_ms=self.true_p50_ms(true_ms, timed_middle_c, slowed=slowed),
         )
 
     def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> NDArray[np.float64]:
@@ -232,9 +240,11 @@ class SimulatedPhone:
         return slower
 
     def _wake_daemons(self, taken_s: NDArray[np.float64], starts_s: NDArray[np.float64]) -> None:
+        self._slowed.append(slowed := np.zeros(taken_s.size, dtype=np.bool_))
         while True:
             awake, asleep = starts_s.searchsorted(self._awake_s)
             taken_s[awake:asleep] *= self.phone.daemon_slower
+            slowed[awake:asleep] = True
             if self._awake_s[1] > starts_s[-1]:
                 return
             self._next_daemon()
