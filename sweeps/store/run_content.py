@@ -50,9 +50,11 @@ _DEFAULTS = {
 }
 """Texts of fields that say nothing. Such a tag is not written: a run has 33 tags and not 48, and each costs a row in
 MLflow's database whenever a run is written or read."""
-_LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions"))
+_LATER = tuple(
+    _TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions", "batch_medians_ms")
+)
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
-_UNSAID_WITHOUT = ("confirmed_medians_ms", "batch_medians_ms", "check_medians_ms", "batch_seconds", "link")
+_UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds", "link")
 """Fields whose tags make a new run only where there is something to tell."""
 _PLACE = ("device", "device_id")
 """Fields that are tags, which readers read, and params too, by which MLflow's own pages filter and group."""
@@ -62,7 +64,8 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
     """One run before it is written. `attempt_key` changes if anything changes except `stale` and what runs of
-    earlier versions lack: some times, sessions, confirming blocks, and the params that name the device."""
+    earlier versions lack: some times, sessions, blocks that confirm and those in batches, and the params that name the
+    device."""
 
     row: ResultRow
     attempt_key: str
