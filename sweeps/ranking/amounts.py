@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from sweeps.ranking.interval_scope import IntervalOf, with_scope
 from sweeps.spec import catalog
 from sweeps.stats import Estimate
 
@@ -41,12 +42,12 @@ ONLY_IN_BATCHES = (
 )
 
 
-def in_words(figures: Mapping[str, float | None], metric: str, of: str = "") -> str:
-    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and in words what it is `of`."""
+def in_words(figures: Mapping[str, float | None], metric: str, of: IntervalOf = "") -> str:
+    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and which states it is `of`."""
     ends = None if figures.get(metric) is None else interval(figures, metric)
     if ends is None:
         return amount(figures, metric)
-    return f"{amount(figures, metric)} ({_short(ends[0])}–{_short(ends[1])}{f', {of}' if of else ''})"
+    return f"{amount(figures, metric)} ({with_scope(f'{_short(ends[0])}–{_short(ends[1])}', of)})"
 
 
 def paired(ratio: Estimate | None, source: str) -> str:

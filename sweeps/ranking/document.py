@@ -5,7 +5,6 @@ from typing import Any
 
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import in_words
-from sweeps.ranking.interval_scope import WORDS
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import UNREPEATED_TIMES
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
@@ -56,7 +55,7 @@ def explain(entry: DeviceRanking) -> str:
     """The winner's figure in one line for people: `7.81 ms (7.50–8.10), equal to 1 other, 2 others unresolved`."""
     if entry.winner is None:
         return f"no winner: {entry.no_winner_reason}"
-    text = in_words(entry.winner.figures, entry.metric, WORDS[entry.winner.interval_of])
+    text = in_words(entry.winner.figures, entry.metric, entry.winner.interval_of)
     if entry.metric in UNREPEATED_TIMES and "one_block" in entry.winner.trust:
         text += " (one block, no interval)"
     if not entry.winner.timed:

@@ -19,18 +19,23 @@ while the winner was confirmed; it may have another. Empty: one speed was seen f
 WATCHED_S = 600.0
 """So many seconds on the device at one speed show that it has no other that lasts for minutes; judged."""
 
-WORDS: dict[IntervalOf, str] = {
-    "": "",
+_WORDS: dict[IntervalOf, str] = {
     "one_state": "in the state that the device was in while it was confirmed",
     "both_states": "over both speeds of the device",
 }
 
 
-def interval_of(*, raced: bool, speeds: TwoSpeeds | None, watched_s: float) -> IntervalOf:
-    """`raced`: it won a race, and was measured again. `watched_s`: how long the device was measured."""
+def interval_of(*, raced: bool, speeds: TwoSpeeds | None, watched_s: float, moved: bool = False) -> IntervalOf:
+    """`raced`: it won a race, and was measured again. `watched_s`: how long the device was measured. `moved`: the
+    sentinel saw that the device changed its speed for good."""
     if speeds is not None:
         return "both_states"
-    return "one_state" if raced and watched_s < WATCHED_S else ""
+    return "one_state" if raced and (moved or watched_s < WATCHED_S) else ""
+
+
+def with_scope(interval: str, of: IntervalOf) -> str:
+    """The text of an interval, and which states it is of."""
+    return f"{interval}, {_WORDS[of]}" if of else interval
 
 
 def watched_seconds(group: Iterable[ResultRow]) -> float:

@@ -139,7 +139,12 @@ def rank_place(
 def _interval_of(winner: ResultRow, group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> IntervalOf:
     if interval(winner.metrics, LATENCY) is None:
         return ""
-    return interval_of(raced=bool(winner.confirmed_medians_ms), speeds=speeds, watched_s=watched_seconds(group))
+    return interval_of(
+        raced=bool(winner.confirmed_medians_ms),
+        speeds=speeds,
+        watched_s=watched_seconds(group),
+        moved="device_moved" in winner.trust,
+    )
 
 
 def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:

@@ -10,7 +10,7 @@ from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import delegated_in_words, in_words, paired
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.interval_scope import WORDS
+from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.backends import print_backends
@@ -225,8 +225,7 @@ def _headline(device: DeviceRanking) -> str:
     text = f"p50 {METRICS['latency_p50_ms'].format(figures['latency_p50_ms'])}"
     if low is None or high is None:
         return text
-    of = WORDS[device.winner.interval_of]
-    return f"{text} ({low:.3f} to {high:.3f} ms at 95 %{f', {of}' if of else ''})"
+    return f"{text} ({with_scope(f'{low:.3f} to {high:.3f} ms at 95 %', device.winner.interval_of)})"
 
 
 def _figure(candidate: Candidate, name: str) -> str:

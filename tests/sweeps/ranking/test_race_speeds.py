@@ -136,14 +136,15 @@ TWO = TwoSpeeds(slower=1.2, spread=0.01, slow=(), sure=(), share_low=0.0, share_
 
 
 @pytest.mark.parametrize(
-    ("raced", "speeds", "watched_s", "expected"),
+    ("raced", "speeds", "watched_s", "moved", "expected"),
     [
-        (True, None, 30.0, "one_state"),
-        (True, None, WATCHED_S, ""),
-        (False, None, 30.0, ""),
-        (True, TWO, 30.0, "both_states"),
-        (False, TWO, WATCHED_S, "both_states"),
+        (True, None, 30.0, False, "one_state"),
+        (True, None, WATCHED_S, False, ""),
+        (True, None, WATCHED_S, True, "one_state"),
+        (False, None, 30.0, False, ""),
+        (True, TWO, 30.0, False, "both_states"),
+        (False, TWO, WATCHED_S, False, "both_states"),
     ],
 )
-def test_an_interval_is_of_the_states_that_were_seen(raced, speeds, watched_s, expected):
-    assert interval_of(raced=raced, speeds=speeds, watched_s=watched_s) == expected
+def test_an_interval_is_of_the_states_that_were_seen(raced, speeds, watched_s, moved, expected):
+    assert interval_of(raced=raced, speeds=speeds, watched_s=watched_s, moved=moved) == expected
