@@ -2,19 +2,20 @@
 
 A race ends within minutes, and its winner is confirmed within seconds, in which slow clocks have one state. But
 batches, finals and confirmation together saw the device for longer, and a state is the device's and not a build's: the
-blocks of all candidates say when it changed, as in `sweeps.ranking.two_speeds`. Three things differ there:
+blocks of all candidates say when it changed, as in `sweeps.ranking.two_speeds`. Three things differ here:
 
 * **Blocks are few.** Most candidates have two, and two always fit a step. So the spread of blocks at one speed is drawn
   towards what a race assumes beforehand (`sweeps.protocol.mixture`): the fewer blocks, the larger a step must be.
 * **Visits are short.** A batch or a round lasts for seconds, so all its blocks had one speed, or changed it once. Where
   they agree about a step that no spread between processes explains, each block's speed is not one more free choice.
 * **Processes are of two kinds.** What a process shows that has run others before may differ from what a process of its
-  own shows, for all builds alike. So both speeds must be seen in processes of one kind.
+  own shows, for all builds alike. So both speeds must be seen in processes of one kind, each of them in successive
+  blocks: a burst of other work slows single ones.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 FEWEST_AT_EACH = 4
 """Blocks at either speed, in processes of one kind: one or two may have met something else."""
+LASTING = 0.75
+"""Share of so many successive blocks, or of one visit's, that have the same speed, at either speed."""
 SEPARATION = 4.5
 """As of `sweeps.ranking.two_speeds`. More is asked here, because fewer blocks show how they lie; simulated."""
 TOGETHER_STEP = 0.1
@@ -92,7 +95,7 @@ def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) 
     half_way = blocks_half_way(levels, at_fast, step)
     if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * sum(one.size for one in levels):
         return None
-    if not _in_one_kind(seen, slow, batches):
+    if not _lasts(seen, slow, batches):
         return None
     speeds = speeds_from(visits, logs, step, math.sqrt(left / degrees), successive=True)
     return replace(
@@ -129,16 +132,32 @@ def _agree(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]")
     return 0 < AGREEING * sum(map(len, several)) <= most
 
 
-def _in_one_kind(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", batches: int) -> bool:
-    """Whether both speeds were seen in batches, the first so many places, or both in processes of their own."""
+def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", batches: int) -> bool:
+    """Whether each speed lasted for some successive blocks, in batches (the first so many places) or in processes of
+    their own. A burst of other work does not."""
     for in_batch in (True, False):
-        blocks = known = at_slow = 0
+        blocks = 0
+        at = defaultdict[int, list[bool]](list)
         for visits, which in zip(places, slow, strict=True):
-            speeds = zip(visits, which.tolist(), strict=True)
-            of_kind = [is_slow for place, is_slow in speeds if (place < batches) == in_batch]
+            of_kind = [(place, is_slow) for place, is_slow in zip(visits, which.tolist(), strict=True)]
+            of_kind = [one for one in of_kind if (one[0] < batches) == in_batch]
             blocks += len(of_kind)
-            if which.any():  # otherwise nothing says which speed it had
-                known, at_slow = known + len(of_kind), at_slow + sum(of_kind)
-        if min(at_slow, known - at_slow) >= max(FEWEST_AT_EACH, LEAST_SHARE * blocks):
+            for place, is_slow in of_kind if which.any() else ():  # otherwise nothing says which speed it had
+                at[place].append(is_slow)
+        at_slow, known = sum(map(sum, at.values())), sum(map(len, at.values()))
+        enough = min(at_slow, known - at_slow) >= max(FEWEST_AT_EACH, LEAST_SHARE * blocks)
+        shares = list(_shares_of_successive([at[place] for place in sorted(at)])) if enough else [0.5]
+        if max(shares) >= LASTING and min(shares) <= 1 - LASTING:
             return True
     return False
+
+
+def _shares_of_successive(visits: Sequence[Sequence[bool]]) -> Iterator[float]:
+    """The share of slow blocks in as many successive visits as have `FEWEST_AT_EACH` blocks, from each visit on."""
+    for first in range(len(visits)):
+        window: list[bool] = []
+        for visit in visits[first:]:
+            window += visit
+            if len(window) >= FEWEST_AT_EACH:
+                yield sum(window) / len(window)
+                break

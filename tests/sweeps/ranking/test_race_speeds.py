@@ -60,7 +60,7 @@ def slow_from(first: int, step: float, until: int = COUNT) -> Callable[[int], fl
     [
         pytest.param(1.12, 24, COUNT, {3, 4, 5, *CONFIRMING}, id="after the first batch"),
         pytest.param(1.12, 0, 24, set(), id="in the first batch alone"),
-        pytest.param(1.3, 12, 36, set(), id="from within a batch to within the next"),
+        pytest.param(1.3, 34, COUNT, {3, 4, 5, *CONFIRMING}, id="from within a batch on"),
         pytest.param(1.3, 52, COUNT, {4, 5, *CONFIRMING}, id="in the finals"),
     ],
 )
@@ -97,6 +97,7 @@ def unequal(seed: int) -> np.ndarray:
     return spreads[order] * random.standard_normal(COUNT)
 
 
+BURSTS = "a burst in one block of eight"
 NOISES: dict[str, Callable[[int], np.ndarray]] = {
     "lognormal 2 %": lambda seed: lognormal(seed, 0.02),
     "lognormal 6 %": lambda seed: lognormal(seed, 0.06),
@@ -107,6 +108,7 @@ NOISES: dict[str, Callable[[int], np.ndarray]] = {
     "one block in thirty is slow": lambda seed: (
         lognormal(seed) + 0.5 * (np.random.default_rng([seed, 1]).random(COUNT) < 1 / 30)
     ),
+    BURSTS: lambda seed: lognormal(seed) + math.log(2) * (np.random.default_rng([seed, 1]).random(COUNT) < 0.125),
     "batches differ by 2 %": lambda seed: (
         lognormal(seed)
         + np.repeat(0.02 * np.random.default_rng([seed, 1]).standard_normal(5), (*BATCHES, sum(ROUNDS), 3))
@@ -116,8 +118,9 @@ NOISES: dict[str, Callable[[int], np.ndarray]] = {
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_noise_of_one_speed_is_not_taken_for_two(noise: str):
-    """In one race of a hundred at most."""
-    assert len([seed for seed in range(100) if race_speeds(race(NOISES[noise](seed)), [WINNER])]) <= 1
+    """In one race of a hundred at most; in three where bursts, which are another speed for a while, may meet."""
+    most = 3 if noise == BURSTS else 1
+    assert len([seed for seed in range(100) if race_speeds(race(NOISES[noise](seed)), [WINNER])]) <= most
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.1, 1.3])
