@@ -25,7 +25,7 @@ from sweeps.protocol import presets as protocol
 from sweeps.protocol.calibrated import MOST_ROUNDS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
-from sweeps.ranking import batch_alarm, interval_scope, moderated, race_speeds, sessions, ties, two_speeds
+from sweeps.ranking import batch_alarm, moderated, sessions, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
@@ -182,16 +182,6 @@ def figures() -> str:
             "`two_speeds`: blocks on the rarer side of their variant",
             f"{100 * two_speeds.LEAST_SHARE:g} %",
             "judged: outliers are rarer",
-        ),
-        (
-            "`two_speeds` of a race: blocks at each speed, in processes of one kind",
-            f"{race_speeds.FEWEST_AT_EACH}, and {race_speeds.SEPARATION:g} standard deviations",
-            "simulated",
-        ),
-        (
-            "A race's interval is of one state until the device was measured for",
-            f"{interval_scope.WATCHED_S / 60:g} minutes",
-            "judged: a state that lasts for a third of that is missed in 5 %",
         ),
         ("`bursts`: a slow sample is above the block's median by", f"{100 * bursts.SLOW - 100:.0f} %", "judged"),
         (

@@ -6,8 +6,9 @@ from typing import Literal
 
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.stopping import shuffled_order
+from workers.devices.fake.block_length import BlockLength
 from workers.devices.fake.phones import Phone
-from workers.devices.fake.physics import BlockLength, SimulatedBlock, SimulatedPhone
+from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
@@ -42,15 +43,11 @@ class SimulatedBench:
         self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
         self.confirmed_ms: dict[str, dict[int, float]] = {}
         self.in_batches_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
-        """By the number of the process ..."""
-        self.checked_ms: dict[str, dict[int, float]] = {}
-        """... and by round, as the blocks in processes of their own."""
+        """By the number of the process."""
         self.tally = Tally()
         self._true_ms = true_ms
-        self.truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
-        self.state_truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
-        """In the state of the clocks that each block met, and not over all."""
-        self._processes = 0
+        self.truths_ms: dict[str, list[tuple[float, float]]] = {key: [] for key in true_ms}
+        """Of each block: over all states of the clocks, and in the one that it met."""
         self._protocol = protocol
         self._order_seed = seed
         self._rest = rest
@@ -85,32 +82,31 @@ class SimulatedBench:
             key: block.median_ms if self._counts(block, ready) else None
             for key, block in zip(order, blocks, strict=True)
         }
+        process = 1 + max((one for medians_ms in self.in_batches_ms.values() for one in medians_ms), default=-1)
         for key, value in found.items():
             if value is not None:
-                self.in_batches_ms[key][self._processes] = value
-        self._processes += 1
+                self.in_batches_ms[key][process] = value
         return found
 
     def confirm(self, key: str, blocks: int) -> None:
         """Measure the winner again: only these blocks make its estimate. Others have none."""
-        before = self.truths_ms[key], self.state_truths_ms[key]
-        self.truths_ms[key], self.state_truths_ms[key] = [], []
+        before, self.truths_ms[key] = self.truths_ms[key], []
         confirmed = self._after_rounds(key, blocks)
         if confirmed:
             self.confirmed_ms[key] = confirmed
         else:
-            self.truths_ms[key], self.state_truths_ms[key] = before
+            self.truths_ms[key] = before
 
     def check(self, key: str, blocks: int) -> dict[int, float]:
         """Measure a winner's rival, only to check the batches. By round; those that count."""
-        before = [*self.truths_ms[key]], [*self.state_truths_ms[key]]
-        self.checked_ms[key] = self._after_rounds(key, blocks)
-        self.truths_ms[key], self.state_truths_ms[key] = before
-        return self.checked_ms[key]
+        before = [*self.truths_ms[key]]
+        checked = self._after_rounds(key, blocks)
+        self.truths_ms[key] = before
+        return checked
 
     def _after_rounds(self, key: str, blocks: int) -> dict[int, float]:
-        """Blocks that count, by round, which no round before has."""
-        before = (*self.medians_ms.values(), *self.confirmed_ms.values(), *self.checked_ms.values())
+        """Blocks that count, by rounds after those of the race and the confirmation."""
+        before = (*self.medians_ms.values(), *self.confirmed_ms.values())
         first = 1 + max((round for medians_ms in before for round in medians_ms), default=-1)
         measured = ((round, self._solo(key)) for round in range(first, first + blocks))
         return {round: value for round, value in measured if value is not None}
@@ -121,8 +117,7 @@ class SimulatedBench:
         block = self.device.block(self._true_ms[key], **_length(self._protocol.in_own_process))
         if not self._counts(block, ready):
             return None
-        self.truths_ms[key].append(block.true_p50_ms)
-        self.state_truths_ms[key].append(block.true_in_state_ms)
+        self.truths_ms[key].append((block.true_p50_ms, block.true_in_state_ms))
         return float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
 
     def _counts(self, block: SimulatedBlock, ready: bool) -> bool:

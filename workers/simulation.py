@@ -197,9 +197,11 @@ def simulate(
         round += 1
     for one in ended:
         bench.confirm(one.job_key, one.confirmations)
-    alarm = [_alarm(bench, one, bench.check(one.job_key, one.checks)) for one in ended if one.checks]
+    checks_ms = {one.job_key: bench.check(one.job_key, one.checks) for one in ended if one.checks}
+    alarm = [_alarm(bench, one, checks_ms[one.job_key]) for one in ended if one.checks]
     race = contest.race
-    jobs, named = _results(bench, {one.job_key: one for one in ended}, seed, bench.device.now_s - pushed_s)
+    settled = {one.job_key: one for one in ended}
+    jobs, named = _results(bench, settled, checks_ms, seed, watched_s=bench.device.now_s - pushed_s)
     tally = bench.tally
     if plain:
         named = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
@@ -241,7 +243,12 @@ def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict
 
 
 def _results(
-    bench: SimulatedBench, settled: Mapping[str, Settled], seed: int, watched_s: float
+    bench: SimulatedBench,
+    settled: Mapping[str, Settled],
+    checks_ms: Mapping[str, Mapping[int, float]],
+    seed: int,
+    *,
+    watched_s: float,
 ) -> tuple[dict[str, JobResult], str | None]:
     """The results and the winner, as `sweeps.ranking.rank` would find them."""
     accuracies = np.random.default_rng([seed, 7]).uniform(*_TOP1_PERCENT, len(bench.medians_ms))
@@ -250,7 +257,7 @@ def _results(
         key: medians_ms for key, medians_ms in bench.medians_ms.items() if medians_ms or key in bench.confirmed_ms
     }
     published = [bench.confirmed_ms.get(key) or medians_ms for key, medians_ms in measured.items()]
-    speeds = race_speeds(_raced(bench), list(measured)) if bench.confirmed_ms else two_speeds(published)
+    speeds = race_speeds(_raced(bench, checks_ms), list(measured)) if bench.confirmed_ms else two_speeds(published)
     estimates = latency_intervals(published, speeds)
     jobs = {
         key: JobResult(
@@ -259,8 +266,8 @@ def _results(
             top1_percent=top1_percent[key],
             settled=settled.get(key),
             p50_ms=estimate,
-            true_p50_ms=median(bench.truths_ms[key]),
-            true_in_state_ms=median(bench.state_truths_ms[key]),
+            true_p50_ms=median([over_all for over_all, _ in bench.truths_ms[key]]),
+            true_in_state_ms=median([in_state for _, in_state in bench.truths_ms[key]]),
             medians_ms=measured[key],
         )
         for key, estimate in zip(measured, estimates, strict=True)
@@ -279,10 +286,10 @@ def _results(
     return jobs, named
 
 
-def _raced(bench: SimulatedBench) -> dict[str, RaceBlocks]:
+def _raced(bench: SimulatedBench, checks_ms: Mapping[str, Mapping[int, float]]) -> dict[str, RaceBlocks]:
     found = {}
     for key, rounds_ms in bench.medians_ms.items():
-        alone_ms = rounds_ms | bench.confirmed_ms.get(key, {}) | bench.checked_ms.get(key, {})
+        alone_ms = {**rounds_ms, **bench.confirmed_ms.get(key, {}), **checks_ms.get(key, {})}
         if alone_ms or bench.in_batches_ms[key]:
             found[key] = RaceBlocks(in_batches=bench.in_batches_ms[key], alone=alone_ms)
     return found

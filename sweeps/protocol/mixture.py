@@ -22,7 +22,7 @@ from sweeps.protocol.effects import MAD_PER_SIGMA, additive
 
 SPREAD = 0.025
 """The prior standard deviation of one log block median, from process to process ..."""
-SPREAD_DEGREES = 3.0
+_SPREAD_DEGREES = 3.0
 """... and its degrees of freedom."""
 _OWN_DEGREES = 6.0
 """A variant's variance over that of all is a scaled inverse chi-square variable with so many degrees of freedom."""
@@ -56,7 +56,7 @@ _ROOT = math.sqrt(2.0 * math.pi)
 
 def _log_prior(size: float, residual_degrees: float) -> float:
     """Up to a constant; the sizes lie evenly in their logarithms. The variance of all is not known exactly, either."""
-    degrees = 1.0 / (1.0 / _OWN_DEGREES + 1.0 / (SPREAD_DEGREES + residual_degrees))
+    degrees = 1.0 / (1.0 / _OWN_DEGREES + 1.0 / (_SPREAD_DEGREES + residual_degrees))
     return -degrees * (math.log(size) + 1.0 / (2.0 * size * size))
 
 
@@ -245,7 +245,7 @@ def _shifted(fit: Fit, residuals: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _moderated(squares: float, degrees: float) -> float:
-    return math.sqrt((SPREAD_DEGREES * SPREAD**2 + squares) / (SPREAD_DEGREES + degrees))
+    return math.sqrt((_SPREAD_DEGREES * SPREAD**2 + squares) / (_SPREAD_DEGREES + degrees))
 
 
 def _share(prior: float, count: float, degrees: float) -> float:

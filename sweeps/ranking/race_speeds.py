@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweeps.distributions import chi_square_quantile
+from sweeps.ranking.batch_alarm import DEGREES, SPREAD
 from sweeps.ranking.two_speeds import (
     LEAST_SHARE,
     LEAST_STEP,
@@ -32,7 +33,7 @@ from sweeps.ranking.two_speeds import (
 )
 from sweeps.stats import CONFIDENCE
 
-# numpy, and what imports it, is imported inside the functions, as in `sweeps.ranking.two_speeds`.
+# numpy is imported inside the functions, as in `sweeps.ranking.two_speeds`.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -73,8 +74,6 @@ def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) 
         return None
     import numpy as np
 
-    from sweeps.protocol.mixture import SPREAD, SPREAD_DEGREES
-
     logs = [np.log(np.array(blocks, dtype=np.float64)) for blocks in medians]
     repeated = [number for number, one in enumerate(logs) if one.size > 1]
     levels = [logs[number] for number in repeated]
@@ -89,8 +88,8 @@ def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) 
     split = [one for one, which in zip(at_fast, slow, strict=True) if which.any()]
     # Each has a level of its own. How its blocks are split is free, too, where visits do not say it.
     free = 1 if step >= TOGETHER_STEP and _agree(seen, slow) else 2
-    degrees = SPREAD_DEGREES + max(0, sum(one.size - free for one in split) - 1)
-    left = SPREAD_DEGREES * SPREAD**2 + sum(one.size * float(one.var()) for one in split)
+    degrees = DEGREES + max(0, sum(one.size - free for one in split) - 1)
+    left = DEGREES * SPREAD**2 + sum(one.size * float(one.var()) for one in split)
     most_spread = math.sqrt(left / chi_square_quantile(degrees, CONFIDENCE))
     half_way = blocks_half_way(levels, at_fast, step)
     if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * sum(one.size for one in levels):

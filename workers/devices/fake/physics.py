@@ -12,11 +12,12 @@ All random numbers come from one generator: the results depend only on the param
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.devices.fake.block_length import BlockLength, timed_of
 from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of, spread_factor
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.traces import Playback
@@ -29,17 +30,6 @@ FIXED_PERFORMANCE_SLOWER = 1.25
 """Factor on latency in Android's fixed-performance mode, which uses sustainable clocks; judged."""
 FIXED_PERFORMANCE_HEAT = 0.5
 """Factor on heating in that mode. The phone never throttles in it."""
-
-
-class BlockLength(TypedDict):
-    """At least `warmup_iterations` and `warmup_seconds` of warm-up, and at least `iterations` and `min_seconds` of
-    timing, which ends after `max_seconds` (never before one iteration)."""
-
-    warmup_iterations: int
-    warmup_seconds: float
-    iterations: int
-    min_seconds: float
-    max_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +81,6 @@ class SimulatedPhone:
         self._process_sigma = sigma_of(phone.process_cv)
         self._past = past_weights(phone.ar1)
         self._playback = None if phone.trace is None else Playback(phone.trace, self._random)
-        self._slowed: list[NDArray[np.bool_]] = []
-        """Which inferences of the block at hand a daemon slowed."""
         self._awake_s = (math.inf, math.inf)
         if phone.daemon_every_s:
             self._awake_s = (0.0, 0.0)
@@ -178,10 +166,10 @@ class SimulatedPhone:
             max(length["iterations"], math.ceil(length["min_seconds"] / base_s)),
             math.ceil(length["max_seconds"] / base_s),
         )
-        self._slowed = []
-        taken_s = self._inferences(base_s, 0.0, count, cold)
-        while (timed := _timed(taken_s.cumsum(), length)) is None:
-            taken_s = np.concatenate([taken_s, self._inferences(base_s, float(taken_s.cumsum()[-1]), count)])
+        taken_s, slowed = self._inferences(base_s, 0.0, count, cold)
+        while (timed := timed_of(taken_s.cumsum(), length)) is None:
+            more_s, more_slowed = self._inferences(base_s, float(taken_s.cumsum()[-1]), count)
+            taken_s, slowed = np.concatenate([taken_s, more_s]), np.concatenate([slowed, more_slowed])
         warm, last = timed
         ends_s = taken_s.cumsum()
         begins_s = float(ends_s[warm])
@@ -189,7 +177,6 @@ class SimulatedPhone:
         timed_from_c = self._temp_after(begins_s, busy=True)
         timed_middle_c = self._temp_after((begins_s + finishes_s) / 2, busy=True)
         self._pass(finishes_s, busy=True)
-        slowed = bool(self._slowed) and 2 * int(np.concatenate(self._slowed)[warm + 1 : last + 1].sum()) > last - warm
         taken_ns = np.rint(taken_s[: last + 1] * 1e9).astype(np.int64)
         return SimulatedBlock(
             samples_ns=taken_ns[warm + 1 :],
@@ -204,11 +191,16 @@ class SimulatedPhone:
             status_end=self.thermal_status,
             throttled=not self.fixed_performance and max(timed_from_c, self._temp_c) >= phone.throttles_at_c,
             true_p50_ms=self.true_p50_ms(true_ms, timed_middle_c),
-            true_in_state_ms=self.true_p50_ms(true_ms, timed_middle_c, slowed=slowed),
+            true_in_state_ms=self.true_p50_ms(
+                true_ms, timed_middle_c, slowed=bool(slowed[warm + 1 : last + 1].mean() > 0.5)
+            ),
         )
 
-    def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> NDArray[np.float64]:
-        """The durations of `count` inferences, the first of them `busy_s` after the model was loaded.
+    def _inferences(
+        self, base_s: float, busy_s: float, count: int, cold: bool = False
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The durations of `count` inferences, the first of them `busy_s` after the model was loaded; and which ones a
+        daemon slowed.
 
         Heat and daemons are taken at the times at which the inferences would start without them.
         """
@@ -226,9 +218,10 @@ class SimulatedPhone:
             taken_s[:settling] *= 1.0 + (phone.cold_slower - 1.0) * np.exp(starts_s[:settling] / -phone.cold_s)
         if busy_s == 0.0:
             taken_s[0] *= phone.first_inference_slower
+        slowed = np.zeros(count, dtype=np.bool_)
         if phone.daemon_every_s:
-            self._wake_daemons(taken_s, self._now_s + starts_s)
-        return taken_s
+            self._wake_daemons(taken_s, slowed, self._now_s + starts_s)
+        return taken_s, slowed
 
     def _warmth(self, starts_s: NDArray[np.float64]) -> NDArray[np.float64]:
         phone = self.phone
@@ -239,8 +232,9 @@ class SimulatedPhone:
             slower[temp_c >= phone.throttles_at_c] *= phone.throttled_slower
         return slower
 
-    def _wake_daemons(self, taken_s: NDArray[np.float64], starts_s: NDArray[np.float64]) -> None:
-        self._slowed.append(slowed := np.zeros(taken_s.size, dtype=np.bool_))
+    def _wake_daemons(
+        self, taken_s: NDArray[np.float64], slowed: NDArray[np.bool_], starts_s: NDArray[np.float64]
+    ) -> None:
         while True:
             awake, asleep = starts_s.searchsorted(self._awake_s)
             taken_s[awake:asleep] *= self.phone.daemon_slower
@@ -284,16 +278,3 @@ class SimulatedPhone:
         phone = self.phone
         per_hour = phone.battery_busy_percent_per_hour if busy else phone.battery_rest_percent_per_hour
         self._battery_percent = max(0.0, self._battery_percent - per_hour * seconds / 3600)
-
-
-def _timed(ends_s: NDArray[np.float64], length: BlockLength) -> tuple[int, int] | None:
-    """The last inference of the warm-up, and the last one that is timed; `None` if there are too few."""
-    warm = length["warmup_iterations"]
-    if length["warmup_seconds"] > 0:
-        warm = max(warm, int(ends_s.searchsorted(ends_s[0] + length["warmup_seconds"])))
-    if warm >= ends_s.size:
-        return None
-    begins_s = float(ends_s[warm])
-    last = max(warm + length["iterations"], int(ends_s.searchsorted(begins_s + length["min_seconds"])))
-    last = max(min(last, int(ends_s.searchsorted(begins_s + length["max_seconds"]))), warm + 1)
-    return (warm, last) if last < ends_s.size else None
