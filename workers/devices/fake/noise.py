@@ -65,6 +65,11 @@ def spread_factor(phone: Phone, true_ms: float) -> float:
     return phone.wild_factor if wild else 1.0
 
 
+def cores_factor(phone: Phone, random: np.random.Generator) -> float:
+    """Draw the factor of the cores on which one process runs."""
+    return phone.little_slower if phone.little_share and random.random() < phone.little_share else 1.0
+
+
 def past_weights(ar1: float) -> NDArray[np.float64]:
     """Weights of the past shocks in an AR(1) of variance 1, the newest first."""
     terms = 1 if ar1 == 0.0 else math.ceil(math.log(_SMALLEST_WEIGHT) / math.log(abs(ar1)))

@@ -18,9 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.devices.fake.block_length import BlockLength, timed_of
-from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of, spread_factor
+from workers.devices.fake.noise import (
+    cores_factor,
+    median_factor,
+    past_weights,
+    sample_factors,
+    sigma_of,
+    spread_factor,
+)
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.traces import Playback
+
+Times = NDArray[np.float64]
+"""Seconds, one for each inference ..."""
+Slowed = NDArray[np.bool_]
+"""... and whether a daemon slowed it."""
 
 _DEGREES_PER_STATUS = 3.0
 """Android's thermal status rises by one for each such step above the temperature at which throttling begins."""
@@ -124,8 +136,7 @@ class SimulatedPhone:
         return self.phone.cooling_s * math.log(excess)
 
     def true_p50_ms(self, true_ms: float, temp_c: float | None = None, *, slowed: bool | None = None) -> float:
-        """The median of all samples of all processes at a temperature (default: the ambient), with spikes.
-        `slowed`: as of `median_factor`."""
+        """The median of all samples of all processes at a temperature (default: ambient); `slowed` as `median_factor`."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
@@ -139,7 +150,7 @@ class SimulatedPhone:
         """
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
         self._pass(self.phone.start_s, busy=True)
-        block = self._item(true_ms, self._placement(true_ms) * self._cores(), True, length)
+        block = self._item(true_ms, self._placement(true_ms) * cores_factor(self.phone, self._random), True, length)
         return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
 
     def batch(self, items: Sequence[tuple[float, BlockLength]]) -> list[SimulatedBlock]:
@@ -150,7 +161,7 @@ class SimulatedPhone:
         """
         started_s = self._now_s
         self._pass(self.phone.start_s, busy=True)
-        cores = self._cores()
+        cores = cores_factor(self.phone, self._random)
         blocks = [self._item(ms, self._placement(ms) * cores, not at, length) for at, (ms, length) in enumerate(items)]
         return [replace(blocks[0], started_s=started_s), *blocks[1:]] if blocks else []
 
@@ -196,9 +207,7 @@ class SimulatedPhone:
             ),
         )
 
-    def _inferences(
-        self, base_s: float, busy_s: float, count: int, cold: bool = False
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> tuple[Times, Slowed]:
         """The durations of `count` inferences, the first of them `busy_s` after the model was loaded; and which ones a
         daemon slowed.
 
@@ -232,9 +241,7 @@ class SimulatedPhone:
             slower[temp_c >= phone.throttles_at_c] *= phone.throttled_slower
         return slower
 
-    def _wake_daemons(
-        self, taken_s: NDArray[np.float64], slowed: NDArray[np.bool_], starts_s: NDArray[np.float64]
-    ) -> None:
+    def _wake_daemons(self, taken_s: Times, slowed: Slowed, starts_s: Times) -> None:
         while True:
             awake, asleep = starts_s.searchsorted(self._awake_s)
             taken_s[awake:asleep] *= self.phone.daemon_slower
@@ -253,12 +260,6 @@ class SimulatedPhone:
             self._playback.start()
             return 1.0
         return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self._random.standard_normal())
-
-    def _cores(self) -> float:
-        """Draw the factor of the cores on which one process runs."""
-        if self.phone.little_share and self._random.random() < self.phone.little_share:
-            return self.phone.little_slower
-        return 1.0
 
     def _pace(self) -> float:
         return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0
