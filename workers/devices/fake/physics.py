@@ -136,7 +136,7 @@ class SimulatedPhone:
         return self.phone.cooling_s * math.log(excess)
 
     def true_p50_ms(self, true_ms: float, temp_c: float | None = None, *, slowed: bool | None = None) -> float:
-        """The median of all samples at a temperature (default: ambient), with spikes. `slowed`: as of `median_factor`."""
+        """The median of all samples at a temperature (default: ambient), with spikes. `slowed`: see `median_factor`."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
