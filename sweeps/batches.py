@@ -88,6 +88,8 @@ class BatchShare:
     """The job's own timed iterations."""
     waited_seconds: float = 0.0
     """An equal part of each wait for the gate."""
+    medians_ms: tuple[tuple[int, float], ...] = ()
+    """The job's own medians by the number of the process, in the order of measuring: those that count."""
 
 
 def group_of(job: Job) -> str:

@@ -103,9 +103,10 @@ class ResultRow:
     """(round, median) in order of rounds, without the blocks that confirm a race's winner."""
     confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
     """Of these blocks, in the same form; its latency is theirs."""
+    batch_medians_ms: tuple[tuple[int, float], ...] = ()
+    """(process, median) of its blocks in batches that count, in order. They are in no figure; empty in old runs."""
     check_medians_ms: tuple[tuple[int, float], ...] = ()
-    """Of the blocks that check batches beside a race's winner, in the same form: those that can be trusted. They are in
-    no figure, and it may have none."""
+    """(round, median) of the blocks that check batches, and count. They are in no figure, and it may have none."""
     sessions: tuple[int, ...] = ()
     """Starts (seconds since 1970) of the sessions that its blocks are from; empty in old runs."""
     rounds: int = 0
@@ -292,9 +293,8 @@ def _cell(name: str, kind: Any, value: Any) -> Any:
             return value if isinstance(value, Settled) else None
         case "trust" | "sessions":
             return tuple(value or ())
-        case "block_medians_ms" | "confirmed_medians_ms" | "check_medians_ms":
-            medians_ms = [(int(round_), float(ms)) for round_, ms in value or ()]
-            return tuple((round_, ms) for round_, ms in medians_ms if 0.0 < ms < math.inf)
+        case _ if name.endswith("_medians_ms"):
+            return tuple((int(round_), float(ms)) for round_, ms in value or () if 0.0 < float(ms) < math.inf)
         case _:
             unknown = value is None or (isinstance(value, float) and not math.isfinite(value))
             return kind() if unknown else kind(value)

@@ -7,8 +7,9 @@ from typing import Literal
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.stopping import shuffled_order
+from workers.devices.fake.block_length import BlockLength
 from workers.devices.fake.phones import Phone
-from workers.devices.fake.physics import BlockLength, SimulatedBlock, SimulatedPhone
+from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
@@ -42,6 +43,8 @@ class SimulatedBench:
         self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
         self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
         self.confirmed_ms: dict[str, dict[int, float]] = {}
+        self.in_batches_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
+        """By the number of the process."""
         self.tally = Tally()
         self._true_ms = true_ms
         self.published: dict[str, list[SimulatedBlock]] = {key: [] for key in true_ms}
@@ -76,17 +79,20 @@ class SimulatedBench:
         blocks = self.device.batch(items)
         self.tally.batches_s += self.device.now_s - began_s
         self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
-        return {
+        found = {
             key: self._figure_ms(block) if self._counts(block, ready) else None
             for key, block in zip(order, blocks, strict=True)
         }
+        process = 1 + max((one for medians_ms in self.in_batches_ms.values() for one in medians_ms), default=-1)
+        for key, value in found.items():
+            if value is not None:
+                self.in_batches_ms[key][process] = value
+        return found
 
     def confirm(self, key: str, blocks: int) -> None:
         """Measure the winner again: only these blocks make its estimate. Others have none."""
         before, self.published[key] = self.published[key], []
-        first = 1 + max((round for medians_ms in self.medians_ms.values() for round in medians_ms), default=-1)
-        measured = ((round, self._solo(key)) for round in range(first, first + blocks))
-        confirmed = {round: value for round, value in measured if value is not None}
+        confirmed = self._after_rounds(key, blocks)
         if confirmed:
             self.confirmed_ms[key] = confirmed
         else:
@@ -94,10 +100,17 @@ class SimulatedBench:
 
     def check(self, key: str, blocks: int) -> dict[int, float]:
         """Measure a winner's rival, only to check the batches. By round; those that count."""
-        published = [*self.published[key]]
-        measured = {round: self._solo(key) for round in range(blocks)}
-        self.published[key] = published
-        return {round: value for round, value in measured.items() if value is not None}
+        before = [*self.published[key]]
+        checked = self._after_rounds(key, blocks)
+        self.published[key] = before
+        return checked
+
+    def _after_rounds(self, key: str, blocks: int) -> dict[int, float]:
+        """Blocks that count, by rounds after those of the race and the confirmation."""
+        before = (*self.medians_ms.values(), *self.confirmed_ms.values())
+        first = 1 + max((round for medians_ms in before for round in medians_ms), default=-1)
+        measured = ((round, self._solo(key)) for round in range(first, first + blocks))
+        return {round: value for round, value in measured if value is not None}
 
     def _solo(self, key: str) -> float | None:
         """The median (or mean) of a block in a process of its own; `None` where it does not count."""

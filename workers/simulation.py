@@ -19,7 +19,9 @@ from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.batch_alarm import contradicted
 from sweeps.ranking.first_place import first_place
+from sweeps.ranking.interval_scope import IntervalOf, interval_of
 from sweeps.ranking.intervals import latency_intervals
+from sweeps.ranking.race_speeds import RaceBlocks, race_speeds
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
 from sweeps.settled import Settled
@@ -78,6 +80,10 @@ class JobResult:
     """By round, counted from 0; means where they are what is asked for."""
     coarse_clock: bool
     """As the trust label."""
+    true_in_state_ms: float
+    """As `true_p50_ms`, in the states of the clocks that these blocks met."""
+    interval_of: IntervalOf = ""
+    """As of a ranking's candidate; of the others than the winner it is empty."""
 
     @property
     def figures(self) -> Mapping[str, float | None]:
@@ -92,6 +98,13 @@ class JobResult:
         if self.p50_ms.low is None or self.p50_ms.high is None:
             return None
         return self.p50_ms.low <= self.true_p50_ms <= self.p50_ms.high
+
+    @property
+    def holds_what_it_says(self) -> bool | None:
+        """Whether the interval contains the latency that it is of; `None` without an interval."""
+        if self.interval_of != "one_state" or self.p50_ms.low is None or self.p50_ms.high is None:
+            return self.covered
+        return self.p50_ms.low <= self.true_in_state_ms <= self.p50_ms.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +200,11 @@ def simulate(
         round += 1
     for one in ended:
         bench.confirm(one.job_key, one.confirmations)
-    alarm = [_alarm(bench, one, bench.check(one.job_key, one.checks)) for one in ended if one.checks]
+    checks_ms = {one.job_key: bench.check(one.job_key, one.checks) for one in ended if one.checks}
+    alarm = [_alarm(bench, one, checks_ms[one.job_key]) for one in ended if one.checks]
     race = contest.race
-    jobs, named = _results(bench, {one.job_key: one for one in ended}, seed)
+    settled = {one.job_key: one for one in ended}
+    jobs, named = _results(bench, settled, checks_ms, seed, watched_s=bench.device.now_s - pushed_s)
     tally = bench.tally
     if plain:
         named = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
@@ -231,7 +246,12 @@ def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict
 
 
 def _results(
-    bench: SimulatedBench, settled: Mapping[str, Settled], seed: int
+    bench: SimulatedBench,
+    settled: Mapping[str, Settled],
+    checks_ms: Mapping[str, Mapping[int, float]],
+    seed: int,
+    *,
+    watched_s: float,
 ) -> tuple[dict[str, JobResult], str | None]:
     """The results and the winner, as `sweeps.ranking.rank` would find them."""
     accuracies = np.random.default_rng([seed, 7]).uniform(*_TOP1_PERCENT, len(bench.medians_ms))
@@ -240,7 +260,7 @@ def _results(
         key: medians_ms for key, medians_ms in bench.medians_ms.items() if medians_ms or key in bench.confirmed_ms
     }
     published = [bench.confirmed_ms.get(key) or medians_ms for key, medians_ms in measured.items()]
-    speeds = two_speeds(published)
+    speeds = race_speeds(_raced(bench, checks_ms), list(measured)) if bench.confirmed_ms else two_speeds(published)
     estimates = latency_intervals(published, speeds)
     coarse = {key: _coarse(bench, key) for key in measured}
     jobs = {
@@ -251,6 +271,7 @@ def _results(
             settled=settled.get(key),
             p50_ms=_as_stored(bench, key, estimate, medians_ms) if coarse[key] else estimate,
             true_p50_ms=median([block.true_p50_ms for block in bench.published[key]]),
+            true_in_state_ms=median([block.true_in_state_ms for block in bench.published[key]]),
             medians_ms=measured[key],
             coarse_clock=coarse[key],
         )
@@ -267,6 +288,8 @@ def _results(
         if coarse[named]:
             estimate = _as_stored(bench, named, estimate, published[place])
         jobs[named] = replace(jobs[named], p50_ms=estimate)
+    of = interval_of(raced=named in bench.confirmed_ms, speeds=speeds, watched_s=watched_s)
+    jobs[named] = replace(jobs[named], interval_of=of)
     return jobs, named
 
 
@@ -283,3 +306,12 @@ def _as_stored(bench: SimulatedBench, key: str, estimate: Estimate, published_ms
     if own.low is None or own.high is None or estimate.low is None or estimate.high is None:
         return estimate
     return Estimate(estimate.value, min(own.low, estimate.low), max(own.high, estimate.high))
+
+
+def _raced(bench: SimulatedBench, checks_ms: Mapping[str, Mapping[int, float]]) -> dict[str, RaceBlocks]:
+    found = {}
+    for key, rounds_ms in bench.medians_ms.items():
+        alone_ms = {**rounds_ms, **bench.confirmed_ms.get(key, {}), **checks_ms.get(key, {})}
+        if alone_ms or bench.in_batches_ms[key]:
+            found[key] = RaceBlocks(in_batches=bench.in_batches_ms[key], alone=alone_ms)
+    return found

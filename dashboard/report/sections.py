@@ -17,6 +17,7 @@ from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, device_names, plain_words
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
+from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import evaluated_by, reference_name, reference_text
 from sweeps.results import ResultRow
@@ -169,8 +170,9 @@ def _doubts(winner: Candidate | None) -> list[Sentence]:
 def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> tuple[tuple[str, str, str], ...]:
     accuracy = METRICS[rows.accuracy_metric(device)]
     source = f"emulated by {row['emulated_by']}" if row["emulated_by"] else "from the device's outputs"
+    interval = with_scope(f"95 %: {row['interval_text']}", winner.interval_of)
     return (
-        ("Latency (p50)", row["latency_text"], f"95 %: {row['interval_text']}" if winner.timed else "not timed"),
+        ("Latency (p50)", row["latency_text"], interval if winner.timed else "not timed"),
         (accuracy.title, accuracy.format(row["accuracy"]), source),
         ("Accuracy drop", row["drop_text"], f"95 %: {row['drop_interval_text']}"),
         ("Size", row["size_text"], "the file to ship"),

@@ -16,6 +16,7 @@ from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.advice import Here
 from sweeps.launching.here import here
 from sweeps.metrics import METRICS
+from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
 from sweeps.spec import catalog
@@ -115,7 +116,8 @@ def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
     """The recommended variant's figures, with the objective's metric if it is not among them."""
     accuracy = METRICS[rows.accuracy_metric(device)]
     source = f"emulated by {words(row['emulated_by'])}" if row["emulated_by"] else "from the device's outputs"
-    spread = f"95 %: {row['interval_text']}" if winner.timed else "only a phone can tell"
+    interval = with_scope(f"95 %: {row['interval_text']}", winner.interval_of)
+    spread = interval if winner.timed else "only a phone can tell"
     allowed = next((bound.bound for bound in winner.constraints if bound.metric == "accuracy_drop_points"), "")
     bound = f"; allowed: {allowed}" if allowed else ""
     figures = [

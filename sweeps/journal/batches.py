@@ -7,7 +7,10 @@ from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal.attempts import AttemptTables
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
+from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.sentinel import in_race
 from sweeps.records import Failed
+from sweeps.trust import disqualified
 
 
 class BatchTables(AttemptTables):
@@ -67,8 +70,9 @@ class BatchTables(AttemptTables):
     def batch_share(self, job_key: str) -> BatchShare:
         """The job's part of the processes that timed it, whichever sweep asked for them; 0 without any."""
         device_seconds = timed_seconds = waited_seconds = 0.0
-        for record, seconds, jobs in self._rows(
-            "SELECT record, device_seconds,"
+        medians_ms: list[tuple[int, float]] = []
+        for process, record, seconds, jobs in self._rows(
+            "SELECT batches.id, record, device_seconds,"
             " (SELECT count(*) FROM batch_items AS other WHERE other.batch_id = batches.id)"
             " FROM batch_items JOIN batches ON batches.id = batch_id WHERE job_key = ? ORDER BY batches.id",
             job_key,
@@ -77,7 +81,14 @@ class BatchTables(AttemptTables):
             device_seconds += seconds / jobs
             timed_seconds += sum(item.samples_ns) / 1e9
             waited_seconds += item.conditions.waited_seconds / jobs
-        return BatchShare(device_seconds=device_seconds, timed_seconds=timed_seconds, waited_seconds=waited_seconds)
+            if not disqualified(in_race(item.labels)):
+                medians_ms.append((process, figure_ns(item.samples_ns) / 1e6))
+        return BatchShare(
+            device_seconds=device_seconds,
+            timed_seconds=timed_seconds,
+            waited_seconds=waited_seconds,
+            medians_ms=tuple(medians_ms),
+        )
 
     def confirmation_count(self, job_key: str) -> int:
         """The number of its blocks that confirm it as the winner of a race."""

@@ -145,6 +145,7 @@ def _with_batches(about: Mapping[str, Any], share: BatchShare) -> dict[str, Any]
     """The times of `about` with those of batches."""
     return {
         "batch_seconds": round(share.device_seconds, 3),
+        "batch_medians_ms": share.medians_ms,
         "timed_seconds": round(about.get("timed_seconds", 0.0) + share.timed_seconds, 3),
         "waited_seconds": round(about.get("waited_seconds", 0.0) + share.waited_seconds, 3),
     }

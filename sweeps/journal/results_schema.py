@@ -11,6 +11,7 @@ BY_AXES = """CREATE INDEX IF NOT EXISTS results_by_axes ON results (
 AXES_OF_9 = ("opset INTEGER NOT NULL DEFAULT 0", "graph_optimization TEXT NOT NULL DEFAULT 'none'")
 AXES_OF_14 = tuple(f"{name} TEXT NOT NULL DEFAULT 'installed'" for name in ("toolchain", "runner_toolchain"))
 LATER_AXES = ", ".join((*AXES_OF_9, *AXES_OF_14))
+BATCHES_OF_15 = "batch_medians_ms TEXT NOT NULL DEFAULT '[]'"
 _OF_NEW = "(sweep, device_id, outcome) = (NEW.sweep, NEW.device_id, NEW.outcome)"
 ENDED: tuple[str, ...] = (
     """CREATE TABLE ended (
@@ -53,7 +54,7 @@ RESULTS: tuple[str, ...] = (
         gate TEXT NOT NULL, fixed_performance TEXT NOT NULL, protocol TEXT NOT NULL, runner TEXT NOT NULL,
         engine_ran TEXT NOT NULL, backend_ran TEXT NOT NULL, executor TEXT NOT NULL, emulated INTEGER NOT NULL,
         coverage TEXT NOT NULL, trust TEXT NOT NULL, block_medians_ms TEXT NOT NULL,
-        confirmed_medians_ms TEXT NOT NULL, check_medians_ms TEXT NOT NULL, sessions TEXT NOT NULL,
+        confirmed_medians_ms TEXT NOT NULL, {BATCHES_OF_15}, check_medians_ms TEXT NOT NULL, sessions TEXT NOT NULL,
         rounds INTEGER NOT NULL, samples INTEGER NOT NULL, device_seconds REAL NOT NULL,
         batch_seconds REAL NOT NULL, timed_seconds REAL NOT NULL, full_seconds REAL NOT NULL,
         waited_seconds REAL NOT NULL, push_seconds REAL NOT NULL, accuracy_seconds REAL NOT NULL,

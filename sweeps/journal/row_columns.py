@@ -69,7 +69,7 @@ def _medians(text: str) -> tuple[tuple[int, float], ...]:
 
 _PARSED: dict[str, Callable[[Any], Any]] = {
     "settled": _settled,
-    **dict.fromkeys(("block_medians_ms", "confirmed_medians_ms", "check_medians_ms"), _medians),
+    **dict.fromkeys(("block_medians_ms", "confirmed_medians_ms", "batch_medians_ms", "check_medians_ms"), _medians),
     **dict.fromkeys(("trust", "sessions"), _list),
     **{name: bool for name, kind in _FIELDS.items() if kind is bool},
 }

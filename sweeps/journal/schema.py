@@ -9,6 +9,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.results_schema import (
     AXES_OF_9,
     AXES_OF_14,
+    BATCHES_OF_15,
     BY_ATTEMPT,
     BY_AXES,
     ENDED,
@@ -173,7 +174,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     # Version 7: the results, as they were then.
-    tuple(one.replace(f"{LATER_AXES}, ", "") for one in RESULTS if one not in (BY_AXES, BY_ATTEMPT, *ENDED)),
+    tuple(
+        one.replace(f"{LATER_AXES}, ", "").replace(f"{BATCHES_OF_15}, ", "")
+        for one in RESULTS
+        if one not in (BY_AXES, BY_ATTEMPT, *ENDED)
+    ),
     # Version 8: one index for places and axes, made with version 14, which has the last axes. Version 9 has those of
     # ONNX Runtime.
     ("DROP INDEX IF EXISTS results_by_place",),
@@ -201,6 +206,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX IF EXISTS results_by_axes",
         BY_AXES,
     ),
+    # Version 15: what blocks in batches say of the device's states.
+    (f"ALTER TABLE results ADD COLUMN {BATCHES_OF_15}",),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

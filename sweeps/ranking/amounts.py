@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from sweeps.ranking.interval_scope import IntervalOf, with_scope
 from sweeps.spec import catalog
 from sweeps.stats import Estimate
 
@@ -35,10 +36,18 @@ def amount(figures: Mapping[str, float | None], metric: str) -> str:
     return f"{_short(shown)} {unit}".rstrip()
 
 
-def in_words(figures: Mapping[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one."""
+ONLY_IN_BATCHES = (
+    "measured in batches only, which give its ratio to the winner and no time; if it is tied, "
+    "edgesweep run SWEEP.yaml --settle 3 measures it in processes of its own"
+)
+
+
+def in_words(figures: Mapping[str, float | None], metric: str, of: IntervalOf = "") -> str:
+    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and which states it is `of`."""
     ends = None if figures.get(metric) is None else interval(figures, metric)
-    return amount(figures, metric) + ("" if ends is None else f" ({_short(ends[0])}–{_short(ends[1])})")
+    if ends is None:
+        return amount(figures, metric)
+    return f"{amount(figures, metric)} ({with_scope(f'{_short(ends[0])}–{_short(ends[1])}', of)})"
 
 
 def paired(ratio: Estimate | None, source: str) -> str:

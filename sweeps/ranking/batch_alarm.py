@@ -20,7 +20,7 @@ from sweeps.stats import CONFIDENCE, TAIL, Estimate
 
 MOST = 0.05
 """What a shared process may do to a ratio without an alarm."""
-_SPREAD, _DEGREES = 0.025, 3.0
+SPREAD, DEGREES = 0.025, 3.0
 """The prior of the spread of blocks where it was not measured: that of a race (`sweeps.protocol.mixture`)."""
 _KNOWN_DEGREES = 6.0
 """Of a spread that was measured: today's may be another one."""
@@ -62,7 +62,7 @@ def contradicted(
     winner = [math.log(ms) for visit, ms in winners_ms.items() if {run_of(visit)} == runs]
     if not check or len(winner) < 2:
         return None
-    spread, degrees = (_SPREAD, _DEGREES) if noise is None else (noise, _KNOWN_DEGREES)
+    spread, degrees = (SPREAD, DEGREES) if noise is None else (noise, _KNOWN_DEGREES)
     mean = sum(winner) / len(winner)
     squares = degrees * spread**2 + sum((one - mean) ** 2 for one in winner)
     degrees += len(winner) - 1

@@ -55,7 +55,7 @@ def explain(entry: DeviceRanking) -> str:
     """The winner's figure in one line for people: `7.81 ms (7.50–8.10), equal to 1 other, 2 others unresolved`."""
     if entry.winner is None:
         return f"no winner: {entry.no_winner_reason}"
-    text = in_words(entry.winner.figures, entry.metric)
+    text = in_words(entry.winner.figures, entry.metric, entry.winner.interval_of)
     if entry.metric in UNREPEATED_TIMES and "one_block" in entry.winner.trust:
         text += " (one block, no interval)"
     if not entry.winner.timed:
@@ -99,6 +99,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "tie": candidate.tie,
         "latency_ratio_to_winner": None if ratio is None else asdict(ratio),
         "latency_ratio_made_of": None if candidate.made_of is None else asdict(candidate.made_of),
+        "latency_interval_of": candidate.interval_of,
         "settling": None if settling is None else {**asdict(settling), "text": settling.text},
         "eliminated": bool(candidate.eliminated),
         "evidence": candidate.eliminated,

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from sweeps.distributions import normal_quantile
 from sweeps.ranking.amounts import INTERVALS, interval
 from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
+from sweeps.ranking.race_speeds import RaceBlocks, race_speeds
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
 from sweeps.results import ResultRow
@@ -30,8 +31,22 @@ _NOBODY: Mapping[int, int] = MappingProxyType({})
 
 
 def speeds_of(group: Sequence[ResultRow]) -> TwoSpeeds | None:
-    """The two speeds of the device in comparable rows, as far as these can be trusted; `None` where there was one."""
-    return two_speeds(list(_medians_ms(group).values()))
+    """The two speeds of the device in comparable rows, as far as these can be trusted; `None` where there was one.
+
+    A race whose winner was confirmed shows them with all blocks, also those in batches.
+    """
+    published = _medians_ms(group)
+    if not any(row.confirmed_medians_ms for row in group):
+        return two_speeds(list(published.values()))
+    raced = {
+        row.job_key: RaceBlocks(
+            in_batches=dict(row.batch_medians_ms),
+            alone=dict(sorted((*row.block_medians_ms, *row.confirmed_medians_ms, *row.check_medians_ms))),
+        )
+        for row in group
+        if not disqualified(row.trust)
+    }
+    return race_speeds({key: one for key, one in raced.items() if one.in_batches or one.alone}, list(published))
 
 
 def with_intervals(group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> list[ResultRow]:

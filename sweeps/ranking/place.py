@@ -19,12 +19,15 @@ from collections.abc import Sequence
 
 from sweeps.imported import Imported
 from sweeps.ranking.alike import conditions_of
+from sweeps.ranking.amounts import interval
 from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.front import front_of, signed
+from sweeps.ranking.interval_scope import IntervalOf, interval_of, watched_seconds
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
 from sweeps.ranking.provisional import Told, provisional, without_figures
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of, settling
+from sweeps.ranking.two_speeds import TwoSpeeds
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge_all, left_untimed, needs_time
 from sweeps.results import ResultRow
@@ -80,6 +83,7 @@ def rank_place(
     if first and metric == LATENCY:
         selected[first.winner.job_key] = with_interval_of_winner(first.winner, group, first.candidates, speeds)
     ties = _ties(first)
+    of = {} if first is None or metric != LATENCY else {first.winner.job_key: _interval_of(first.winner, group, speeds)}
     front = None if objective.front is None else front_of(rows, contending, objective, objective.front)
 
     def candidate(row: ResultRow, *, ranked: bool = True) -> Candidate:
@@ -89,6 +93,7 @@ def rank_place(
             tie=ties.get(row.job_key),
             ratio_to_winner=latency_ratio(row, first.winner) if first and ranked else None,
             made_of=made_of(row, first.winner) if first and ranked else None,
+            interval_of=of.get(row.job_key, ""),
             settling=_settling(row, first, ties.get(row.job_key)) if first and metric == LATENCY else None,
             eliminated=eliminated[row.job_key],
             on_front=front.get(row.job_key) if front and ranked else None,
@@ -131,6 +136,17 @@ def rank_place(
     )
 
 
+def _interval_of(winner: ResultRow, group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> IntervalOf:
+    if interval(winner.metrics, LATENCY) is None:
+        return ""
+    return interval_of(
+        raced=bool(winner.confirmed_medians_ms),
+        speeds=speeds,
+        watched_s=watched_seconds(group),
+        moved="device_moved" in winner.trust,
+    )
+
+
 def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:
     """How each row shares the first place, by job key."""
     if first is None:
@@ -154,6 +170,7 @@ def _candidate(
     tie: Tie | None,
     ratio_to_winner: Estimate | None,
     made_of: MadeOf | None,
+    interval_of: IntervalOf,
     settling: Settling | None,
     eliminated: str,
     on_front: bool | None,
@@ -175,6 +192,7 @@ def _candidate(
         tie=tie,
         ratio_to_winner=ratio_to_winner,
         made_of=made_of,
+        interval_of=interval_of,
         settling=settling,
         settled=row.settled,
         eliminated=eliminated,

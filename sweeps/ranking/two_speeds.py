@@ -73,29 +73,37 @@ def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None
     blocks = sum(one.size for one in logs)
     if blocks < FEWEST_BLOCKS:
         return None
-    step = _best_step(logs)
+    step = best_step(logs, LEAST_SHARE * blocks)
     if step < LEAST_STEP:
         return None
-    slow = _slow(logs, step)
+    slow = slow_blocks(logs, step)
     degrees = sum(one.size - 2 for one, which in zip(logs, slow, strict=True) if which.any()) - 1
     if degrees < 1:
         return None
     at_fast = [one - step * which for one, which in zip(logs, slow, strict=True)]
     left = sum(one.size * float(one.var()) for one, which in zip(at_fast, slow, strict=True) if which.any())
-    beside = np.concatenate([(one - rest.mean()) / step for one, rest in zip(logs, at_fast, strict=True)])
-    half_way = int(((beside > 1 / 3) & (beside < 2 / 3)).sum())
+    half_way = blocks_half_way(logs, at_fast, step)
     # Few degrees of freedom often show too little noise by chance.
     most_spread = math.sqrt(left / chi_square_quantile(degrees, CONFIDENCE))
     if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * blocks:
         return None
-    slow = _slow(every, step)
-    visits = [list(medians) for medians in block_medians]
-    odds, low, high = _shares(visits, slow)
+    return speeds_from([list(medians) for medians in block_medians], every, step, math.sqrt(left / degrees))
+
+
+def speeds_from(
+    visits: Sequence[Sequence[int]], logs: "Sequence[Log]", step: float, spread: float, *, successive: bool = False
+) -> TwoSpeeds:
+    """The two speeds that differ by `step`. `visits` and `logs`: of each variant's blocks; visits ascend in time.
+
+    `successive`: visits follow each other so closely that successive ones may have seen one and the same state.
+    """
+    slow = slow_blocks(logs, step)
+    odds, low, high = _shares(visits, slow, successive=successive)
     known = math.log((1 + CONFIDENCE) / (1 - CONFIDENCE))
     mixed = [bool(which.any()) for which in slow]
     return TwoSpeeds(
         slower=math.exp(step),
-        spread=math.sqrt(left / degrees),
+        spread=spread,
         slow=tuple(
             frozenset(visit for visit, one in zip(those, which, strict=True) if one or (not both and chance > 0))
             for those, which, both, chance in zip(visits, slow, mixed, odds, strict=True)
@@ -121,29 +129,38 @@ class _Splits:
             row[: one.size] = np.concatenate([[0.0], np.cumsum(np.sort(one - one.mean())[::-1])[:-1]])
         self._weights = slow * (sizes[:, None] - slow) / sizes[:, None]
         self._rarer = np.minimum(slow, sizes[:, None] - slow)
-        self._blocks = int(sizes.sum())
 
     def best(self, step: float) -> "NDArray[np.int64]":
         """By variant, the number of slow blocks that leaves the least squares."""
         counts: NDArray[np.int64] = (2 * step * self._excess - step**2 * self._weights).argmax(axis=1)
         return counts
 
-    def step(self, split: "NDArray[np.int64]") -> tuple[float, float]:
-        """What a split takes from the sum of squares, with its best step, and that step. Zeros where too few blocks lie
-        on the rarer side of their variant."""
+    def step(self, split: "NDArray[np.int64]", fewest: float) -> tuple[float, float]:
+        """What a split takes from the sum of squares, with its best step, and that step. Zeros where fewer blocks than
+        `fewest` lie on the rarer side of their variant."""
         weight = float(self._weights[self._rows, split].sum())
-        if weight == 0.0 or self._rarer[self._rows, split].sum() < LEAST_SHARE * self._blocks:
+        if weight == 0.0 or self._rarer[self._rows, split].sum() < fewest:
             return 0.0, 0.0
         step = float(self._excess[self._rows, split].sum()) / weight
         return step**2 * weight, step
 
 
-def _best_step(logs: "Sequence[Log]") -> float:
+def best_step(logs: "Sequence[Log]", fewest: float) -> float:
+    """The step that leaves the least squares, where at least `fewest` blocks lie on the rarer side of their variant; 0
+    where no step does. `logs`: of each variant's block medians."""
     splits = _Splits(logs)
-    return max(splits.step(splits.best(tried)) for tried in _STEPS)[1]
+    return max(splits.step(splits.best(tried), fewest) for tried in _STEPS)[1]
 
 
-def _slow(logs: "Sequence[Log]", step: float) -> "list[NDArray[np.bool_]]":
+def blocks_half_way(logs: "Sequence[Log]", at_fast: "Sequence[Log]", step: float) -> int:
+    """How many blocks lie in the middle third between the speeds. `at_fast`: as they would be at the fast speed."""
+    import numpy as np
+
+    beside = np.concatenate([(one - rest.mean()) / step for one, rest in zip(logs, at_fast, strict=True)])
+    return int(((beside > 1 / 3) & (beside < 2 / 3)).sum())
+
+
+def slow_blocks(logs: "Sequence[Log]", step: float) -> "list[NDArray[np.bool_]]":
     """Which blocks of each variant are slow; none where they are equally fast."""
     import numpy as np
 
@@ -151,9 +168,14 @@ def _slow(logs: "Sequence[Log]", step: float) -> "list[NDArray[np.bool_]]":
     return [one > np.sort(one)[one.size - 1 - count] for one, count in zip(logs, counts, strict=True)]
 
 
-def _shares(visits: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]") -> tuple[list[float], float, float]:
+def _shares(
+    visits: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", *, successive: bool
+) -> tuple[list[float], float, float]:
     """For each variant the logarithm of the odds that all its blocks were slow, if they were equally fast; and the
-    interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell."""
+    interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell.
+
+    `successive`: successive visits that agree are one sample of the share.
+    """
     import numpy as np
 
     places = {visit: place for place, visit in enumerate(sorted({visit for those in visits for visit in those}))}
@@ -172,9 +194,14 @@ def _shares(visits: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]"
         )
         blocks_now = blocks
     share = float(slow_now.sum() / blocks.sum())
-    if len(places) < 2:
+    if successive:
+        mostly_slow = 2 * slow_now > blocks
+        state = np.concatenate([[False], mostly_slow[1:] != mostly_slow[:-1]]).cumsum()
+        slow_now, blocks = (np.bincount(state, of).astype(np.float64) for of in (slow_now, blocks))
+    samples = blocks.size
+    if samples < 2:
         return odds.tolist(), 0.0, 1.0
-    between = float(((slow_now - blocks * share) ** 2).sum()) * len(places) / (len(places) - 1)
+    between = float(((slow_now - blocks * share) ** 2).sum()) * samples / (samples - 1)
     error = math.sqrt(max(between / blocks.sum() ** 2, share * (1 - share) / blocks.sum()))
-    half = student_t_quantile(len(places) - 1, 0.5 + _SHARE_CONFIDENCE / 2) * error
+    half = student_t_quantile(samples - 1, 0.5 + _SHARE_CONFIDENCE / 2) * error
     return odds.tolist(), max(0.0, share - half), min(1.0, share + half)

@@ -7,10 +7,11 @@ from typing import Literal
 
 from sweeps.advice import RUN
 from sweeps.imported import Imported
-from sweeps.ranking.amounts import amount
+from sweeps.ranking.amounts import ONLY_IN_BATCHES, amount
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.first_place import simplicity
+from sweeps.ranking.interval_scope import IntervalOf
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
@@ -23,11 +24,6 @@ from sweeps.trust import said_of_winner
 Tie = Literal["equal", "unresolved"]
 """How a candidate shares the first place. `equal`: shown to be within 2 % of the best. `unresolved`: neither told apart
 from the best nor shown to be equal."""
-
-ONLY_IN_BATCHES = (
-    "measured in batches only, which give its ratio to the winner and no time; if it is tied, "
-    "edgesweep run SWEEP.yaml --settle 3 measures it in processes of its own"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +57,8 @@ class Candidate:
     """What that ratio is made of: as a rule it is paired by round, and no quotient of two figures over all rounds."""
     settling: Settling | None = None
     """How many more rounds would settle its tie in latency; `None` without such a tie."""
+    interval_of: IntervalOf = ""
+    """Which states of the device the interval of its latency is of, where it is the winner."""
     settled: Settled | None = None
     """Why its rounds ended; `None` if the number of rounds was fixed."""
     eliminated: str = ""

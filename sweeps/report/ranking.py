@@ -10,6 +10,7 @@ from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import delegated_in_words, in_words, paired
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.backends import print_backends
@@ -222,7 +223,9 @@ def _headline(device: DeviceRanking) -> str:
         return f"{catalog.metric(device.metric).title} {in_words(figures, device.metric)}, {ONLY_CHECKED}, not timed"
     low, high = figures["latency_ci_low_ms"], figures["latency_ci_high_ms"]
     text = f"p50 {METRICS['latency_p50_ms'].format(figures['latency_p50_ms'])}"
-    return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"
+    if low is None or high is None:
+        return text
+    return f"{text} ({with_scope(f'{low:.3f} to {high:.3f} ms at 95 %', device.winner.interval_of)})"
 
 
 def _figure(candidate: Candidate, name: str) -> str:

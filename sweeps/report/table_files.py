@@ -27,6 +27,7 @@ _LISTS: dict[str, Kind] = {
     "sessions": "ints",
     "block_medians_ms": "medians",
     "confirmed_medians_ms": "medians",
+    "batch_medians_ms": "medians",
     "check_medians_ms": "medians",
 }
 _CALLED = {"sessions": "session_starts_s", "value": "metric_value"}

@@ -50,7 +50,9 @@ _DEFAULTS = {
 }
 """Texts of fields that say nothing. Such a tag is not written: a run has 33 tags and not 48, and each costs a row in
 MLflow's database whenever a run is written or read."""
-_LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions"))
+_LATER = tuple(
+    _TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions", "batch_medians_ms")
+)
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
 _UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds", "link")
 """Fields whose tags make a new run only where there is something to tell."""
@@ -62,7 +64,8 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
     """One run before it is written. `attempt_key` changes if anything changes except `stale` and what runs of
-    earlier versions lack: some times, sessions, confirming blocks, and the params that name the device."""
+    earlier versions lack: some times, sessions, blocks that confirm and those in batches, and the params that name the
+    device."""
 
     row: ResultRow
     attempt_key: str
@@ -145,7 +148,8 @@ def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> 
     names = [name for name in _PARAMS if name not in LATER_AXES or getattr(row, name) != LATER_AXES[name]]
     params = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
     tags = {tag: cut(text_of(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
-    tags[_TAGS["block_medians_ms"]] = _as_many_as_fit(row.block_medians_ms)
+    for name in ("block_medians_ms", "batch_medians_ms"):
+        tags[_TAGS[name]] = _as_many_as_fit(getattr(row, name))
     tags[RECORD] = "job"
     tags[EVALUATION_ID] = planned.evaluation_id or ""
     tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)

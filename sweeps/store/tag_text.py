@@ -35,7 +35,7 @@ def parsed(name: str, kind: Any, text: str) -> object:
     if name == "settled":
         return _settled(text)
     value = json.loads(text)
-    if name in ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms"):
+    if name in ("block_medians_ms", "confirmed_medians_ms", "batch_medians_ms", "check_medians_ms"):
         medians_ms = tuple((int(round_), float(ms)) for round_, ms in value)
         if not all(0.0 < ms < math.inf for _, ms in medians_ms):
             raise ValueError(f"block medians must be positive numbers: {cut(text, _MAX_WORDS)}")

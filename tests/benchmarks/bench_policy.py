@@ -105,7 +105,7 @@ def _scored(sweep: SimulatedSweep, true_ms: Mapping[str, float]) -> Sweep:
         named=sweep.regret <= NEGLIGIBLE,
         lost=all(name in gone for name in good),
         decided=bool(sweep.decided),
-        covered=None if winner is None else winner.covered,
+        covered=None if winner is None else winner.holds_what_it_says,
         alarm=sweep.alarm if sweep.checked else None,
         batches_s=sweep.batches_s,
         batches_timed_s=sweep.batches_timed_s,
@@ -189,7 +189,7 @@ def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int, what: str = 
     covered, covered_unclear = (
         percent([sweep for sweeps in chosen.values() for sweep in sweeps], "covered") for chosen in (clear, unclear)
     )
-    interval = f"{what}the winner's interval holds the truth"
+    interval = f"{what}the winner's interval holds what it says it is of"
     return [
         at_least(f"{what}the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
         at_least_in_every(f"{what}the best named (within 2 %)", by_cell("named", races), seeds, 93),

@@ -31,6 +31,7 @@ class Sweep:
     lost: bool
     decided: bool
     covered: bool | None
+    """Whether the winner's interval holds the latency that it says it is of."""
     alarm: bool | None
     """`None`: there was nothing to raise one."""
     batches_s: float

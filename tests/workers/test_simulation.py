@@ -9,7 +9,7 @@ from sweeps.ranking.first_place import first_place
 from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
-from workers.devices.fake.phones import PHONES
+from workers.devices.fake.phones import NOISE_FORMS, PHONES
 from workers.simulation import simulate
 
 FULL, RACE = PRESETS["full"], PRESETS["race"]
@@ -142,6 +142,28 @@ def test_intervals_are_those_of_a_ranking_also_with_two_speeds_and_for_the_winne
     place = list(sweep.jobs).index(sweep.named)
     expected = latency_intervals(medians, speeds, {place: first.candidates})
     assert [job.p50_ms for job in sweep.jobs.values()] == expected
+
+
+@pytest.mark.parametrize("batches_decide", [False, True])
+def test_the_interval_of_a_race_s_winner_holds_what_it_says_under_clocks_of_two_states(batches_decide: bool):
+    phone = replace(NOISE_FORMS["judge_two_states"], start_s=2.45)
+    found = []
+    for seed in range(16):
+        true_ms = _latencies_ms(10, seed, sigma=0.1)
+        groups = dict.fromkeys(true_ms, "")
+        sweep = simulate(phone, true_ms, RACE, seed=seed, groups=groups, batches_decide=batches_decide)
+        assert sweep.named is not None
+        found.append(sweep.jobs[sweep.named])
+    assert np.mean([job.holds_what_it_says for job in found]) >= 0.9
+    assert {job.interval_of for job in found} == {"one_state", "both_states"}, "no race is long enough for no words"
+    assert all(job.covered for job in found if job.interval_of == "both_states")
+    assert not all(job.covered for job in found if job.interval_of == "one_state"), "otherwise it needs no words"
+
+
+def test_the_interval_of_a_winner_without_a_race_is_of_no_state():
+    sweep = simulate(PHONES["steady"], _latencies_ms(6), FULL, seed=0)
+    assert {job.interval_of for job in sweep.jobs.values()} == {""}
+    assert all(job.holds_what_it_says == job.covered for job in sweep.jobs.values())
 
 
 def test_where_batches_decide_only_the_winner_has_a_time_and_its_nearest_rival_costs_a_block():

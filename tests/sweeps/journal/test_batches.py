@@ -70,6 +70,17 @@ def test_the_shares_of_all_jobs_are_the_seconds_of_the_processes(path):
     assert {key: share.waited_seconds for key, share in shares.items()} == {"a": 4.0, "b": 0.0, "c": 0.0, "x": 0.0}
 
 
+def test_a_share_has_the_medians_of_its_blocks_that_count_and_which_process_each_is_of(path):
+    fell_back, moved = (replace(item("a", 7.0), labels=(label,)) for label in ("backend_fell_back", "device_changed"))
+    with closing(Journal.open(path)) as journal:
+        for number, items in enumerate([{"a": item("a", 10.0), "b": item("b", 20.0)}, {"a": fell_back}, {"a": moved}]):
+            journal.add_batch(StoredBatch(session=100, number=number, device_seconds=1.0, items=items))
+        first, third = journal.batch_share("a").medians_ms
+        assert (first[1], third[1]) == (10.0, 7.0), "a shift is only a warning in a race"
+        assert first[0] < third[0]
+        assert journal.batch_share("b").medians_ms == ((first[0], 20.0),), "one process has one number"
+
+
 def test_a_process_in_which_all_failed_is_kept_with_its_time_and_who_failed(path):
     crashed = Failed(stage="run", kind="crashed", message="signal 11")
     lost = StoredBatch(session=100, number=0, device_seconds=2.5, items={}, failed={"a": crashed})

@@ -1,6 +1,7 @@
 """Intervals of a ranking where a device has two speeds."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from sweeps.ranking.intervals import latency_intervals, speeds_of, with_interval
 from sweeps.ranking.moderated import moderated
 from sweeps.ranking.rank import rank
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
-from sweeps.results import to_frame
+from sweeps.results import ResultRow, to_frame
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
 
@@ -127,6 +128,30 @@ def test_the_label_is_on_every_row_that_was_timed_and_can_be_trusted(records) ->
         for number, one in enumerate(drawn(6, 6, 0.0))
     ]
     assert not any("two_speeds" in row.trust for row in with_intervals(steady, speeds_of(steady)))
+
+
+def test_batches_of_all_builds_say_that_a_winner_was_confirmed_in_one_of_two_states(records) -> None:
+    def rows(trust: tuple[str, ...] = ()) -> list[ResultRow]:
+        """The second batch and the confirmation met a device that was a fifth slower."""
+        noise = np.exp(0.01 * np.random.default_rng(3).standard_normal((12, 2)))
+        found = []
+        for number, (first, second) in enumerate(10.0 * noise * (1.0 + 0.1 * np.arange(12))[:, None]):
+            confirmed = {"confirmed_medians_ms": ((70, 12.0), (71, 12.1), (72, 11.9))} if number == 0 else {}
+            batches = ((4, first), (5, 1.2 * second))
+            row = records.row(records.job(number, key=f"{number}"), 12.0 if confirmed else None, **confirmed)
+            trusted = trust if number else ()
+            found.append(replace(row, block_medians_ms=(), batch_medians_ms=batches, trust=trusted))
+        return found
+
+    group = rows()
+    speeds = speeds_of(group)
+    assert speeds is not None
+    assert (len(speeds.slow), speeds.slow[0]) == (1, {70, 71, 72})
+    winner = with_intervals(group, speeds)[0]
+    assert "two_speeds" in winner.trust
+    assert winner.metrics["latency_ci_low_ms"] < 10.1 < 12.0 < winner.metrics["latency_ci_high_ms"]
+    assert speeds_of([replace(row, batch_medians_ms=()) for row in group]) is None, "an early version stored none"
+    assert speeds_of(rows(("backend_fell_back",))) is None, "what cannot be trusted says nothing"
 
 
 def test_an_interval_at_the_share_where_both_are_equally_common_is_finite() -> None:

@@ -924,9 +924,11 @@ def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_with
     document = ranking_document(rank(pd.DataFrame(rows), FREE, "s"))["devices"][0]
     assert [one["only_in_batches"] for one in document["ranking"]] == [False, True, True, True]
     assert [one["latency_p50_ms"] for one in document["ranking"]] == [10.0, None, None, None]
+    assert [one["latency_interval_of"] for one in document["ranking"]] == ["one_state", "", "", ""]
     assert document["ranking"][2]["latency_ratio_to_winner"] == {"value": 1.01, "low": 0.99, "high": 1.03}
     assert document["ranking"][2]["latency_ratio_made_of"]["source"] == "batches"
-    assert explain(found) == "10.0 ms (9.90–10.1), equal to 1 other, 1 other unresolved"
+    where = "in the state that the device was in while it was confirmed"
+    assert explain(found) == f"10.0 ms (9.90–10.1, {where}), equal to 1 other, 1 other unresolved"
     json.dumps(document, allow_nan=False)
 
 

@@ -397,6 +397,8 @@ def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contr
     beside = records.row(records.job(2), name="net · left", **rounds(), settled=replace(ended, **ratio))
     beside = replace(beside, metrics={k: v for k, v in beside.metrics.items() if not k.startswith("latency")})
     lines = printed([won, beside])
+    where = "in the state that the device was in while it was confirmed"
+    assert any(line.startswith("Ship: ") and line.endswith(f" ms at 95 %, {where})") for line in lines)
     assert cells(lines, "1?")[1:3] == ["left", "in batches"]
     assert "Unresolved beside it (not told apart from the best, and not shown to be equal):" in lines
     assert any(line.startswith("left: measured in batches only, which give its ratio to the winner") for line in lines)

@@ -115,8 +115,10 @@ def test_pushes_and_the_accuracy_pass_are_kept_and_make_no_new_run(run, records)
 
 
 def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, records, tmp_path):
-    share = BatchShare(device_seconds=7.0, timed_seconds=1.5, waited_seconds=2.0)
+    in_batches = ((3, 10.0), (4, 10.25))
+    share = BatchShare(device_seconds=7.0, timed_seconds=1.5, waited_seconds=2.0, medians_ms=in_batches)
     row = read(run(batches=share))
+    assert row.batch_medians_ms == in_batches
     alone = read(run(journal="alone"))
     assert (row.batch_seconds, alone.batch_seconds) == (7.0, 0.0)
     assert row.device_seconds == alone.device_seconds
@@ -128,6 +130,7 @@ def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, reco
         planned = journal.planned_job("phones", job.key)
     left = read(of_job("phones", planned, Measured(timing=None, accuracy=None), (), None, SETTLED, (), share))
     assert (left.batch_seconds, left.timed_seconds, left.waited_seconds, left.device_seconds) == (7.0, 1.5, 2.0, 0.0)
+    assert left.batch_medians_ms == in_batches
 
 
 @pytest.mark.parametrize(("factor", "same"), [(1 + 2**-52, True), (1.001, False)])
@@ -144,7 +147,10 @@ def test_a_last_digit_of_another_kind_of_cpu_makes_no_other_run(run, factor, sam
 def test_a_run_without_batches_is_not_written_anew(run):
     assert f"{TAG}batch_seconds" not in run().tags
     assert run().attempt_key == run(batches=BatchShare(), journal="another").attempt_key
-    assert run().attempt_key != run(batches=BatchShare(device_seconds=1.0), journal="third").attempt_key
+    spent = BatchShare(device_seconds=1.0)
+    assert run().attempt_key != (before := run(batches=spent, journal="third").attempt_key)
+    seen = replace(spent, medians_ms=((3, 10.0),))
+    assert run(batches=seen, journal="fourth").attempt_key == before, "an earlier version did not tell the medians"
 
 
 def test_what_says_nothing_is_no_tag_and_is_read_as_its_default(run):

@@ -14,8 +14,9 @@ from sweeps.journal.status import read_status
 from sweeps.operations.again import disqualified_jobs
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.stopping import shuffled_order
-from sweeps.ranking.rank import rank
+from sweeps.ranking.rank import rank, rank_rows
 from sweeps.records import Failed, Measured
+from sweeps.results import read_rows
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
@@ -141,6 +142,15 @@ def test_the_ranking_s_device_time_is_that_of_status(race: BuiltSweep, journal: 
         Store(f"sqlite:///{database}", tmp_path / "mlflow").publish(journal, "tiny")
         results = load(f"sqlite:///{database}", "tiny")
     [ranked] = rank(results.frame, ANY, "tiny").devices
+    # Both ways to the results lead to one ranking, as far as the device's states go.
+    here = rank_rows(journal.result_rows("tiny"), ANY, "tiny").devices[0]
+    assert ranked.winner is not None
+    assert here.winner is not None
+    assert (here.winner.figures, here.winner.interval_of) == (ranked.winner.figures, ranked.winner.interval_of)
+    assert ranked.winner.interval_of == "one_state"
+    rows = {row.job_key: row.batch_medians_ms for row in read_rows(results.frame, "tiny")}
+    assert rows == {row.job_key: row.batch_medians_ms for row in journal.result_rows("tiny")}
+    assert all(len(medians_ms) >= 2 for medians_ms in rows.values())
     spent = read_status(journal, "tiny").spent
     told = ranked.device_seconds + ranked.push_seconds + ranked.accuracy_seconds
     assert told == pytest.approx(spent.measuring_s, abs=0.02)

@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -21,8 +22,11 @@ _SLOWEST_SAMPLE = 20.0
 
 
 @lru_cache
-def median_factor(phone: Phone) -> float:
-    """The median of process x sample x spike x daemon, over all samples of all processes; drawn with its own seed."""
+def median_factor(phone: Phone, slowed: bool | None = None) -> float:
+    """The median of process x sample x spike x daemon, over all samples of all processes; drawn with its own seed.
+    `slowed`: over those only that a daemon slows, or that none does."""
+    if slowed is not None and phone.daemon_every_s:
+        return median_factor(replace(phone, daemon_every_s=0.0)) * (phone.daemon_slower if slowed else 1.0)
     if phone.trace is not None:
         return phone.trace.median
     random = np.random.Generator(np.random.SFC64(0))
@@ -59,6 +63,11 @@ def spread_factor(phone: Phone, true_ms: float) -> float:
     decides it, by which a simulation tells its variants apart: two of the same latency have the same spread."""
     wild = zlib.crc32(repr(true_ms).encode()) < phone.wild_share * 2**32
     return phone.wild_factor if wild else 1.0
+
+
+def cores_factor(phone: Phone, random: np.random.Generator) -> float:
+    """Draw the factor of the cores on which one process runs."""
+    return phone.little_slower if phone.little_share and random.random() < phone.little_share else 1.0
 
 
 def past_weights(ar1: float) -> NDArray[np.float64]:

@@ -12,15 +12,28 @@ All random numbers come from one generator: the results depend only on the param
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of, spread_factor
+from workers.devices.fake.block_length import BlockLength, timed_of
+from workers.devices.fake.noise import (
+    cores_factor,
+    median_factor,
+    past_weights,
+    sample_factors,
+    sigma_of,
+    spread_factor,
+)
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.ticks import shown_ns
 from workers.devices.fake.traces import Playback
+
+Times = NDArray[np.float64]
+"""Seconds, one for each inference ..."""
+Slowed = NDArray[np.bool_]
+"""... and whether a daemon slowed it."""
 
 _DEGREES_PER_STATUS = 3.0
 """Android's thermal status rises by one for each such step above the temperature at which throttling begins."""
@@ -32,20 +45,9 @@ FIXED_PERFORMANCE_HEAT = 0.5
 """Factor on heating in that mode. The phone never throttles in it."""
 
 
-class BlockLength(TypedDict):
-    """At least `warmup_iterations` and `warmup_seconds` of warm-up, and at least `iterations` and `min_seconds` of
-    timing, which ends after `max_seconds` (never before one iteration)."""
-
-    warmup_iterations: int
-    warmup_seconds: float
-    iterations: int
-    min_seconds: float
-    max_seconds: float
-
-
 @dataclass(frozen=True, slots=True)
 class SimulatedBlock:
-    """One process: its runner's report, the sensor values, and in the last two fields what only the simulator knows."""
+    """One process: its runner's report, the sensor values, and in the last 3 fields what only the simulator knows."""
 
     samples_ns: NDArray[np.int64]
     warmup_ns: NDArray[np.int64]
@@ -63,6 +65,8 @@ class SimulatedBlock:
     """Whether any timed sample was throttled."""
     true_p50_ms: float
     """The p50 at the temperature of the timed samples, without noise."""
+    true_in_state_ms: float
+    """The same in the state of the clocks, a daemon awake or asleep, that most of these samples met."""
 
     @property
     def median_ms(self) -> float:
@@ -132,13 +136,13 @@ class SimulatedPhone:
         excess = (self._temp_c - self.phone.ambient_c) / (temp_c - self.phone.ambient_c)
         return self.phone.cooling_s * math.log(excess)
 
-    def true_p50_ms(self, true_ms: float, temp_c: float | None = None) -> float:
-        """The median of all samples of all processes at a temperature (default: the ambient), with spikes."""
+    def true_p50_ms(self, true_ms: float, temp_c: float | None = None, *, slowed: bool | None = None) -> float:
+        """The median of all samples at a temperature (default: ambient), with spikes. `slowed`: see `median_factor`."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
             slower *= self.phone.throttled_slower
-        return true_ms * self._pace() * slower * median_factor(self.phone)
+        return true_ms * self._pace() * slower * median_factor(self.phone, slowed)
 
     def block(self, true_ms: float, **length: Unpack[BlockLength]) -> SimulatedBlock:
         """Start a process and time it: load, first inference, warm-up, then the timed iterations.
@@ -147,7 +151,7 @@ class SimulatedPhone:
         """
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
         self._pass(self.phone.start_s, busy=True)
-        block = self._item(true_ms, self._placement(true_ms) * self._cores(), True, length)
+        block = self._item(true_ms, self._placement(true_ms) * cores_factor(self.phone, self._random), True, length)
         return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
 
     def batch(self, items: Sequence[tuple[float, BlockLength]]) -> list[SimulatedBlock]:
@@ -158,7 +162,7 @@ class SimulatedPhone:
         """
         started_s = self._now_s
         self._pass(self.phone.start_s, busy=True)
-        cores = self._cores()
+        cores = cores_factor(self.phone, self._random)
         blocks = [self._item(ms, self._placement(ms) * cores, not at, length) for at, (ms, length) in enumerate(items)]
         return [replace(blocks[0], started_s=started_s), *blocks[1:]] if blocks else []
 
@@ -175,9 +179,10 @@ class SimulatedPhone:
             max(length["iterations"], math.ceil(length["min_seconds"] / base_s)),
             math.ceil(length["max_seconds"] / base_s),
         )
-        taken_s = self._inferences(base_s, 0.0, count, cold)
-        while (timed := _timed(taken_s.cumsum(), length)) is None:
-            taken_s = np.concatenate([taken_s, self._inferences(base_s, float(taken_s.cumsum()[-1]), count)])
+        taken_s, slowed = self._inferences(base_s, 0.0, count, cold)
+        while (timed := timed_of(taken_s.cumsum(), length)) is None:
+            more_s, more_slowed = self._inferences(base_s, float(taken_s.cumsum()[-1]), count)
+            taken_s, slowed = np.concatenate([taken_s, more_s]), np.concatenate([slowed, more_slowed])
         warm, last = timed
         ends_s = taken_s.cumsum()
         begins_s = float(ends_s[warm])
@@ -199,10 +204,14 @@ class SimulatedPhone:
             status_end=self.thermal_status,
             throttled=not self.fixed_performance and max(timed_from_c, self._temp_c) >= phone.throttles_at_c,
             true_p50_ms=self.true_p50_ms(true_ms, timed_middle_c),
+            true_in_state_ms=self.true_p50_ms(
+                true_ms, timed_middle_c, slowed=bool(slowed[warm + 1 : last + 1].mean() > 0.5)
+            ),
         )
 
-    def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> NDArray[np.float64]:
-        """The durations of `count` inferences, the first of them `busy_s` after the model was loaded.
+    def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> tuple[Times, Slowed]:
+        """The durations of `count` inferences, the first of them `busy_s` after the model was loaded; and which ones a
+        daemon slowed.
 
         Heat and daemons are taken at the times at which the inferences would start without them.
         """
@@ -220,9 +229,10 @@ class SimulatedPhone:
             taken_s[:settling] *= 1.0 + (phone.cold_slower - 1.0) * np.exp(starts_s[:settling] / -phone.cold_s)
         if busy_s == 0.0:
             taken_s[0] *= phone.first_inference_slower
+        slowed = np.zeros(count, dtype=np.bool_)
         if phone.daemon_every_s:
-            self._wake_daemons(taken_s, self._now_s + starts_s)
-        return taken_s
+            self._wake_daemons(taken_s, slowed, self._now_s + starts_s)
+        return taken_s, slowed
 
     def _warmth(self, starts_s: NDArray[np.float64]) -> NDArray[np.float64]:
         phone = self.phone
@@ -233,10 +243,11 @@ class SimulatedPhone:
             slower[temp_c >= phone.throttles_at_c] *= phone.throttled_slower
         return slower
 
-    def _wake_daemons(self, taken_s: NDArray[np.float64], starts_s: NDArray[np.float64]) -> None:
+    def _wake_daemons(self, taken_s: Times, slowed: Slowed, starts_s: Times) -> None:
         while True:
             awake, asleep = starts_s.searchsorted(self._awake_s)
             taken_s[awake:asleep] *= self.phone.daemon_slower
+            slowed[awake:asleep] = True
             if self._awake_s[1] > starts_s[-1]:
                 return
             self._next_daemon()
@@ -251,12 +262,6 @@ class SimulatedPhone:
             self._playback.start()
             return 1.0
         return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self._random.standard_normal())
-
-    def _cores(self) -> float:
-        """Draw the factor of the cores on which one process runs."""
-        if self.phone.little_share and self._random.random() < self.phone.little_share:
-            return self.phone.little_slower
-        return 1.0
 
     def _pace(self) -> float:
         return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0
@@ -276,16 +281,3 @@ class SimulatedPhone:
         phone = self.phone
         per_hour = phone.battery_busy_percent_per_hour if busy else phone.battery_rest_percent_per_hour
         self._battery_percent = max(0.0, self._battery_percent - per_hour * seconds / 3600)
-
-
-def _timed(ends_s: NDArray[np.float64], length: BlockLength) -> tuple[int, int] | None:
-    """The last inference of the warm-up, and the last one that is timed; `None` if there are too few."""
-    warm = length["warmup_iterations"]
-    if length["warmup_seconds"] > 0:
-        warm = max(warm, int(ends_s.searchsorted(ends_s[0] + length["warmup_seconds"])))
-    if warm >= ends_s.size:
-        return None
-    begins_s = float(ends_s[warm])
-    last = max(warm + length["iterations"], int(ends_s.searchsorted(begins_s + length["min_seconds"])))
-    last = max(min(last, int(ends_s.searchsorted(begins_s + length["max_seconds"]))), warm + 1)
-    return (warm, last) if last < ends_s.size else None

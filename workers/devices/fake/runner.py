@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from workers.devices.fake.physics import BlockLength, SimulatedBlock
+from workers.devices.fake.block_length import BlockLength
+from workers.devices.fake.physics import SimulatedBlock
 
 NAME = "simulated"
 VERSION = "1"

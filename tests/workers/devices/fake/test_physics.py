@@ -25,6 +25,17 @@ RACE: dict[str, Any] = {
 HEATING = Phone(name="heating", heating_c_per_s=0.2, cooling_s=100.0)
 
 
+@pytest.mark.parametrize(("asleep_s", "awake_s", "factor"), [(1e9, 1.0, 1.0), (1e-9, 1e9, 1.3)])
+def test_a_block_s_truth_in_its_state_is_that_of_the_clocks_that_it_met(asleep_s, awake_s, factor):
+    states = Phone(name="states", daemon_every_s=asleep_s, daemon_s=awake_s, daemon_slower=1.3)
+    [block] = _blocks(states, 1)
+    steady = SimulatedPhone(replace(states, daemon_every_s=0.0), 1).true_p50_ms(10.0)
+    assert block.true_in_state_ms == pytest.approx(factor * steady)
+    assert block.median_ms == pytest.approx(block.true_in_state_ms, rel=0.03)
+    [plain] = _blocks(PHONES["spiky"], 1)
+    assert plain.true_in_state_ms == plain.true_p50_ms
+
+
 def _blocks(phone: Phone, count: int, true_ms: float = 10.0, **limits: Any) -> list[SimulatedBlock]:
     device = SimulatedPhone(phone, 1)
     return [device.block(true_ms, **{**RACE, **limits}) for _ in range(count)]

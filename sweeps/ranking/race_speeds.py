@@ -1,0 +1,162 @@
+"""Finds from all blocks of a race that the device went back and forth between two speeds. Pure.
+
+A race ends within minutes, and its winner is confirmed within seconds, in which slow clocks have one state. But
+batches, finals and confirmation together saw the device for longer, and a state is the device's and not a build's: the
+blocks of all candidates say when it changed, as in `sweeps.ranking.two_speeds`. Three things differ here:
+
+* **Blocks are few.** Most candidates have two, and two always fit a step. So the spread of blocks at one speed is drawn
+  towards what a race assumes beforehand (`sweeps.protocol.mixture`): the fewer blocks, the larger a step must be.
+* **Visits are short.** A batch or a round lasts for seconds, so all its blocks had one speed, or changed it once. Where
+  they agree about a step that no spread between processes explains, each block's speed is not one more free choice.
+* **Processes are of two kinds.** What a process shows that has run others before may differ from what a process of its
+  own shows, for all builds alike. So both speeds must be seen in processes of one kind, each of them in successive
+  blocks: a burst of other work slows single ones.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sweeps.distributions import chi_square_quantile
+from sweeps.ranking.batch_alarm import DEGREES, SPREAD
+from sweeps.ranking.two_speeds import (
+    LEAST_SHARE,
+    LEAST_STEP,
+    MOST_HALF_WAY,
+    TwoSpeeds,
+    best_step,
+    blocks_half_way,
+    slow_blocks,
+    speeds_from,
+)
+from sweeps.stats import CONFIDENCE
+
+# numpy is imported inside the functions, as in `sweeps.ranking.two_speeds`.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FEWEST_AT_EACH = 4
+"""Blocks at either speed, in processes of one kind: one or two may have met something else."""
+LASTING = 0.75
+"""Share of so many successive blocks, or of one visit's, that have the same speed, at either speed."""
+SEPARATION = 4.5
+"""As of `sweeps.ranking.two_speeds`. More is asked here, because fewer blocks show how they lie; simulated."""
+TOGETHER_STEP = 0.1
+"""A step that differences between processes do not explain, if blocks agree about it: four times their prior spread."""
+FEWEST_TOGETHER = 3
+"""Fewer blocks of one visit do not show that they agree."""
+AGREEING = 0.9
+"""Share of these blocks that have the speed of most of their visit."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaceBlocks:
+    """The block medians of one candidate, positive and in any unit. There is at least one."""
+
+    in_batches: Mapping[int, float]
+    """By the number of the process, which ascends in time. Batches come before other blocks."""
+    alone: Mapping[int, float]
+    """In processes of its own, by visit (`sweeps.records.Block.visit`), which ascends in time."""
+
+
+def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) -> TwoSpeeds | None:
+    """The two speeds of the device; `None` where two are not shown. `candidates`: all of the race, by key.
+
+    The result has those of `published`, in this order, with the visits of slow blocks in processes of their own.
+    """
+    order = [*published, *(key for key in candidates if key not in set(published))]
+    every = [candidates[key] for key in order]
+    medians = [[*one.in_batches.values(), *one.alone.values()] for one in every]
+    if all(max(blocks) < math.exp(LEAST_STEP) * min(blocks) for blocks in medians):
+        return None
+    import numpy as np
+
+    logs = [np.log(np.array(blocks, dtype=np.float64)) for blocks in medians]
+    repeated = [number for number, one in enumerate(logs) if one.size > 1]
+    levels = [logs[number] for number in repeated]
+    step = best_step(levels, FEWEST_AT_EACH)
+    if step < LEAST_STEP:
+        return None
+    slow = slow_blocks(levels, step)
+    visits, alone = _in_order(every)
+    seen = [visits[number] for number in repeated]
+    batches = len({process for one in every for process in one.in_batches})
+    at_fast = [one - step * which for one, which in zip(levels, slow, strict=True)]
+    split = [one for one, which in zip(at_fast, slow, strict=True) if which.any()]
+    # Each has a level of its own. How its blocks are split is free, too, where visits do not say it.
+    free = 1 if step >= TOGETHER_STEP and _agree(seen, slow) else 2
+    degrees = DEGREES + max(0, sum(one.size - free for one in split) - 1)
+    left = DEGREES * SPREAD**2 + sum(one.size * float(one.var()) for one in split)
+    most_spread = math.sqrt(left / chi_square_quantile(degrees, CONFIDENCE))
+    half_way = blocks_half_way(levels, at_fast, step)
+    if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * sum(one.size for one in levels):
+        return None
+    if not _lasts(seen, slow, batches):
+        return None
+    speeds = speeds_from(visits, logs, step, math.sqrt(left / degrees), successive=True)
+    return replace(
+        speeds,
+        slow=tuple(frozenset(alone[at] for at in which if at in alone) for which in speeds.slow[: len(published)]),
+        sure=speeds.sure[: len(published)],
+    )
+
+
+def _in_order(candidates: Sequence[RaceBlocks]) -> tuple[list[list[int]], dict[int, int]]:
+    """By candidate, where the visit of each block stands in the order of measuring, batches first; and by this place
+    the visit of blocks in processes of their own."""
+    batches = sorted({process for one in candidates for process in one.in_batches})
+    alone = sorted({visit for one in candidates for visit in one.alone})
+    places = {process: place for place, process in enumerate(batches)}
+    places_alone = {visit: place for place, visit in enumerate(alone, len(batches))}
+    found = [
+        [*(places[process] for process in one.in_batches), *(places_alone[visit] for visit in one.alone)]
+        for one in candidates
+    ]
+    return found, {place: visit for visit, place in places_alone.items()}
+
+
+def _agree(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]") -> bool:
+    """Whether the blocks of each visit have one speed, as far as these were seen at both speeds. `places`: the visit of
+    each block."""
+    at = defaultdict[int, list[bool]](list)
+    for visits, which in zip(places, slow, strict=True):
+        if which.any():
+            for place, is_slow in zip(visits, which.tolist(), strict=True):
+                at[place].append(is_slow)
+    several = [speeds for speeds in at.values() if len(speeds) >= FEWEST_TOGETHER]
+    most = sum(max(sum(speeds), len(speeds) - sum(speeds)) for speeds in several)
+    return 0 < AGREEING * sum(map(len, several)) <= most
+
+
+def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", batches: int) -> bool:
+    """Whether each speed lasted for some successive blocks, in batches (the first so many places) or in processes of
+    their own. A burst of other work does not."""
+    for in_batch in (True, False):
+        blocks = 0
+        at = defaultdict[int, list[bool]](list)
+        for visits, which in zip(places, slow, strict=True):
+            of_kind = [(place, is_slow) for place, is_slow in zip(visits, which.tolist(), strict=True)]
+            of_kind = [one for one in of_kind if (one[0] < batches) == in_batch]
+            blocks += len(of_kind)
+            for place, is_slow in of_kind if which.any() else ():  # otherwise nothing says which speed it had
+                at[place].append(is_slow)
+        at_slow, known = sum(map(sum, at.values())), sum(map(len, at.values()))
+        enough = min(at_slow, known - at_slow) >= max(FEWEST_AT_EACH, LEAST_SHARE * blocks)
+        shares = list(_shares_of_successive([at[place] for place in sorted(at)])) if enough else [0.5]
+        if max(shares) >= LASTING and min(shares) <= 1 - LASTING:
+            return True
+    return False
+
+
+def _shares_of_successive(visits: Sequence[Sequence[bool]]) -> Iterator[float]:
+    """The share of slow blocks in as many successive visits as have `FEWEST_AT_EACH` blocks, from each visit on."""
+    for first in range(len(visits)):
+        window: list[bool] = []
+        for visit in visits[first:]:
+            window += visit
+            if len(window) >= FEWEST_AT_EACH:
+                yield sum(window) / len(window)
+                break
