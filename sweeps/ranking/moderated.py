@@ -40,7 +40,7 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
     if len(repeated) < FEWEST_VARIANTS or not any(variances):
         return [p50_estimate(medians, above.get(number, TAIL)) for number, medians in enumerate(block_medians)]
     degrees = [len(logs[number]) - 1 for number in repeated]
-    prior_degrees, prior = _prior(variances, degrees)
+    prior_degrees, prior = common_spread(variances, degrees)
     found = [Estimate(statistics.median(medians), None, None) for medians in block_medians]
     for number, own, freedom in zip(repeated, variances, degrees, strict=True):
         if math.isinf(prior_degrees):
@@ -58,7 +58,7 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
     return found
 
 
-def _prior(variances: Sequence[float], degrees: Sequence[int]) -> tuple[float, float]:
+def common_spread(variances: Sequence[float], degrees: Sequence[int]) -> tuple[float, float]:
     """Degrees of freedom (infinite: all spreads are one) and variance of the prior, by the moments of log variances."""
     least = _SMALLEST_SHARE * statistics.median(one for one in variances if one > 0)
     halves = {one: (digamma(one / 2) - math.log(one / 2), trigamma(one / 2)) for one in set(degrees)}

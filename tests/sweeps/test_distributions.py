@@ -12,6 +12,7 @@ from sweeps.distributions import (
     chi_square_quantile,
     normal_quantile,
     student_t_quantile,
+    studentized_range_quantile,
     tetragamma,
     trigamma,
 )
@@ -73,3 +74,27 @@ def test_gamma_functions_agree_with_scipy() -> None:
         assert distributions.digamma(x) == pytest.approx(float(digamma(x)), rel=1e-12, abs=1e-14)
         assert trigamma(x) == pytest.approx(float(polygamma(1, x)), rel=1e-12)
         assert tetragamma(x) == pytest.approx(float(polygamma(2, x)), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("count", "degrees", "above", "expected"),
+    [
+        (2, 10, 0.05, 3.1511),
+        (3, 2, 0.05, 8.3308),
+        (3, math.inf, 0.05 / 12, 4.5009),
+        (6, 2, 0.05 / 12, 41.3406),
+        (6, 10, 0.05, 4.9120),
+        (6, math.inf, 0.05, 4.0301),
+        (24, 4.3, 0.05 / 12, 17.3376),
+        (24, 50, 0.05, 5.4386),
+        (200, 10, 0.05, 8.9815),
+    ],
+)
+def test_the_range_of_several_is_scipys(count: int, degrees: float, above: float, expected: float) -> None:
+    """scipy.stats.studentized_range.ppf, which takes up to a second for each."""
+    assert studentized_range_quantile(count, degrees, above) == pytest.approx(expected, rel=2e-4)
+
+
+def test_one_has_no_range() -> None:
+    with pytest.raises(ValueError, match="no range"):
+        studentized_range_quantile(1, 10, 0.05)
