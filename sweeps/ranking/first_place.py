@@ -58,10 +58,10 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
     leader = _leader(rows, family) if metric == LATENCY and not front else None
     ended = None if leader is None else leader.settled
     decided = ended is not None and (ended.reason == "best" or ended.batches_decide)
+    first = leader or min(rows, key=estimate)
     if metric == LATENCY:
-        near, beaten = rows, family.slower()
+        near, beaten = rows, family.slower(first)
     else:
-        first = min(rows, key=estimate)
         near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
         # The best estimate may be the noisiest row. A row that is worse than any other beyond doubt is left out.
         beaten = outdone(near, metric, smaller)
@@ -111,6 +111,6 @@ def _leader(rows: Sequence[C], family: Family[C]) -> C | None:
     (leader,) = leaders
     assert leader.settled is not None
     if leader.settled.batches_decide:
-        slower = dict(zip((row.job_key for row in rows), family.slower(), strict=True))
-        return None if slower[leader.job_key] else leader
+        shown_slower = any(family.is_slower(leader, row, len(rows)) for row in rows if row is not leader)
+        return None if shown_slower else leader
     return leader if len(leader.medians_ms) <= leader.settled.rounds else None

@@ -15,7 +15,7 @@ A race looks at its rounds after each of them and may end. So each of its looks 
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -86,43 +86,49 @@ class Family(Generic[C]):
 
         return settling(row.medians_ms, other.medians_ms, self._spread, critical)
 
-    def slower(self) -> list[bool]:
-        """Of each row, whether any other one is faster beyond doubt. Not all of them."""
-        excesses = self._excesses()
-        left = set(range(len(self._rows)))
+    def slower(self, first: C) -> list[bool]:
+        """Of each row, whether `first`, or any other that is not slower than that, is faster beyond doubt."""
+        beside = {place: self._excess(row, first) for place, row in enumerate(self._rows)}
+        left = self._left(beside, {place: [one] for place, one in beside.items() if one is not None})
+        # The best estimate may be the noisiest row: so the others are compared with each other, too.
+        left = self._left(left, self._excesses(sorted(left)))
+        return [place not in left for place in beside]
+
+    def _left(self, places: Iterable[int], excesses: Mapping[int, Sequence[_Excess]]) -> set[int]:
+        """Those of `places` that are not shown to be slower; never nobody."""
+        left = set(places)
         while True:
-            count = len(left)
             gone = {
                 place
                 for place in left
-                if any(one.errors > self._critical(count, one.degrees) for one in excesses[place])
+                if any(one.errors > self._critical(len(left), one.degrees) for one in excesses.get(place, ()))
             }
             if not gone or gone == left:
-                return [place not in left for place in range(len(self._rows))]
+                return left
             left -= gone
 
     def _critical(self, count: int, degrees: float) -> float:
         """So many standard errors are not explained by the range of `count` equal ones."""
         return studentized_range_quantile(max(2, count), degrees, (1 - CONFIDENCE) / self._looks) / math.sqrt(2)
 
-    def _excesses(self) -> list[list[_Excess]]:
-        """Of each row, over all that it is slower than by 2 % or more; of several with the same degrees of freedom, the
-        largest."""
-        found: list[list[_Excess]] = [[] for _ in self._rows]
+    def _excesses(self, places: Sequence[int]) -> dict[int, list[_Excess]]:
+        """Of each of `places`, over all others of them that it is slower than by 2 % or more; of those that have the
+        same rounds, the largest."""
+        found: dict[int, list[_Excess]] = {place: [] for place in places}
         alike: dict[tuple[int, ...], list[int]] = {}
-        for number, row in enumerate(self._rows):
-            alike.setdefault(tuple(sorted(row.medians_ms)), []).append(number)
-        for rounds, numbers in alike.items():
+        for place in places:
+            alike.setdefault(tuple(sorted(self._rows[place].medians_ms)), []).append(place)
+        for rounds, those in alike.items():
             # Thousands of builds may be near the best: those with the same rounds are compared all at once.
-            together = set(numbers) if len(rounds) > 1 and len(numbers) > _FEW else set()
+            together = set(those) if len(rounds) > 1 and len(those) > _FEW else set()
             if together:
-                some = [self._rows[number] for number in numbers]
-                for number, excess in zip(numbers, self._excesses_in_rounds(some, rounds), strict=True):
-                    found[number].append(excess)
-            others = [other for number, other in enumerate(self._rows) if number not in together]
-            for number in numbers:
-                excesses = (self._excess(self._rows[number], other) for other in others)
-                found[number] += [excess for excess in excesses if excess is not None]
+                some = [self._rows[place] for place in those]
+                for place, excess in zip(those, self._excesses_in_rounds(some, rounds), strict=True):
+                    found[place].append(excess)
+            others = [self._rows[place] for place in places if place not in together]
+            for place in those:
+                excesses = (self._excess(self._rows[place], other) for other in others)
+                found[place] += [excess for excess in excesses if excess is not None]
         return found
 
     def _excess(self, row: C, other: C) -> _Excess | None:
@@ -130,16 +136,18 @@ class Family(Generic[C]):
         value = row.figure(LATENCY)
         if row is other or (value is not None and value == other.figure(LATENCY)):
             return None
+        if from_rounds(row, other):
+            logs = log_ratios(row, other)
+            if math.exp(statistics.median(logs)) < 1 + NEGLIGIBLE:
+                return None
+            own, degrees = self._spread.of(variance(logs), len(logs) - 1)
+            return _Excess(_errors(statistics.fmean(logs), math.sqrt(own / len(logs))), degrees)
         ratio = latency_ratio(row, other)
         if ratio is None or ratio.value < 1 + NEGLIGIBLE:
             return None
         if ratio.low is None:
             return _Excess(math.inf, math.inf) if told_apart(ratio) == "slower" else None
-        if not from_rounds(row, other):
-            return _Excess(_errors(math.log(ratio.value), _error_in_batches(ratio)), math.inf)
-        logs = log_ratios(row, other)
-        own, degrees = self._spread.of(variance(logs), len(logs) - 1)
-        return _Excess(_errors(statistics.fmean(logs), math.sqrt(own / len(logs))), degrees)
+        return _Excess(_errors(math.log(ratio.value), _error_in_batches(ratio)), math.inf)
 
     def _excesses_in_rounds(self, rows: Sequence[C], rounds: Sequence[int]) -> Iterator[_Excess]:
         """The largest `_excess` of each of `rows` over the others, all of which have these rounds, two or more."""
