@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dashboard.ranked import Ranked
-from sweeps.ranking.ties import latency_ratio, made_of
 from sweeps.ranking.values import Candidate
 from sweeps.results import ResultRow
 
@@ -47,9 +46,9 @@ def beats(
 
 def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[Sentence]:
     """With the two figures whose quotient the ratio is."""
-    by_key = {row.job_key: row for row in ranked.rows}
-    one, against = by_key[winner.job_key], by_key[other_key]
-    ratio, made = latency_ratio(against, one), made_of(against, one)
+    candidates = (one for device in ranked.ranking.devices for one in device.ranking if device.winner is winner)
+    against = next((one for one in candidates if one.job_key == other_key), None)
+    ratio, made = (None, None) if against is None else (against.ratio_to_winner, against.made_of)
     # What is not told apart is no advantage: it stands among the ties.
     if ratio is None or made is None or ratio.value < 1.05 or (ratio.low is not None and ratio.low <= 1.0):
         return []

@@ -124,6 +124,8 @@ class SimulatedSweep:
     alarm: bool
     """Whether it contradicted them."""
     eliminations: tuple[Elimination, ...]
+    ended: tuple[Settled, ...]
+    """Why the rounds of each variant ended, also of those that have no block; none if their number was fixed."""
     jobs: Mapping[str, JobResult]
     """Those with at least one block that counts."""
     device_s: float
@@ -217,6 +219,7 @@ def simulate(
         alarm=any(alarm),
         checked=bool(alarm),
         eliminations=() if race is None else race.eliminations,
+        ended=tuple(ended),
         jobs=jobs,
         device_s=bench.device.now_s,
         timed_s=tally.timed_s,

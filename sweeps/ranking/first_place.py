@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from sweeps.ranking.multiplicity import Family
 from sweeps.ranking.ties import LATENCY, Contender, outdone, shown_equal, worse
 from sweeps.stats import NEGLIGIBLE
 
@@ -31,6 +32,8 @@ class FirstPlace(Generic[C]):
     """Shown to be within 2 % of `best`, the preferred one first. Without the winner, which is one of them."""
     unresolved: tuple[C, ...]
     """Neither told apart from `best` nor shown to be equal, the best estimate first."""
+    family: Family[C]
+    """All that may win, to compare their latencies with the winner's."""
     led: bool
     """Whether the winner is the leader of a decided race, which wins whatever else speaks for the others."""
 
@@ -51,13 +54,17 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
         value = row.figure(metric)
         return math.inf if value is None else value if smaller else -value, *simplicity(row), row.name
 
-    leader = _leader(rows) if metric == LATENCY and not front else None
+    family = Family(rows)
+    leader = _leader(rows, family) if metric == LATENCY and not front else None
     ended = None if leader is None else leader.settled
     decided = ended is not None and (ended.reason == "best" or ended.batches_decide)
     first = leader or min(rows, key=estimate)
-    near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
-    # The best estimate may be the noisiest row. A row that is worse than any other of them beyond doubt is left out.
-    beaten = outdone(near, metric, smaller)
+    if metric == LATENCY:
+        near, beaten = rows, family.slower(first)
+    else:
+        near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
+        # The best estimate may be the noisiest row. A row that is worse than any other beyond doubt is left out.
+        beaten = outdone(near, metric, smaller)
     kept = [row for row, is_worse in zip(near, beaten, strict=True) if row is leader or not is_worse]
     best, *others = sorted(kept or near, key=lambda row: (row is not leader, *estimate(row)))
     equal = [row for row in others if shown_equal(row, best, metric)]
@@ -77,7 +84,7 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
 
     winner, *rest = sorted((best, *equal), key=preference)
     led = decided and winner is leader
-    return FirstPlace(winner=winner, best=best, equal=tuple(rest), unresolved=tuple(unresolved), led=led)
+    return FirstPlace(winner=winner, best=best, equal=tuple(rest), unresolved=tuple(unresolved), family=family, led=led)
 
 
 class HasFigures(Protocol):
@@ -96,7 +103,7 @@ def simplicity(row: HasFigures) -> tuple[float, float]:
     return math.inf if accuracy is None else -accuracy, math.inf if size is None else size
 
 
-def _leader(rows: Sequence[C]) -> C | None:
+def _leader(rows: Sequence[C], family: Family[C]) -> C | None:
     """The leader of the race that these rows were in, unless rounds that the race did not see decide."""
     leaders = [row for row in rows if row.settled is not None and row.settled.leads]
     if len(leaders) != 1:
@@ -104,6 +111,6 @@ def _leader(rows: Sequence[C]) -> C | None:
     (leader,) = leaders
     assert leader.settled is not None
     if leader.settled.batches_decide:
-        shown_slower = any(worse(leader, row, LATENCY, smaller=True) for row in rows if row is not leader)
+        shown_slower = any(family.is_slower(leader, row, len(rows)) for row in rows if row is not leader)
         return None if shown_slower else leader
     return leader if len(leader.medians_ms) <= leader.settled.rounds else None

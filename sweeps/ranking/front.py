@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from sweeps.ranking.ties import worse
+from sweeps.ranking.multiplicity import Family
+from sweeps.ranking.ties import LATENCY, worse
 from sweeps.ranking.verdict import direction
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
@@ -14,7 +15,8 @@ def front_of(
     rows: Sequence[ResultRow], contending: Sequence[ResultRow], objective: ObjectiveSpec, other: str
 ) -> dict[str, bool]:
     """Which rows are on the Pareto front, by job key. A row is on it if it may win and no other row dominates it. A row
-    dominates another if its estimates of both metrics are as good or better, and one metric is better beyond doubt.
+    dominates another if its estimates of both metrics are as good or better, and one metric is better beyond doubt: of
+    latencies, for all rows together (`sweeps.ranking.multiplicity`).
     Eliminated candidates are not on the front. Rows with an unknown figure are left out of the result."""
     metric, smaller = direction(objective)
     directions = {metric: smaller, other: catalog.metric(other).better == "lower"}
@@ -22,9 +24,14 @@ def front_of(
     may_win = {row.job_key for row in contending}
     rivals = [row for row in known if row.job_key in may_win]
 
+    family = Family(known)
+
+    def is_worse(row: ResultRow, one: ResultRow, name: str, less: bool) -> bool:
+        return family.is_slower(row, one, len(rivals)) if name == LATENCY else worse(row, one, name, less)
+
     def dominates(one: ResultRow, row: ResultRow) -> bool:
         as_good = all(signed(one, name, less) <= signed(row, name, less) for name, less in directions.items())
-        return as_good and any(worse(row, one, name, less) for name, less in directions.items())
+        return as_good and any(is_worse(row, one, name, less) for name, less in directions.items())
 
     return {row.job_key: row.job_key in may_win and not any(dominates(one, row) for one in rivals) for row in known}
 

@@ -57,7 +57,7 @@ def moderated_variances(variances: Sequence[float], degrees: Sequence[int]) -> l
     """
     if len(variances) < FEWEST_VARIANTS or not any(variances):
         return [(own, float(freedom)) for own, freedom in zip(variances, degrees, strict=True)]
-    prior_degrees, prior = _prior(variances, degrees)
+    prior_degrees, prior = common_spread(variances, degrees)
     found = []
     for own, freedom in zip(variances, degrees, strict=True):
         if math.isinf(prior_degrees):
@@ -70,7 +70,7 @@ def moderated_variances(variances: Sequence[float], degrees: Sequence[int]) -> l
     return found
 
 
-def _prior(variances: Sequence[float], degrees: Sequence[int]) -> tuple[float, float]:
+def common_spread(variances: Sequence[float], degrees: Sequence[int]) -> tuple[float, float]:
     """Degrees of freedom (infinite: all spreads are one) and variance of the prior, by the moments of log variances."""
     least = _SMALLEST_SHARE * statistics.median(one for one in variances if one > 0)
     halves = {one: (digamma(one / 2) - math.log(one / 2), trigamma(one / 2)) for one in set(degrees)}

@@ -26,7 +26,7 @@ from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.interval_scope import IntervalOf, interval_of, watched_seconds
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
 from sweeps.ranking.provisional import Told, provisional, without_figures
-from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of, settling
+from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of
 from sweeps.ranking.two_speeds import TwoSpeeds
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge_all, left_untimed, needs_time
@@ -91,7 +91,7 @@ def rank_place(
             selected.get(row.job_key, row),
             judgements[row.job_key],
             tie=ties.get(row.job_key),
-            ratio_to_winner=latency_ratio(row, first.winner) if first and ranked else None,
+            ratio_to_winner=_ratio(row, first, contending) if first and ranked else None,
             made_of=made_of(row, first.winner) if first and ranked else None,
             interval_of=of.get(row.job_key, ""),
             settling=_settling(row, first, ties.get(row.job_key)) if first and metric == LATENCY else None,
@@ -160,7 +160,13 @@ def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:
 def _settling(row: ResultRow, first: FirstPlace[ResultRow], tie: Tie | None) -> Settling | None:
     if tie == "equal":
         return None if row is first.winner else Settling(rounds=0, outcome="equal")
-    return settling(row.medians_ms, first.best.medians_ms) if tie == "unresolved" else None
+    return first.family.settling(row, first.best, first.candidates) if tie == "unresolved" else None
+
+
+def _ratio(row: ResultRow, first: FirstPlace[ResultRow], contending: Sequence[ResultRow]) -> Estimate | None:
+    """To the winner. Of those that may win, it says slower only where the ranking does."""
+    among = any(row is other for other in contending)
+    return first.family.ratio(row, first.winner, first.candidates) if among else latency_ratio(row, first.winner)
 
 
 def _candidate(

@@ -1,15 +1,16 @@
 """Whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block medians in.
 
-Two latencies are told apart (`told_apart`) if their ratio, paired over common rounds, is resolved at 95 % and differs
-from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is compared with the spread that
-was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
+Two latencies that were chosen beforehand are told apart (`told_apart`) if their ratio, paired over common rounds, is
+resolved at 95 % and differs from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is
+compared with the spread that was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
+Who is slower than a winner, `sweeps.ranking.multiplicity` says: the winner was selected by the same rounds.
 
 Where batches decided a race without finals, the ratio of a build to the race's leader is theirs, with their interval.
 
 Metrics with another kind of interval (accuracy drop) are told apart if their intervals do not overlap. Metrics of other
 packages have no interval, and may vary from run to run: they are compared with the same spread as unrepeated times. All
-other metrics do not vary, and are told apart if they differ by more than 2 %. Each comparison has 95 % confidence by
-itself.
+other metrics do not vary, and are told apart if they differ by more than 2 %. Each comparison here has 95 % confidence
+by itself.
 
 Two results that are not told apart may still differ. To be equal is shown separately (`shown_equal`).
 """
@@ -17,24 +18,25 @@ Two results that are not told apart may still differ. To be equal is shown separ
 import math
 import statistics
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from sweeps.distributions import student_t_quantile
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import INTERVALS, interval
 from sweeps.settled import Settled
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, middle_round, ratio_by_rounds, variance
+from sweeps.stats import NEGLIGIBLE, TAIL, Estimate, log, middle_round, ratio_by_rounds, variance
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 UNREPEATED_SPREAD = 1.5
 """One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
 
 LATENCY = "latency_p50_ms"
 UNREPEATED_TIMES = frozenset({LATENCY, "latency_p90_ms", "latency_p99_ms", "first_inference_ms", "load_ms"})
-
-FEW = 12
-"""Up to so many rows are compared pair by pair, without numpy."""
 
 FEW_ROUNDS = 5
 """From fewer common rounds nobody knows how much they vary: of 4, the spread may be 3.7 times what was seen (95 %)."""
@@ -172,25 +174,8 @@ def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
 
 
 def outdone(rows: Sequence[Contender], metric: str, smaller: bool) -> list[bool]:
-    """Of each row, whether it is worse than any other of `rows` beyond doubt, as of `worse`.
-
-    Latencies that have the same rounds are compared all at once: thousands of builds may be near the best.
-    """
-    found = [False] * len(rows)
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for number, row in enumerate(rows):
-        rounds = tuple(sorted(row.medians_ms)) if metric == LATENCY else ()
-        alike.setdefault(rounds, []).append(number)
-    for rounds, numbers in alike.items():
-        together = set(numbers) if len(rounds) > 1 and len(numbers) > FEW else set()
-        if together:
-            some = [rows[number] for number in numbers]
-            for number, is_outdone in zip(numbers, _outdone_in_rounds(some, rounds), strict=True):
-                found[number] = is_outdone
-        others = [other for number, other in enumerate(rows) if number not in together]
-        for number in numbers:
-            found[number] = found[number] or any(worse(rows[number], other, metric, smaller) for other in others)
-    return found
+    """Of each row, whether it is worse than any other of `rows` beyond doubt, as of `worse`: each pair by itself."""
+    return [any(worse(row, other, metric, smaller) for other in rows) for row in rows]
 
 
 def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
@@ -206,52 +191,84 @@ def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
     return not may_vary or row.figure(metric) == best.figure(metric)
 
 
-def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) -> Settling | None:
+@dataclass(frozen=True, slots=True)
+class RatioSpread:
+    """How much the logarithm of the ratio of two rows varies from round to round, as far as pairs are alike."""
+
+    common: float = 0.0
+    """Variance that all pairs have in common ..."""
+    degrees: float = 0.0
+    """... and its degrees of freedom; infinite: all pairs have one."""
+    most_degrees: float = math.inf
+    """Of all rows together."""
+
+    @overload
+    def of(self, own: float, degrees: int) -> tuple[float, float]: ...
+    @overload
+    def of(self, own: "NDArray[np.float64]", degrees: int) -> tuple["NDArray[np.float64]", float]: ...
+    def of(self, own: Any, degrees: int) -> tuple[Any, float]:
+        """Variance and degrees of freedom of a pair that has the variance `own` by itself, with so many degrees."""
+        if math.isinf(self.degrees):
+            return 0.0 * own + self.common, self.most_degrees
+        total = self.degrees + degrees
+        return (self.degrees * self.common + degrees * own) / total, min(total, self.most_degrees)
+
+
+def _two_alone(degrees: float) -> float:
+    return student_t_quantile(degrees, 1 - TAIL)
+
+
+def settling(
+    medians_ms: Mapping[int, float],
+    others_ms: Mapping[int, float],
+    spread: RatioSpread = RatioSpread(),
+    critical: Callable[[float], float] = _two_alone,
+) -> Settling | None:
     """How many more common rounds would settle a tie of the two. `None` with fewer than two common rounds.
 
-    Settled means: Student's 95 % interval of the mean log ratio excludes 0 if the mean ratio is 2 % or more, or its
-    upper end is within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate. From
-    fewer than `FEW_ROUNDS` it is too rough to be one, be the interval 2 % or a thousandfold wide: it is a least number.
+    Settled means: the mean log ratio is more than `critical` standard errors if the mean ratio is 2 % or more, or the
+    upper end of Student's 95 % interval is within 2 % if it is less. Mean and spread are assumed to stay as they are,
+    so this is an estimate. From fewer than `FEW_ROUNDS` it is too rough to be one, be the interval 2 % or a
+    thousandfold wide: it is a least number. `critical` is of degrees of freedom; by default it is Student's at 95 %.
     """
-    rounds = sorted(medians_ms.keys() & others_ms.keys())
-    if len(rounds) < 2:
+    logs = _log_ratios(medians_ms, others_ms)
+    if len(logs) < 2:
         return None
-    logs = [math.log(medians_ms[round_] / others_ms[round_]) for round_ in rounds]
-    mean, spread = statistics.fmean(logs), math.sqrt(variance(logs))
+    mean, own = statistics.fmean(logs), variance(logs)
     # From one more round on: the two are not settled now, be it only because of the median of the ratios.
     limit = math.log1p(NEGLIGIBLE)
     apart = abs(mean) >= limit
 
     def enough(more: int) -> bool:
-        count = len(rounds) + more
-        half = student_t_quantile(count - 1, 0.5 + CONFIDENCE / 2) * spread / math.sqrt(count)
-        return half < abs(mean) if apart else mean + half <= limit
+        count = len(logs) + more
+        if not apart:
+            return mean + _two_alone(count - 1) * math.sqrt(own / count) <= limit
+        expected, degrees = spread.of(own, count - 1)
+        return critical(degrees) * math.sqrt(expected / count) < abs(mean)
 
     # The interval narrows with each round, so what is enough once stays so.
     found = bisect_left(range(1, MOST_ROUNDS + 1), True, key=enough) + 1
-    few = len(rounds) < FEW_ROUNDS
+    few = len(logs) < FEW_ROUNDS
     return Settling(
-        rounds=max(found, FEW_ROUNDS - len(rounds)) if found <= MOST_ROUNDS else None,
+        rounds=max(found, FEW_ROUNDS - len(logs)) if found <= MOST_ROUNDS else None,
         outcome="told apart" if apart else "equal",
         at_least=few,
     )
 
 
-def _outdone_in_rounds(rows: Sequence[Contender], rounds: Sequence[int]) -> list[bool]:
-    """Of rows that have these rounds, two or more: the arithmetic of `ratio_by_rounds` and `told_apart`, of one row
-    against all."""
-    import numpy as np
+def log_ratios(row: Contender, other: Contender) -> list[float]:
+    """The logarithms of the ratios of their common rounds, in their order."""
+    return _log_ratios(row.medians_ms, other.medians_ms)
 
-    logs = np.log(np.array([[row.medians_ms[round_] for round_ in rounds] for row in rows]))
-    figures = np.array([row.figure(LATENCY) for row in rows], dtype=np.float64)
-    quantile = student_t_quantile(len(rounds) - 1, 1 - TAIL)
-    found = []
-    for row, figure in zip(logs, figures, strict=True):
-        ratios = row - logs
-        low = ratios.mean(axis=1) - quantile * ratios.std(axis=1, ddof=1) / len(rounds) ** 0.5
-        slower = (low > 0) & (np.exp(np.median(ratios, axis=1)) >= 1.0 + NEGLIGIBLE)
-        found.append(bool((slower & (figures != figure)).any()))
-    return found
+
+def from_rounds(row: Contender, other: Contender) -> bool:
+    """Whether their `latency_ratio` has an interval that is paired by round."""
+    return len(row.medians_ms.keys() & other.medians_ms.keys()) > 1
+
+
+def _log_ratios(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) -> list[float]:
+    rounds = sorted(medians_ms.keys() & others_ms.keys())
+    return [log(medians_ms[round_]) - log(others_ms[round_]) for round_ in rounds]
 
 
 def _shown_ratio(row: Contender, other: Contender) -> Estimate | None:

@@ -13,6 +13,7 @@ from sweeps.distributions import (
     chi_square_quantile,
     normal_quantile,
     student_t_quantile,
+    studentized_range_quantile,
     tetragamma,
     trigamma,
 )
@@ -84,3 +85,27 @@ def test_tails_of_the_binomial_distribution_agree_with_scipy() -> None:
             found = binomial_tail(hits, trials, chance)
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-9), (hits, trials, chance)
     assert (binomial_tail(0, 5, 0.5), binomial_tail(6, 5, 0.5), binomial_tail(5, 5, 1.0)) == (1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "degrees", "above", "expected"),
+    [
+        (2, 10, 0.05, 3.1511),
+        (3, 2, 0.05, 8.3308),
+        (3, math.inf, 0.05 / 12, 4.5009),
+        (6, 2, 0.05 / 12, 41.3406),
+        (6, 10, 0.05, 4.9120),
+        (6, math.inf, 0.05, 4.0301),
+        (24, 4.3, 0.05 / 12, 17.3376),
+        (24, 50, 0.05, 5.4386),
+        (200, 10, 0.05, 8.9815),
+    ],
+)
+def test_the_range_of_several_is_scipys(count: int, degrees: float, above: float, expected: float) -> None:
+    """scipy.stats.studentized_range.ppf, which takes up to a second for each."""
+    assert studentized_range_quantile(count, degrees, above) == pytest.approx(expected, rel=2e-4)
+
+
+def test_one_has_no_range() -> None:
+    with pytest.raises(ValueError, match="no range"):
+        studentized_range_quantile(1, 10, 0.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import polygamma
 
-from sweeps.ranking.moderated import FEWEST_VARIANTS, _prior, _trigamma_inverse, moderated
+from sweeps.ranking.moderated import FEWEST_VARIANTS, _trigamma_inverse, common_spread, moderated
 from sweeps.stats import Estimate, p50_estimate
 
 
@@ -71,10 +71,10 @@ def test_the_prior_is_found_from_the_variances() -> None:
     degrees = np.full(20_000, 4.0)
     spread = 0.01 * 6.0 / random.chisquare(6.0, degrees.size)
     variances = spread * random.chisquare(degrees) / degrees
-    freedom, prior = _prior(variances, degrees)
+    freedom, prior = common_spread(variances, degrees)
     assert freedom == pytest.approx(6.0, rel=0.1)
     assert prior == pytest.approx(0.01, rel=0.05)
-    same, _ = _prior(0.01 * np.linspace(0.99, 1.01, 10), np.full(10, 2.0))
+    same, _ = common_spread(0.01 * np.linspace(0.99, 1.01, 10), np.full(10, 2.0))
     assert math.isinf(same)
 
 

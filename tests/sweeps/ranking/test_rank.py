@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sweeps.distributions import studentized_range_quantile
 from sweeps.errors import EdgeSweepError
 from sweeps.metrics import METRICS, Metric
 from sweeps.ranking.document import explain, ranking_document
@@ -914,7 +915,12 @@ def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_with
     assert names(found.ranking) == ["a", "equal", "open", "behind"]
     assert [one.timed for one in found.ranking] == [True, False, False, False]
     assert [one.verdict for one in found.ranking] == ["pass"] * 4
-    assert found.ranking[3].ratio_to_winner == Estimate(1.06, 1.04, 1.08)
+    ratio = found.ranking[3].ratio_to_winner
+    assert (ratio.value, ratio.high) == (1.06, 1.08)
+    # Of the three that share the first place, after each batch: Tukey's quantile in place of a single pair's.
+    looks = found.winner.settled.batches
+    wider = studentized_range_quantile(3, math.inf, 0.05 / looks) / math.sqrt(2) / 1.96
+    assert ratio.low == pytest.approx(1.06 * (1.04 / 1.06) ** wider, rel=1e-4)
     assert found.ranking[3].tie is None
     assert found.ranking[2].settling is None
     [reason] = [reason for reason, those in found.reasons.items() if names(those) == ["equal", "open", "behind"]]
@@ -925,7 +931,8 @@ def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_with
     assert [one["only_in_batches"] for one in document["ranking"]] == [False, True, True, True]
     assert [one["latency_p50_ms"] for one in document["ranking"]] == [10.0, None, None, None]
     assert [one["latency_interval_of"] for one in document["ranking"]] == ["one_state", "", "", ""]
-    assert document["ranking"][2]["latency_ratio_to_winner"] == {"value": 1.01, "low": 0.99, "high": 1.03}
+    low = pytest.approx(1.01 * (0.99 / 1.01) ** wider, rel=1e-4)
+    assert document["ranking"][2]["latency_ratio_to_winner"] == {"value": 1.01, "low": low, "high": 1.03}
     assert document["ranking"][2]["latency_ratio_made_of"]["source"] == "batches"
     where = "in the state that the device was in while it was confirmed"
     assert explain(found) == f"10.0 ms (9.90–10.1, {where}), equal to 1 other, 1 other unresolved"

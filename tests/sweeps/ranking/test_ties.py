@@ -14,7 +14,6 @@ from sweeps.ranking.ties import (
     Settling,
     latency_ratio,
     made_of,
-    outdone,
     settling,
     shown_equal,
     worse,
@@ -149,19 +148,3 @@ def test_a_metric_of_another_package_has_no_interval_so_runs_may_differ_as_unrep
         for one in (value, 1.0)
     )
     assert worse(row, best, "toy_energy_mj", smaller=True) is is_worse
-
-
-@pytest.mark.parametrize("spread", [0.001, 0.02, 0.2])
-def test_all_at_once_and_one_by_one_the_same_rows_are_worse_than_another(spread):
-    draw = np.random.default_rng(7)
-    rows = []
-    for number in range(60):
-        # Most have three rounds, some other ones, one or none; some have the time of another one.
-        rounds = [(0, 1, 2), (0, 1, 2), (0, 1, 2), (1, 2), (0,), ()][number % 6]
-        pace = draw.choice([1.0, 1.01, 1.03, 1.1])
-        medians = {one: round(10 * pace * math.exp(spread * draw.standard_normal()), 1) for one in rounds}
-        value = float(np.median(list(medians.values()))) if medians else None
-        rows.append(SimpleNamespace(name="", settled=None, medians_ms=medians, figure=lambda _, value=value: value))
-    found = outdone(rows, LATENCY, smaller=True)
-    assert found == [any(worse(row, other, LATENCY, smaller=True) for other in rows) for row in rows]
-    assert 0 < sum(found) < len(rows)
