@@ -103,7 +103,14 @@ def _section(ranked: Ranked, device: DeviceRanking, unit: str) -> Section:
         headline=headline,
         figure="" if winner is None or chosen is None or not winner.timed else chosen["latency_text"],
         state=state,
-        sentences=(*_why(device), *sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
+        sentences=(
+            *_why(device),
+            *sentences,
+            *_ties(device, table),
+            *_provisional(device),
+            *_resolution(device),
+            *_doubts(winner),
+        ),
         figures=() if winner is None or chosen is None else _figures(device, winner, chosen),
         charts=_charts(ranked.objective, table, rows.accuracy_metric(device)),
         tables=tuple(_tables(ranked, device, table)),
@@ -130,6 +137,10 @@ def _headline(device: DeviceRanking, table: pd.DataFrame, unit: str) -> tuple[st
 
 def _why(device: DeviceRanking) -> list[Sentence]:
     return [Sentence("Why it won", f": {plain_words(device.winner_reason)}.")] if device.winner else []
+
+
+def _resolution(device: DeviceRanking) -> list[Sentence]:
+    return [Sentence("What is told apart", f": {device.resolution.text}.")] if device.resolution is not None else []
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:

@@ -72,7 +72,7 @@ class AttemptTables(ChangeTables):
 
         With the key of the device's sentinel, blocks from spans of a changed device get the label `device_changed`.
         """
-        spans = self._changed_spans(sentinel) if sentinel else []
+        spans = self.changed_spans(sentinel) if sentinel else []
         return tuple(
             replace(one.block, labels=stored_in_order((*one.block.labels, "device_changed")))
             if any(span.holds(one) for span in spans)

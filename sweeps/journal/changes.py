@@ -130,8 +130,11 @@ class ChangeTables(PlanTables):
                 newest = middle - 1
         return low
 
-    def _changed_spans(self, sentinel: str) -> list[Span]:
-        """Its blocks are read again only when there is a new one: each job that ends asks."""
+    def changed_spans(self, sentinel: str) -> list[Span]:
+        """Where the device changed for good, by this sentinel.
+
+        The sentinel's blocks are read again only when there is a new one: each job that ends asks.
+        """
         [newest] = self._row("SELECT max(id) FROM attempts WHERE key = ? AND kind = 'block'", sentinel)
         known = self._spans.get(sentinel)
         if known is None or known[0] != newest:

@@ -24,12 +24,14 @@ from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
 from sweeps.ranking.provisional import Told, provisional, without_figures
+from sweeps.ranking.resolution import resolution
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of, settling
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge_all, left_untimed, needs_time
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
+from sweeps.trust import disqualified
 
 _COUNTED = {
     "eliminated": "eliminated",
@@ -115,6 +117,8 @@ def rank_place(
         provisional=next_step,
         led=first is not None and first.led,
         tied=candidates[1 : len(sharing)],
+        better_disqualified=_better_disqualified(candidates, metric, smaller) if first else (),
+        resolution=resolution(group) if metric == LATENCY else None,
         alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,
         checked=checked,
@@ -129,6 +133,19 @@ def rank_place(
         accuracy_seconds=sum(dict(sorted((row.build_key, row.accuracy_seconds) for row in group)).values()),
         imported=imported,
     )
+
+
+def _better_disqualified(candidates: Sequence[Candidate], metric: str, smaller: bool) -> tuple[Candidate, ...]:
+    """`candidates`: with the winner as the first."""
+    winners = candidates[0].figures.get(metric)
+    sign = 1.0 if smaller else -1.0
+    found = [
+        (sign * value, candidate)
+        for candidate in candidates
+        if disqualified(candidate.trust) and (value := candidate.figures.get(metric)) is not None
+    ]
+    better = [one for one in found if winners is None or one[0] < sign * winners]
+    return tuple(candidate for _, candidate in sorted(better, key=lambda one: one[0]))
 
 
 def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:

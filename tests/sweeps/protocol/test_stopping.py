@@ -7,7 +7,8 @@ import pytest
 
 from sweeps.protocol.ended import settles
 from sweeps.protocol.presets import Protocol, resolve
-from sweeps.protocol.stopping import Contest, full_seconds
+from sweeps.protocol.spent import full_seconds
+from sweeps.protocol.stopping import Contest
 from sweeps.records import Block
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 
