@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from sweeps.imported import Imported
 from sweeps.ranking.alike import conditions_of
+from sweeps.ranking.at_one_speed import at_one_speed
 from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.front import front_of, signed
@@ -54,6 +55,7 @@ def rank_place(
     """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty.
     `others`: what has no figures; `failed`: the rows among these that failed. `spent`: those whose time is counted
     here."""
+    group = at_one_speed(group)
     speeds = speeds_of(group)
     group = with_intervals(group, speeds)
     metric, smaller = direction(objective)

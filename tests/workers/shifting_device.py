@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -39,6 +40,7 @@ from workers.driver.side_by_side import side_by_side
 from workers.measure.bench import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.models.prepared import PreparedModel
 
 Speed = Callable[[float], float]
 """The device's slowness at a time (s): 1.5 is a time and a half."""
@@ -47,6 +49,8 @@ SENTINEL_MS = 5.0
 START_S = 2.5
 _SWEEP = "shifting"
 _RECORDS = Records()
+_NOTHING_PREPARED = cast("PreparedModel", SimpleNamespace(evaluation=SimpleNamespace(images=())))
+"""Nothing is evaluated: all answers are in the journal."""
 
 
 @dataclass(slots=True)
@@ -158,7 +162,7 @@ class ShiftingSweep:
             protocol=self.plan.protocol.on(facts.device_id),
             journal=journal,
             outcomes=outcomes,
-            prepared={},
+            prepared={"net": _NOTHING_PREPARED},
             session=max(session, earlier + 1),
             earlier=earlier,
             publish=lambda: iter(()),
