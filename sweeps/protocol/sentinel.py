@@ -7,8 +7,8 @@ last check before and the first one after gets the label `device_changed`: on wh
 known. Blocks before and after it keep their rounds.
 
 Where a speed that was not known before ended again, as in a burst, the blocks around the checks that saw it are in
-doubt (`device_moved`): they are left out where there are enough others. Of the blocks after the last check of a run that
-was interrupted, the first check of the next run says whether the device is still the same.
+doubt (`device_moved`): they are left out where there are enough others. Of the blocks after the last check of a run
+that was interrupted, the first check of the next run says whether the device is still the same.
 """
 
 from collections.abc import Iterable, Sequence

@@ -23,7 +23,7 @@ from sweeps.trust import disqualified, stored_in_order
 
 _PASSES = 200
 """Of the fit by least squares, where the medians begin."""
-_MEDIAN_PASSES = 3
+_MEDIAN_PASSES = 20
 
 
 def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:

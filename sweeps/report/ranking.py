@@ -84,9 +84,9 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         _print_provisional(out, device)
     else:
         out.line(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}", "bold green")
-        out.line(f"Why it won: {device.winner_reason}")
         if device.better_disqualified:
             out.line(f"Better, but disqualified: {device.better_disqualified_text}", "yellow")
+        out.line(f"Why it won: {device.winner_reason}")
         _print_ties(out, device, None if verbose else whole)
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
