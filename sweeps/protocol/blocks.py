@@ -124,10 +124,11 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     resolution_ms = median([resolution_ns(block.samples_ns) / 1e6 for block in blocks])
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
-    if not any("device_moved" in block.labels for block in confirming or blocks):
-        labels.discard("device_moved")  # the time is of other blocks, and what is paired within rounds holds
-    if shifted and "device_changed" not in labels:
-        labels.add("device_moved")  # the others are from before and after it
+    # It is about the blocks that make the time. Where some were left out, the others are from before and after a shift.
+    labels.discard("device_moved")
+    doubtful = any("device_moved" in block.labels for block in confirming or blocks)
+    if doubtful or (shifted and "device_changed" not in labels):
+        labels.add("device_moved")
     if len(blocks) == 1:
         labels.add("one_block")
     elif _spread(last) > STABLE_WITHIN:

@@ -6,9 +6,9 @@ checks after it are slower (or all faster) than every check before it, by more t
 last check before and the first one after gets the label `device_changed`: on which side of the shift it lies is not
 known. Blocks before and after it keep their rounds.
 
-Where a speed that was not known before ended again, as in a burst, the blocks around the checks that saw it are in
-doubt (`device_moved`): they are left out where there are enough others. Of the blocks after the last check of a run
-that was interrupted, the first check of the next run says whether the device is still the same.
+Where a speed that was not known before ended and did not come again, as in a burst, the blocks around the checks that
+saw it are in doubt (`device_moved`): they are left out where there are enough others. Of the blocks after the last
+check of a run that was interrupted, the first check of the next run says whether the device is still the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -121,8 +121,8 @@ def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
 def doubtful_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
     """Beside `changed_spans`, the spans in which a block may be of another speed than its neighbours, in each run.
 
-    A check that has moved from all known ones, without a shift, has seen a speed that did not last: what lies between
-    the check before and the next one that has not moved is in doubt. Where the first check of a run has moved from all
+    Checks that have moved from all known ones, and only once in the run, have seen a speed that did not last: what lies
+    between the check before and the one after them is in doubt. Where the first check of a run has moved from all
     of the run before, what that run measured after its last check may be of either speed, and counts as if a shift
     fell into it.
     """
@@ -134,7 +134,7 @@ def doubtful_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
         figures = [_figures_ns([one.block for one in check]) for check in whole]
         if before and whole and _apart(figures[0], _figures_ns([one.block for one in before])):
             spans.append(Span(before[0].block.session, before[-1].position, whole[0][0].position))
-        spans += _excursions(session, whole, figures)
+        spans += _burst(session, whole, figures)
         before = [one for check in whole for one in check] or before
     return spans
 
@@ -146,20 +146,17 @@ def in_race(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple("device_moved" if label == "device_changed" else label for label in lasting)
 
 
-def _excursions(session: int, whole: Sequence[Sequence[PlacedBlock]], figures: Sequence[Sequence[float]]) -> list[Span]:
-    spans: list[Span] = []
-    now = 1
-    while now < len(whole):
-        known = [*chain(*figures[:now])]
-        back = next((at for at in range(now + 1, len(whole)) if not _beyond(figures[at], known)), None)
-        if not _apart(figures[now], known):
-            now += 1
-            continue
-        if back is None:
-            break  # it has lasted up to now
-        spans.append(Span(session, whole[now - 1][-1].position, whole[back][0].position, lasts=False))
-        now = back + 1
-    return spans
+def _burst(session: int, whole: Sequence[Sequence[PlacedBlock]], figures: Sequence[Sequence[float]]) -> list[Span]:
+    """Around the checks in a row that have moved, if all checks before and after them in the run have not."""
+    first = next((at for at in range(1, len(whole)) if _apart(figures[at], [*chain(*figures[:at])])), None)
+    if first is None:
+        return []
+    known = [*chain(*figures[:first])]
+    away = [at for at in range(first, len(whole)) if _beyond(figures[at], known)]
+    back = first + len(away)
+    if back == len(whole) or away[-1] != back - 1:
+        return []  # it has lasted up to now, or it came again
+    return [Span(session, whole[first - 1][-1].position, whole[back][0].position, lasts=False)]
 
 
 def _shifts(checks: Sequence[Sequence[float]], before: int, now: int, known: Sequence[float]) -> bool:

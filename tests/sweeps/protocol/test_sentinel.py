@@ -83,8 +83,8 @@ def test_a_speed_that_did_not_last_is_in_doubt_from_the_look_before_it_to_the_on
     assert doubtful_spans(looks(records, 5.0, 7.5, 7.6, 5.0)) == [Span(1, 102, 130, lasts=False)]
 
 
-def test_speeds_between_which_a_device_goes_back_and_forth_are_in_doubt_only_until_they_are_known(records):
-    assert doubtful_spans(looks(records, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0)) == [Span(1, 102, 120, lasts=False)]
+def test_speeds_between_which_a_device_goes_back_and_forth_are_in_no_doubt(records):
+    assert doubtful_spans(looks(records, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0)) == []
 
 
 def test_a_steady_device_and_one_that_shifted_for_good_leave_no_doubt(records):
