@@ -103,14 +103,7 @@ def _section(ranked: Ranked, device: DeviceRanking, unit: str) -> Section:
         headline=headline,
         figure="" if winner is None or chosen is None or not winner.timed else chosen["latency_text"],
         state=state,
-        sentences=(
-            *_why(device),
-            *sentences,
-            *_ties(device, table),
-            *_provisional(device),
-            *_resolution(device),
-            *_doubts(winner),
-        ),
+        sentences=(*_why(device), *sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
         figures=() if winner is None or chosen is None else _figures(device, winner, chosen),
         charts=_charts(ranked.objective, table, rows.accuracy_metric(device)),
         tables=tuple(_tables(ranked, device, table)),
@@ -136,11 +129,9 @@ def _headline(device: DeviceRanking, table: pd.DataFrame, unit: str) -> tuple[st
 
 
 def _why(device: DeviceRanking) -> list[Sentence]:
-    return [Sentence("Why it won", f": {plain_words(device.winner_reason)}.")] if device.winner else []
-
-
-def _resolution(device: DeviceRanking) -> list[Sentence]:
-    return [Sentence("What is told apart", f": {device.resolution.text}.")] if device.resolution is not None else []
+    said = [("Why it won", plain_words(device.winner_reason))] if device.winner else []
+    said += [("What is told apart", device.resolution.text)] if device.resolution else []
+    return [Sentence(strong, f": {rest}.") for strong, rest in said]
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:
