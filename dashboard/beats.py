@@ -34,7 +34,9 @@ def beats(
         against = plain.sort_values("latency_p50_ms").iloc[-1]
         found += _times_as_fast(ranked, winner, str(against["job_key"]), quoted(str(against["variant"])))
     quicker = others[(others["latency_p50_ms"] < row["latency_p50_ms"]) & (others["verdict"] != "pass")]
-    for one in quicker.sort_values("latency_p50_ms").head(2).itertuples():
+    # What was only measured badly comes first: it may be the better build.
+    quicker = quicker.assign(otherwise=quicker["verdict"] != "disqualified")
+    for one in quicker.sort_values(["otherwise", "latency_p50_ms"]).head(2).itertuples():
         may = "may not ship" if one.status == "may not ship" else "nobody knows yet if it may ship"
         found.append(
             Sentence(

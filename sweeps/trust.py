@@ -124,10 +124,11 @@ TRUST: dict[str, TrustLabel] = {
         ),
         TrustLabel(
             name="device_moved",
-            title="The device changed its speed during the race",
+            title="The device changed its speed meanwhile",
             disqualifying=False,
-            advice="the device itself changed speed for good during the race: ratios hold, which are taken within "
-            "rounds, but the time in ms is a mixture of two speeds",
+            advice="the device itself changed speed while this build was measured (ratios hold, which are taken "
+            "within rounds, but its blocks may be of the speed before, of the one after, or of both): find the cause, "
+            "ask for fixed_performance",
         ),
         TrustLabel(
             name="two_speeds",

@@ -130,7 +130,9 @@ def _headline(device: DeviceRanking, table: pd.DataFrame, unit: str) -> tuple[st
 
 
 def _why(device: DeviceRanking) -> list[Sentence]:
-    return [Sentence("Why it won", f": {plain_words(device.winner_reason)}.")] if device.winner else []
+    said = [("Why it won", plain_words(device.winner_reason))] if device.winner else []
+    said += [("What is told apart", device.resolution.text)] if device.resolution else []
+    return [Sentence(strong, f": {rest}.") for strong, rest in said]
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:

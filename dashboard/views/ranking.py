@@ -47,6 +47,8 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     if not table.empty:
         metric = rows.accuracy_metric(device)
         _charts(table, _drawn(now, place, objective, part, palette()), place, device)
+        if device.resolution is not None:
+            st.caption(words(device.resolution.text))
         _table(table, metric, device)
         _reasons(device, table, more_images if device.winner else ())
     unranked.show_imported(device.imported, NOTE, "imported-table")

@@ -70,15 +70,16 @@ class AttemptTables(ChangeTables):
     def blocks(self, job_key: str, sentinel: str = "") -> tuple[Block, ...]:
         """The accepted blocks in order of rounds.
 
-        With the key of the device's sentinel, blocks from spans of a changed device get the label `device_changed`.
+        With the key of the device's sentinel, blocks from spans of a changed device get the label `device_changed`, and
+        `device_moved` where the device came back.
         """
-        spans = self._changed_spans(sentinel) if sentinel else []
-        return tuple(
-            replace(one.block, labels=stored_in_order((*one.block.labels, "device_changed")))
-            if any(span.holds(one) for span in spans)
-            else one.block
-            for one in self._placed(job_key)
-        )
+        spans = self.changed_spans(sentinel) if sentinel else []
+        found = []
+        for one in self._placed(job_key):
+            span = next((span for span in spans if span.holds(one)), None)
+            labels = one.block.labels if span is None else stored_in_order((*one.block.labels, span.label))
+            found.append(replace(one.block, labels=labels))
+        return tuple(found)
 
     def block_count(self, job_key: str) -> int:
         """The number of blocks of a job, without reading them."""

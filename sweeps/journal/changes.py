@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -11,7 +12,7 @@ from sweeps.journal.plans import PlanTables
 from sweeps.journal.schema import JOB_SENTINEL
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob, PlannedSkip
-from sweeps.protocol.sentinel import PlacedBlock, Span, changed_spans
+from sweeps.protocol.sentinel import PlacedBlock, Span, changed_spans, doubtful_spans
 from sweeps.records import Block, Job, Skipped
 
 
@@ -113,7 +114,7 @@ class ChangeTables(PlanTables):
         found = []
         for (key,) in rows:
             blocks = self._sentinel_blocks(key)
-            if changed_spans(blocks) != changed_spans([one for one in blocks if one.position <= newer]):
+            if spans_of(blocks) != spans_of([one for one in blocks if one.position <= newer]):
                 found.append(key)
         return found
 
@@ -130,12 +131,15 @@ class ChangeTables(PlanTables):
                 newest = middle - 1
         return low
 
-    def _changed_spans(self, sentinel: str) -> list[Span]:
-        """Its blocks are read again only when there is a new one: each job that ends asks."""
+    def changed_spans(self, sentinel: str) -> list[Span]:
+        """Where the device changed, by this sentinel: for good, or in doubt.
+
+        The sentinel's blocks are read again only when there is a new one: each job that ends asks.
+        """
         [newest] = self._row("SELECT max(id) FROM attempts WHERE key = ? AND kind = 'block'", sentinel)
         known = self._spans.get(sentinel)
         if known is None or known[0] != newest:
-            known = self._spans[sentinel] = newest, changed_spans(self._sentinel_blocks(sentinel))
+            known = self._spans[sentinel] = newest, spans_of(self._sentinel_blocks(sentinel))
         return known[1]
 
     def _after_rollback(self) -> None:
@@ -158,3 +162,9 @@ class ChangeTables(PlanTables):
         """The blocks of a job, or of a sentinel, in order of rounds."""
         rows = self._rows("SELECT id, record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", job_key)
         return [PlacedBlock(position, from_json(Block, record)) for position, record in rows]
+
+
+def spans_of(blocks: Sequence[PlacedBlock]) -> list[Span]:
+    """Where a device changed, by the blocks of its sentinel in the order of measuring: those that changed for good come
+    first."""
+    return [*changed_spans(blocks), *doubtful_spans(blocks)]

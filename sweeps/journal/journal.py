@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sweeps.device_facts import pool_id
 from sweeps.errors import StoreError
+from sweeps.journal.changes import spans_of
 from sweeps.journal.kept_sweeps import KeptSweeps
 from sweeps.journal.result_row import row_of_job, row_of_skipped
 from sweeps.journal.results_schema import RESULTS
@@ -23,7 +24,6 @@ from sweeps.journal.results_table import damaged
 from sweeps.journal.schema import JOB_SENTINEL
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob
-from sweeps.protocol.sentinel import changed_spans
 from sweeps.records import Failed, Job, Measured
 from sweeps.results import ResultRow
 
@@ -111,7 +111,7 @@ class Journal(KeptSweeps):
         for key in touched:
             rows = self._rows("SELECT sweep, job_key FROM jobs WHERE job_key = ?1 OR build_key = ?1", key)
             blocks = [] if rows else self._sentinel_blocks(key)
-            if blocks and changed_spans(blocks) != changed_spans([one for one in blocks if one.position <= seen]):
+            if blocks and spans_of(blocks) != spans_of([one for one in blocks if one.position <= seen]):
                 rows = self._rows(f"SELECT sweep, job_key FROM jobs WHERE {JOB_SENTINEL} = ?", key)  # noqa: S608
             found.update(rows)
         return found

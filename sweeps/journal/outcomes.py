@@ -1,5 +1,6 @@
 """How the jobs of the journal ended, computed from their attempts when it is asked for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweeps.errors import FINAL_KINDS
@@ -8,8 +9,9 @@ from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.ended import settles
+from sweeps.protocol.lost_rounds import lost_count, missing_confirmations, missing_rounds
 from sweeps.protocol.presets import Protocol, protocol_of
-from sweeps.records import Accuracy, Failed, Job, Measured
+from sweeps.records import Accuracy, Block, Failed, Job, Measured
 
 MAX_ATTEMPTS = 3
 """The first attempt and two retries: after this many failures, an unfinished job has failed."""
@@ -60,8 +62,11 @@ class Outcomes(ChosenResults):
                 self.add_settled(settled.reopened())
 
     def outcome(self, planned: PlannedJob) -> Measured | Failed | None:
-        """As `ending`, but with the summary of all accepted blocks if the job is complete."""
-        ended = self.ending(planned)
+        """As `ending`, but with the summary of all accepted blocks if the job is complete.
+
+        A job whose lost blocks are still to be measured again has an outcome, too: its labels say what is wrong.
+        """
+        ended = self._ending(planned, is_enough=self._had_its_rounds)
         if not isinstance(ended, Complete):
             return ended
         job = planned.job
@@ -79,12 +84,15 @@ class Outcomes(ChosenResults):
         reference implementation; and it has an accuracy by `planned.executor`, unless none is needed. Failed: its build
         failed once, or the job failed `MAX_ATTEMPTS` times; the last failure is returned.
         """
+        return self._ending(planned, is_enough=self.rounds_ended)
+
+    def _ending(self, planned: PlannedJob, *, is_enough: Callable[[Job, Protocol], bool]) -> Complete | Failed | None:
         job, protocol, evaluation_id = planned.job, planned.protocol, planned.evaluation_id
         accuracy = None
         if evaluation_id is not None:
             accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, planned.executor)), None)
         judged = evaluation_id is None or accuracy is not None
-        if judged and (job.emulated or self.rounds_ended(job, protocol)):
+        if judged and (job.emulated or is_enough(job, protocol)):
             return Complete(accuracy)
         for key in build_failure_keys(job, evaluation_id):
             if build_failures := self.failures(key):
@@ -95,7 +103,19 @@ class Outcomes(ChosenResults):
         return None
 
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
-        """Whether the job needs no more blocks under this protocol."""
+        """Whether the job needs no more blocks under this protocol, nor any in place of lost ones."""
+        return self._had_its_rounds(job, protocol) and not self._lacks_lost(job, protocol)
+
+    def _lacks_lost(self, job: Job, protocol: Protocol) -> bool:
+        changed = self._changed(job)
+        if not changed:
+            return False
+        if protocol.budget == "full":
+            return missing_rounds(protocol, self.round_count(job.key, added=True), lost_count(changed)) > 0
+        settled = self.settled(job.key, protocol)
+        return settled is not None and self.missing_confirmations(job, settled.confirmations) > 0
+
+    def _had_its_rounds(self, job: Job, protocol: Protocol) -> bool:
         settled = self.settled(job.key, protocol)
         if settled is not None and (
             settled.confirmations > self.confirmation_count(job.key) or settled.checks > self.check_count(job.key)
@@ -107,6 +127,15 @@ class Outcomes(ChosenResults):
         if settled is None or not settles(settled, protocol):
             return False
         return self.block_count(job.key) > 0 or settled.batches > 0 or settled.reason == "same_program"
+
+    def missing_confirmations(self, job: Job, wanted: int) -> int:
+        """How many more blocks confirm this winner of a race, which needs `wanted` that are not lost."""
+        lost = lost_count(block for block in self._changed(job) if block.confirms)
+        return missing_confirmations(wanted, self.confirmation_count(job.key), lost)
+
+    def _changed(self, job: Job) -> tuple[Block, ...]:
+        """Its blocks, if any of them may be lost: most devices never shift."""
+        return self.blocks(job.key, job.sentinel) if job.sentinel and self.changed_spans(job.sentinel) else ()
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
         """`outcome` of the job as it was last planned in this sweep."""

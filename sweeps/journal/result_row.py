@@ -14,8 +14,7 @@ from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.not_ready import worst
 from sweeps.protocol.sentinel import in_race
-from sweeps.protocol.spent import spent
-from sweeps.protocol.stopping import full_seconds
+from sweeps.protocol.spent import full_seconds, spent
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.settled import Settled

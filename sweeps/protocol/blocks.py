@@ -9,6 +9,7 @@ from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
 from sweeps.protocol.bursts import BURST_SHARE, burst_share
 from sweeps.protocol.clock import Readings, figure_ns, is_coarse, shows_ticks, spike_share, with_resolution
+from sweeps.protocol.lost_rounds import is_lost
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Timing
@@ -101,7 +102,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     other figures are medians over the blocks, so that one unusual process does not change them. The p50 of a race's
     winner is that of its confirming blocks, and of those that were added later: the others made it win, which is partly
     luck. Blocks with a disqualifying label are left out if enough rounds remain. In a race a shift of the device is
-    only a warning.
+    only a warning, about the blocks that make the p50.
     Raises `ValueError` for no blocks, a block of another job, one that only checks batches, or two blocks of one round.
     """
     import numpy as np  # as in sweeps.stats
@@ -115,10 +116,17 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         blocks = [replace(block, labels=in_race(block.labels)) for block in blocks]
     won = any(block.confirms for block in blocks)
     sound = [block for block in blocks if not disqualified(block.labels)]
-    if len(sound) >= protocol.rounds:
+    shifted = any(map(is_lost, blocks))
+    steady = [block for block in sound if protocol.budget == "race" or "device_moved" not in block.labels]
+    if len(steady) >= protocol.rounds:
+        blocks = steady
+    elif len(sound) >= protocol.rounds:
         blocks = sound
     selecting = [block for block in blocks if not block.confirms]
     confirming = [block for block in blocks if block.confirms or (won and block.added)]
+    known = [block for block in confirming if "device_moved" not in block.labels]
+    if len(known) >= protocol.confirmations:
+        confirming = known  # measured again, because it was open of which speed the others are
     if len(confirming) < 2 and selecting:
         confirming = []  # one alone has no interval
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
@@ -130,6 +138,11 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     # A block of few samples does not show it, and early versions did not see every tick.
     if shows_ticks(readings):
         labels.add("coarse_clock")
+    # It is about the blocks that make the time. Where some were left out, the others are from before and after a shift.
+    labels.discard("device_moved")
+    doubtful = any("device_moved" in block.labels for block in confirming or blocks)
+    if doubtful or (shifted and "device_changed" not in labels):
+        labels.add("device_moved")
     if len(blocks) == 1:
         labels.add("one_block")
     elif _spread(last) > STABLE_WITHIN:

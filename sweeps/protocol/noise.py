@@ -13,10 +13,11 @@ what neighbouring blocks share that are taken together as a sweep takes a round.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sweeps.distributions import student_t_quantile
+from sweeps.distributions import noncentral_t_above, normal_quantile, student_t_quantile
 from sweeps.errors import EdgeSweepError
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
@@ -50,7 +51,7 @@ _FEWEST_HALVED = 4
 _STEPS = 60
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 _CERTAIN = 30.0
-"""So many standard errors are found even by two rounds. From 37 on scipy's noncentral t is sometimes not a number."""
+"""So many standard errors are found even by two rounds."""
 _BOUNDLESS = 600.0
 """As a logarithm: no float holds larger ratios."""
 
@@ -216,20 +217,30 @@ def _found(shift: float, error: float, degrees: float) -> bool:
 
     `error`: the standard error of its estimate. What is seen is a median, whose error is a quarter larger.
     """
-    from scipy.special import nctdtr, ndtri
-
-    if shift < math.log1p(NEGLIGIBLE) + float(ndtri(POWER)) * _MEDIAN_ERROR * error:
-        return False
-    limit = student_t_quantile(degrees, 0.5 + CONFIDENCE / 2)
-    return error == 0.0 or 1.0 - float(nctdtr(degrees, min(shift / error, _CERTAIN), limit)) >= POWER
+    return shift >= _seen(error) and (error == 0.0 or _power(shift / error, degrees) >= POWER)
 
 
 def _smallest(error: float, degrees: float) -> float:
     """The smallest difference (a share) that is `_found`."""
-    low, high = 0.0, 1.0
-    while not _found(high, error, degrees):
-        high *= 2.0
+    return math.expm1(min(max(_seen(error), error * _errors_found(degrees)), _BOUNDLESS))
+
+
+def _seen(error: float) -> float:
+    """The smallest difference (of logarithms) that is seen to be 2 % or more with `POWER`."""
+    return math.log1p(NEGLIGIBLE) + normal_quantile(POWER) * _MEDIAN_ERROR * error
+
+
+def _power(errors: float, degrees: float) -> float:
+    """How likely a difference of so many standard errors is resolved at 95 %."""
+    limit = student_t_quantile(degrees, 0.5 + CONFIDENCE / 2)
+    return noncentral_t_above(degrees, limit, min(errors, _CERTAIN))
+
+
+@lru_cache(maxsize=1024)
+def _errors_found(degrees: float) -> float:
+    """So many standard errors are resolved with `POWER`."""
+    low, high = 0.0, _CERTAIN
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if _found(middle, error, degrees) else (middle, high)
-    return math.expm1(min(high, _BOUNDLESS))
+        low, high = (low, middle) if _power(middle, degrees) >= POWER else (middle, high)
+    return high

@@ -5,6 +5,10 @@ between which the device goes back and forth. Only a shift that lasts cuts a rou
 checks after it are slower (or all faster) than every check before it, by more than 5 %. What was measured between the
 last check before and the first one after gets the label `device_changed`: on which side of the shift it lies is not
 known. Blocks before and after it keep their rounds.
+
+Where a speed that was not known before ended and did not come again, as in a burst, the blocks around the checks that
+saw it are in doubt (`device_moved`): they are left out where there are enough others. Of the blocks after the last
+check of a run that was interrupted, the first check of the next run says whether the device is still the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,9 +48,16 @@ class PlacedBlock:
 class Span:
     """The positions between `after` and `until` in one run (session) of the driver: the device changed among them."""
 
+    @property
+    def label(self) -> str:
+        """What blocks in it are labelled with."""
+        return "device_changed" if self.lasts else "device_moved"
+
     session: int
     after: int
     until: int
+    lasts: bool = True
+    """Whether it changed for good; otherwise it came back."""
 
     def holds(self, one: PlacedBlock) -> bool:
         return one.block.session == self.session and self.after < one.position < self.until
@@ -107,10 +118,45 @@ def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
     return spans
 
 
+def doubtful_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
+    """Beside `changed_spans`, the spans in which a block may be of another speed than its neighbours, in each run.
+
+    Checks that have moved from all known ones, and only once in the run, have seen a speed that did not last: what lies
+    between the check before and the one after them is in doubt. Where the first check of a run has moved from all
+    of the run before, what that run measured after its last check may be of either speed, and counts as if a shift
+    fell into it.
+    """
+    spans: list[Span] = []
+    before: list[PlacedBlock] = []
+    for session, run in groupby(placed, key=lambda one: one.block.session):
+        checks = [list(check) for _, check in groupby(run, key=lambda one: check_of(one.block.round))]
+        whole = [check for check in checks if len(check) >= CHECK_BLOCKS]
+        figures = [_figures_ns([one.block for one in check]) for check in whole]
+        if before and whole and _apart(figures[0], _figures_ns([one.block for one in before])):
+            spans.append(Span(before[0].block.session, before[-1].position, whole[0][0].position))
+        spans += _burst(session, whole, figures)
+        before = [one for check in whole for one in check] or before
+    return spans
+
+
 def in_race(labels: Iterable[str]) -> tuple[str, ...]:
     """The labels of a block in a race, where a shift is only a warning: the race pairs blocks within rounds, and one
-    block in which a shift fell cannot decide."""
-    return tuple("device_moved" if label == "device_changed" else label for label in labels)
+    block in which a shift fell cannot decide. A speed that did not last is no warning there."""
+    lasting = (label for label in labels if label != "device_moved")
+    return tuple("device_moved" if label == "device_changed" else label for label in lasting)
+
+
+def _burst(session: int, whole: Sequence[Sequence[PlacedBlock]], figures: Sequence[Sequence[float]]) -> list[Span]:
+    """Around the checks in a row that have moved, if all checks before and after them in the run have not."""
+    first = next((at for at in range(1, len(whole)) if _apart(figures[at], [*chain(*figures[:at])])), None)
+    if first is None:
+        return []
+    known = [*chain(*figures[:first])]
+    away = [at for at in range(first, len(whole)) if _beyond(figures[at], known)]
+    back = first + len(away)
+    if back == len(whole) or away[-1] != back - 1:
+        return []  # it has lasted up to now, or it came again
+    return [Span(session, whole[first - 1][-1].position, whole[back][0].position, lasts=False)]
 
 
 def _shifts(checks: Sequence[Sequence[float]], before: int, now: int, known: Sequence[float]) -> bool:

@@ -1,10 +1,13 @@
 """Where a device's time went: only a part of it is spent in timed iterations. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from sweeps.batches import BatchItem, StoredBatch
+from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.presets import PRESETS
 from sweeps.records import Accuracy, Block
+from sweeps.stats import median
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,3 +98,20 @@ def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches:
         timed_s=timed,
         evaluating_s=evaluating,
     )
+
+
+def full_seconds(blocks: Sequence[Block]) -> float:
+    """A lower bound of the device time (seconds) that one job needs with `budget: full` and the preset `full`.
+
+    It is computed from the start-up time and the latency of these blocks. Raises `ValueError` for no blocks.
+    """
+    full = PRESETS["full"]
+    starts = [
+        block.device_seconds - (sum(block.samples_ns) + sum(block.warmup_ns)) / 1e9
+        for block in blocks
+        if block.device_seconds
+    ]
+    latency_s = median([figure_ns(block.samples_ns) for block in blocks]) / 1e9
+    warmup_s = max(full.warmup_seconds, full.warmup_iterations * latency_s)
+    timed_s = min(full.max_seconds, max(full.min_seconds, full.iterations * latency_s))
+    return full.rounds * (max(0.0, median(starts) if starts else 0.0) + warmup_s + timed_s)

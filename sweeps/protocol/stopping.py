@@ -5,7 +5,7 @@ always give the same decisions, so an interrupted run continues where it stopped
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from sweeps.batches import BatchItem
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.ends import eliminated, ended_in_batches
-from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
+from sweeps.protocol.lost_rounds import is_lost, missing_rounds
+from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block
 from sweeps.settled import Settled, SettledReason
-from sweeps.stats import median, stable
+from sweeps.stats import stable
 from sweeps.trust import disqualified
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Contest:
         self._protocol = protocol
         self._medians: dict[str, list[float]] = {key: [] for key in names}
         self._blocks = dict.fromkeys(names, 0)
+        self._lost = dict.fromkeys(names, 0)
         self._left = dict.fromkeys(names)
         self._noise = noise
         self._race: ScreenedRace | FrontRace | None = None
@@ -101,13 +103,12 @@ class Contest:
 
         Blocks of jobs that ended earlier are ignored.
         """
-        return self.count(
-            {
-                block.job_key: None if disqualified(self._labels(block)) else figure_ns(block.samples_ns) / 1e6
-                for block in blocks
-                if block.job_key in self._left
-            }
-        )
+        medians: dict[str, float | None] = {}
+        for block in (one for one in blocks if one.job_key in self._left):
+            counts = not disqualified(self._labels(block))
+            medians[block.job_key] = figure_ns(block.samples_ns) / 1e6 if counts else None
+            self._lost[block.job_key] += is_lost(block)
+        return self.count(medians)
 
     def count(self, round_: Mapping[str, float | None]) -> list[Settled]:
         """As `take`, from the block medians (ms) of jobs that have not ended; `None`: the block does not count."""
@@ -180,9 +181,12 @@ class Contest:
             fixed = protocol.last_round == protocol.rounds
             if len(medians) >= protocol.rounds and (fixed or stable(medians, STABLE_WITHIN)):
                 settled.append(self._end(key, "stable", f"its last rounds agree, after {len(medians)}"))
-            elif self._blocks[key] >= protocol.last_round:
+            elif self._blocks[key] >= protocol.last_round and not self._missing(key):
                 settled.append(self._end(key, *_unstable(self._blocks[key], len(medians), protocol.rounds)))
         return settled
+
+    def _missing(self, key: str) -> int:
+        return missing_rounds(self._protocol, self._blocks[key], self._lost[key])
 
     def _ended_by_race(self, medians: Mapping[str, float]) -> list[Settled]:
         assert self._race is not None
@@ -268,23 +272,6 @@ def _unstable(blocks: int, counted: int, fewest: int) -> tuple[SettledReason, st
     if counted < fewest:
         return "unstable", f"only {counted} of its {blocks} blocks count; see its trust labels"
     return "unstable", f"its last 3 rounds do not agree after {blocks} rounds"
-
-
-def full_seconds(blocks: Sequence[Block]) -> float:
-    """A lower bound of the device time (seconds) that one job needs with `budget: full` and the preset `full`.
-
-    It is computed from the start-up time and the latency of these blocks. Raises `ValueError` for no blocks.
-    """
-    full = PRESETS["full"]
-    starts = [
-        block.device_seconds - (sum(block.samples_ns) + sum(block.warmup_ns)) / 1e9
-        for block in blocks
-        if block.device_seconds
-    ]
-    latency_s = median([figure_ns(block.samples_ns) for block in blocks]) / 1e9
-    warmup_s = max(full.warmup_seconds, full.warmup_iterations * latency_s)
-    timed_s = min(full.max_seconds, max(full.min_seconds, full.iterations * latency_s))
-    return full.rounds * (max(0.0, median(starts) if starts else 0.0) + warmup_s + timed_s)
 
 
 def shuffled_order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:

@@ -37,6 +37,8 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
                 "provisional": None if entry.provisional is None else provisional_document(entry.provisional),
                 "explanation": explain(entry),
                 "alarm": entry.alarm,
+                "better_disqualified": [_candidate(candidate) for candidate in entry.better_disqualified],
+                "resolution": None if entry.resolution is None else entry.resolution.document(),
                 "tied": [_candidate(candidate) for candidate in entry.tied],
                 "ranking": [_candidate(candidate) for candidate in entry.ranking],
                 "checked": [_candidate(candidate) for candidate in entry.checked],
@@ -64,6 +66,8 @@ def explain(entry: DeviceRanking) -> str:
         text += f", equal to {_others(len(entry.equal))}"
     if entry.unresolved:
         text += f", {_others(len(entry.unresolved))} unresolved"
+    if entry.better_disqualified:
+        text += f", {_others(len(entry.better_disqualified))} better but disqualified"
     return text
 
 

@@ -20,12 +20,14 @@ from collections.abc import Sequence
 from sweeps.imported import Imported
 from sweeps.ranking.alike import conditions_of
 from sweeps.ranking.amounts import interval
+from sweeps.ranking.at_one_speed import at_one_speed
 from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.interval_scope import IntervalOf, interval_of, watched_seconds
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
 from sweeps.ranking.provisional import Told, provisional, without_figures
+from sweeps.ranking.resolution import resolution
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of
 from sweeps.ranking.two_speeds import TwoSpeeds
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
@@ -33,6 +35,7 @@ from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, jud
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
+from sweeps.trust import disqualified
 
 _COUNTED = {
     "eliminated": "eliminated",
@@ -55,6 +58,7 @@ def rank_place(
     """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty.
     `others`: what has no figures; `failed`: the rows among these that failed. `spent`: those whose time is counted
     here."""
+    group = at_one_speed(group)
     speeds = speeds_of(group)
     group = with_intervals(group, speeds)
     metric, smaller = direction(objective)
@@ -120,6 +124,8 @@ def rank_place(
         provisional=next_step,
         led=first is not None and first.led,
         tied=candidates[1 : len(sharing)],
+        better_disqualified=_better_disqualified(candidates, metric, smaller) if first else (),
+        resolution=resolution(group) if metric == LATENCY else None,
         alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,
         checked=checked,
@@ -145,6 +151,19 @@ def _interval_of(winner: ResultRow, group: Sequence[ResultRow], speeds: TwoSpeed
         watched_s=watched_seconds(group),
         moved="device_moved" in winner.trust,
     )
+
+
+def _better_disqualified(candidates: Sequence[Candidate], metric: str, smaller: bool) -> tuple[Candidate, ...]:
+    """`candidates`: with the winner as the first."""
+    winners = candidates[0].figures.get(metric)
+    sign = 1.0 if smaller else -1.0
+    found = [
+        (sign * value, candidate)
+        for candidate in candidates
+        if disqualified(candidate.trust) and (value := candidate.figures.get(metric)) is not None
+    ]
+    better = [one for one in found if winners is None or one[0] < sign * winners]
+    return tuple(candidate for _, candidate in sorted(better, key=lambda one: one[0]))
 
 
 def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:

@@ -1,25 +1,24 @@
 """The values of a ranking: `sweeps.ranking.rank` makes them; terminal, JSON and pages show them."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.advice import RUN
 from sweeps.imported import Imported
-from sweeps.ranking.amounts import ONLY_IN_BATCHES, amount
+from sweeps.ranking.amounts import ONLY_IN_BATCHES, amount, in_words
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.interval_scope import IntervalOf
 from sweeps.ranking.provisional import Provisional
+from sweeps.ranking.resolution import Resolution
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
+from sweeps.ranking.why_first import why_first
 from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
-from sweeps.stats import NEGLIGIBLE, Estimate
+from sweeps.stats import Estimate
 from sweeps.text import duration
-from sweeps.trust import said_of_winner
+from sweeps.trust import TRUST, disqualified, said_of_winner
 
 Tie = Literal["equal", "unresolved"]
 """How a candidate shares the first place. `equal`: shown to be within 2 % of the best. `unresolved`: neither told apart
@@ -152,6 +151,10 @@ class DeviceRanking:
     """Time of the accuracy passes, with the files sent for them; 0 where that was not recorded."""
     full_seconds: float
     """A lower bound of the device time with the preset `full`, without waiting."""
+    better_disqualified: tuple[Candidate, ...] = ()
+    """Those with a better estimate than the winner's that its trust labels keep from winning, the best first."""
+    resolution: Resolution | None = None
+    """What its rounds can tell apart; `None` where a race decides, or too few blocks show it."""
     alarm: str = ""
     """How processes of their own contradict the batches that decided the race, in words; otherwise empty."""
     imported: tuple[Imported, ...] = ()
@@ -176,7 +179,17 @@ class DeviceRanking:
             f"{check.metric}: {amount(self.winner.figures, check.metric)}, {check.bound}"
             for check in self.winner.constraints
         ]
-        return "; ".join([_why_first(self, self.winner), *kept, *said_of_winner(self.winner.trust)])
+        return "; ".join([why_first(self, self.winner), *kept, *said_of_winner(self.winner.trust)])
+
+    @property
+    def better_disqualified_text(self) -> str:
+        """That something better was measured and may not win, for the first lines; empty if there is nothing."""
+        if not self.better_disqualified:
+            return ""
+        best, *others = self.better_disqualified
+        reasons = "; ".join(TRUST[label].title for label in disqualified(best.trust) if label in TRUST)
+        more = f", and {len(others)} more" if others else ""
+        return f"{best.variant}, {in_words(best.figures, self.metric)} ({reasons or best.why}){more}"
 
     @property
     def libraries_differ(self) -> bool:
@@ -246,52 +259,3 @@ class Ranking:
     """Figures of hand-run tools for devices and models without an entry in `devices`."""
     backends: BackendFigure | None = None
     """NNAPI against the CPU; `None` unless the sweep has both."""
-
-
-def _why_first(device: DeviceRanking, winner: Candidate) -> str:
-    others = [one for one in device.ranking if one is not winner]
-    if not others:
-        there = Counter(one.outcome for one in device.not_ranked)
-        counted = {"failed": there["failed"], "skipped": there["skipped"], "only checked": len(device.checked)}
-        without = ", ".join(f"{count} {what}" for what, count in counted.items() if count)
-        return f"no other variant has been measured here{f' ({without})' if without else ''}"
-    lost = sum(one.state == "eliminated" for one in others)
-    if not lost and not any(one.state == "pass" for one in others):
-        return "none of the others that were measured may win"
-    worse = [one for one in others if one.state == "pass" and one not in device.tied]
-    said = []
-    if device.equal:
-        what = "1 is equal to it" if len(device.equal) == 1 else f"{len(device.equal)} are equal to it"
-        said.append(f"{what}, within 2 %: {_preferred(device, winner, device.equal[0])}")
-    if device.unresolved:
-        count = len(device.unresolved)
-        said.append(f"{count} {'is' if count == 1 else 'are'} not told apart from the best: more rounds may decide")
-    if worse:
-        by = _by(worse) if device.metric == LATENCY else ""
-        said.append(f"{len(worse)} {'is' if len(worse) == 1 else 'are'} shown to be worse{by}")
-    said += [f"{lost} lost the race"] if lost else []
-    return f"no other that may win is shown to be better in {device.metric} ({'; '.join(said)})"
-
-
-def _preferred(device: DeviceRanking, winner: Candidate, next_one: Candidate) -> str:
-    """Of two that are equal: see `sweeps.ranking.first_place`."""
-    if device.led:
-        return "the winner led the race"
-    if device.metric == LATENCY and not next_one.timed:
-        return "the winner alone has a time"
-    (accuracy, size), (other_accuracy, other_size) = (simplicity(one) for one in (winner, next_one))
-    if accuracy < other_accuracy:
-        return "the winner is more accurate"
-    if size * (1 + NEGLIGIBLE) < other_size:
-        return "the winner's file is smaller"
-    return f"the winner's {device.metric} is the best estimate"
-
-
-def _by(worse: Sequence[Candidate]) -> str:
-    """How far the nearest one is away in latency, if that has an interval."""
-    ratios = [one.ratio_to_winner for one in worse]
-    known = [one for one in ratios if one is not None and one.low is not None and one.high is not None]
-    if not known or len(known) < len(worse):
-        return ""
-    nearest = min(known, key=lambda one: one.value)
-    return f", the nearest with {nearest.value:.2f}× its latency, {nearest.low:.2f} to {nearest.high:.2f} at 95 %"

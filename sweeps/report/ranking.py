@@ -85,11 +85,15 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
         _print_provisional(out, device)
     else:
         out.line(f"Ship: {_short(device.winner.name_here, device)}  {_headline(device)}", "bold green")
+        if device.better_disqualified:
+            out.line(f"Better, but disqualified: {device.better_disqualified_text}", "yellow")
         out.line(f"Why it won: {device.winner_reason}")
         _print_ties(out, device, None if verbose else whole)
     if device.alarm:
         out.line(f"Batches are contradicted: {device.alarm}", "yellow")
     if device.ranking:
+        if device.resolution is not None:
+            out.line(device.resolution.text, "dim")
         useful = {"front": device.front is not None, ">library": device.libraries_differ}
         columns = {name: width for name, width in _RANKING_COLUMNS.items() if useful.get(name, True)}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]

@@ -22,7 +22,8 @@ TERMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         ),
         "interval": (
             "the 95 % interval: what new processes would lie around, in 95 of 100 such intervals; the ranking makes it "
-            "from the spread of all builds, a job's own interval is made of its rounds alone",
+            "from the spread of all builds, a job's own interval is made of its rounds alone; that of a race's winner "
+            "is about the build after blocks of its own, as in an app that runs nothing else",
             "edgesweep explain protocol says which file and page has which",
             "a narrower one: raise protocol.rounds, keep the device idle",
         ),

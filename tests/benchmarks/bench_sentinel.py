@@ -17,7 +17,7 @@ from itertools import groupby
 import numpy as np
 from report import Figure, at_least, at_most, finish
 
-from sweeps.protocol.sentinel import CHECK_BLOCKS, MOVED, PlacedBlock, changed_spans, round_of
+from sweeps.protocol.sentinel import CHECK_BLOCKS, MOVED, PlacedBlock, changed_spans, doubtful_spans, round_of
 from sweeps.records import Block
 from sweeps.stats import median
 from tests.sweeps.conftest import Records
@@ -136,11 +136,13 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     figures = []
     for case in CASES:
-        ours = theirs = found = 0
+        ours = theirs = found = doubtful = 0
         for seed in range(seeds):
             checks, blocks, slowness = run(case, seed)
             spans = [(span.after, span.until) for span in changed_spans(checks)]
             ours += sum(any(after < at < until for after, until in spans) for at in blocks)
+            doubts = doubtful_spans(checks)
+            doubtful += sum(any(span.after < at < span.until for span in doubts) for at in blocks)
             theirs += sum(any(after < at < until for after, until in against_the_first(checks)) for at in blocks)
             found += any(slowness[after] != slowness[until] for after, until in spans)
         total = seeds * ROUNDS * BLOCKS
@@ -152,6 +154,7 @@ def main() -> None:
         else:
             figures.append(at_most(what, share, "%", case.most_percent))
         figures.append(Figure(f"{case.name}: by the rule before", 100 * theirs / total, "%"))
+        figures.append(Figure(f"{case.name}: blocks in doubt", 100 * doubtful / total, "%"))
     finish("sentinel: what it disqualifies, on simulated devices", figures, seeds=seeds)
 
 

@@ -44,6 +44,8 @@ class Contests:
                 Contest(names, protocol, merit, front=front, groups=groups, batches_decide=decide, noise=noise)
             )
         self._beaten = self._still_beaten(worth)
+        self._open: list[Settled] = []
+        """Ends that are not stored yet."""
         self._winners: dict[str, int] = {}
         self._checked: dict[str, int] = {}
 
@@ -81,9 +83,16 @@ class Contests:
         """How many blocks of each nearest rival check the batches that decided, by job key."""
         return self._checked
 
-    def take(self, blocks: Sequence[Block]) -> list[Left]:
-        """Add the blocks of one round."""
-        return self._settle_all(settled for contest in self._contests for settled in contest.take(blocks))
+    def take(self, blocks: Sequence[Block], unchecked: Collection[str] = ()) -> list[Left]:
+        """Add the blocks of one round. `unchecked`: as of `settle`."""
+        self._open += [settled for contest in self._contests for settled in contest.take(blocks)]
+        return self.settle(unchecked)
+
+    def settle(self, unchecked: Collection[str] = ()) -> list[Left]:
+        """Store the ends that are open, but those of the jobs in `unchecked`, whose blocks may still be lost."""
+        decided = [one for one in self._open if one.job_key not in unchecked]
+        self._open = [one for one in self._open if one.job_key in unchecked]
+        return self._settle_all(decided)
 
     def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Left]:
         """Add one batch, which is of one model. See `Contest.take_batch`."""
@@ -152,7 +161,11 @@ class Contests:
         if settled.checks:
             self._checked[settled.job_key] = settled.checks
         before = self._journal.settled(settled.job_key, self._protocol)
-        # Another version may use other words for the same decision: that is not a new one.
-        if before is None or replace(before, message="") != replace(settled, message=""):
+        # Another version may use other words for the same decision: that is not a new one. Nor is it one where a
+        # device came back, and the rounds that seemed lost had been measured again.
+        stable = before is not None and before.reason == settled.reason == "stable"
+        if before is None or not (
+            (stable and settles(before, self._protocol)) or replace(before, message="") == replace(settled, message="")
+        ):
             self._journal.add_settled(settled)
             yield Left(self._names[settled.job_key], settled)

@@ -65,11 +65,11 @@ class DeviceRun:
             yield from self._drift.check()
             if self._context.more:
                 yield from self._rounds.add(timed, self._context.more)
+                yield from self._drift.check()
             else:
                 races = self._context.protocol.budget == "race"
                 builds = {(job.build_key, job.variant.qengine) for job in self._jobs}
                 yield from self._rounds.run(timed, 0 if races else len(builds))
-            yield from self._drift.check()
         yield from self._accuracies.run(self._context.outcomes.pending(self._jobs))
         if not self._contact.stopped():
             yield self._progress.measuring(self._progress.done, "")

@@ -1,12 +1,12 @@
 """Checks with the sentinel whether a device has changed since the start of its run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.protocol import sentinel
-from sweeps.records import Block
+from sweeps.records import Block, Job
 from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.events import DeviceChanged
@@ -34,19 +34,41 @@ class DriftWatch:
         self._sentinel = next((job for job in context.plan.sentinels if job.device_id == facts.device_id), None)
         self._checked = False
         self._blocks_since = 0
+        self._unchecked: set[str] = set()
 
-    def count_block(self) -> Steps[None]:
+    @property
+    def unchecked(self) -> Collection[str]:
+        """Keys of the jobs with blocks that no check has followed yet. Whether the device shifted in them is open."""
+        return self._unchecked
+
+    @property
+    def spans(self) -> list[sentinel.Span]:
+        """Where the device has shifted, by all checks so far."""
+        return [] if self._sentinel is None else self._journal.changed_spans(self._sentinel.key)
+
+    def count_block(self, job_key: str) -> Steps[None]:
         """Count a measured block, and run a check if one is due."""
+        if self._sentinel is None:
+            return
+        self._unchecked.add(job_key)
         self._blocks_since += 1
         every = self._protocol.sentinel_every
         if every and self._blocks_since >= every:
             yield from self.check()
 
     def check(self) -> Steps[None]:
-        """Time the sentinel, and time it again if it seems to have moved."""
+        """Time the sentinel, and time it again if it seems to have moved.
+
+        Nothing is open afterwards, also where the sentinel cannot be timed: nobody could wait for its end.
+        """
         job = self._sentinel
         if job is None or self._contact.stopped():
             return
+        yield from self._timed(job)
+        if not self._contact.stopped():
+            self._unchecked.clear()
+
+    def _timed(self, job: Job) -> Steps[None]:
         self._blocks_since = 0
         protocol = replace(self._protocol, **SHORT_BLOCK)
         earlier = self._journal.blocks(job.key)

@@ -52,7 +52,12 @@ class Rounds:
         if self._completes(common):
             yield from self._left_behind(contests, by_key, self._first_round(contests.active, common)[0])
         round_, there = self._first_round(contests.active, common)
-        while keys := contests.active:
+        full, spans = self._protocol.budget == "full", self._drift.spans
+        while (keys := contests.active) or (full and self._drift.unchecked):
+            if not keys:
+                # A shift would be found by the next check, and take blocks from jobs that need no other one. In a race
+                # a shift is a warning, and decides nothing.
+                yield from self._drift.check()
             # The variant that compares units is measured beside those that were assigned to this one.
             links = {by_key[key].link for key in keys} & common.keys() - self._given_up
             total = self._progress.done + len((*keys, *links)) * max(1, self._protocol.rounds - there) + accuracies
@@ -70,15 +75,42 @@ class Rounds:
                     if self._context.outcomes.has_failed(by_key[key]):
                         self._journal.reopen(self._context.plan)
                 self._progress.done += 1
-            yield from contests.take(self._measured_now([by_key[key] for key in keys], round_))
+            if self._contact.stopped():
+                return
+            before, spans = spans, self._drift.spans
+            if full and spans != before:
+                contests = yield from self._decided_again(timed, by_key)
+            else:
+                unchecked = self._drift.unchecked if full else ()
+                yield from contests.take(self._measured_now([by_key[key] for key in keys], round_), unchecked)
             minutes = self._protocol.device_minutes
             if minutes is not None and self._contact.spent_s >= 60 * minutes:
                 yield from contests.expire()
-            round_, there = round_ + 1, there + 1
-        for key, confirmations in contests.winners.items():
-            yield from self._after_race(by_key[key], self._journal.confirmation_count(key), confirmations)
-        for key, checks in contests.checked.items():
-            yield from self._after_race(by_key[key], self._journal.check_count(key), checks, checks=True)
+            round_, there = round_ + bool(keys), there + bool(keys)
+        yield from self._confirm(contests, by_key)
+
+    def _decided_again(self, timed: Sequence[Job], by_key: Mapping[str, Job]) -> Steps[Contests]:
+        """The contests once more, by which blocks count now."""
+        contests = Contests(timed, self._context)
+        for blocks in self._measured_before(by_key):
+            yield from contests.take(blocks, self._drift.unchecked)
+        for key in self._given_up & by_key.keys():
+            contests.withdraw(key)
+        return contests
+
+    def _confirm(self, contests: Contests, by_key: Mapping[str, Job]) -> Steps[None]:
+        """Measure the winners of races again, and the rivals that check batches. If the device shifted meanwhile, it is
+        not known of which speed these blocks are: the winners are measured once more."""
+        while not self._contact.stopped():
+            for key, wanted in contests.winners.items():
+                there = self._journal.confirmation_count(key)
+                missing = self._journal.missing_confirmations(by_key[key], wanted)
+                yield from self._after_race(by_key[key], there, there + missing)
+            for key, checks in contests.checked.items():
+                yield from self._after_race(by_key[key], self._journal.check_count(key), checks, checks=True)
+            if not self._drift.unchecked:
+                return
+            yield from self._drift.check()
 
     def _after_race(self, job: Job, there: int, blocks: int, *, checks: bool = False) -> Steps[None]:
         """Measure the winner of a race again: the blocks that made it win flatter it. Or, with `checks`, its rival."""
@@ -163,7 +195,7 @@ class Rounds:
             block = yield from self._contact.timed(job, round_, self._protocol)
             if isinstance(block, Block):
                 self._journal.add_block(replace(block, confirms=confirms, checks=checks, added=added))
-                yield from self._drift.count_block()
+                yield from self._drift.count_block(job.key)
                 return
             if block is not None:
                 failures = MAX_ATTEMPTS if block.kind in FINAL_KINDS else failures + 1

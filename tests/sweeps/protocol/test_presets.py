@@ -138,6 +138,27 @@ def test_a_shift_of_the_device_is_only_a_warning_in_a_race(protocol, label):
     assert [name for name in timing.labels if name.startswith("device_")] == [label]
 
 
+def test_blocks_in_doubt_are_left_out_where_there_are_enough_others():
+    doubtful = [block(round_, labels=("device_moved",)) for round_ in range(2)]
+    sound = [block(round_) for round_ in range(2, 5)]
+    left_out, needed = summarize("job", [*doubtful, *sound], QUICK), summarize("job", [*doubtful, *sound[:2]], QUICK)
+    assert (left_out.rounds, "device_moved" in left_out.labels) == (3, False)
+    assert (needed.rounds, "device_moved" in needed.labels) == (4, True), "a doubt is no reason to disqualify"
+
+
+def test_the_winner_of_a_race_is_doubted_only_for_the_blocks_that_make_its_p50():
+    def labels(*confirming):
+        blocks = [block(round_, labels=("device_changed",)) for round_ in range(2)]
+        blocks += [block(2 + number, confirms=True, labels=one) for number, one in enumerate(confirming)]
+        timing = summarize("job", blocks, RACE)
+        return timing.labels, len(timing.confirmed_medians_ms)
+
+    changed = ("device_changed",)
+    assert labels((), (), ()) == ((), 3)
+    assert labels((), (), changed) == (("device_moved",), 3)
+    assert labels(changed, changed, changed, (), (), ()) == ((), 3), "measured again"
+
+
 def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
     disqualifying = {name for name, label in TRUST.items() if label.disqualifying}
     assert disqualifying == {

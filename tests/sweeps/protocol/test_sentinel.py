@@ -8,6 +8,8 @@ from sweeps.protocol.sentinel import (
     PlacedBlock,
     Span,
     changed_spans,
+    doubtful_spans,
+    in_race,
     moved,
     next_check,
     round_of,
@@ -74,6 +76,32 @@ def test_a_look_that_was_broken_off_says_nothing(records):
 
 def test_every_run_is_judged_by_its_own_first_check(records):
     assert changed_spans([*looks(records, 5.0, 5.0), *looks(records, 9.0, 9.1, session=2, start=2)]) == []
+
+
+def test_a_speed_that_did_not_last_is_in_doubt_from_the_look_before_it_to_the_one_after(records):
+    assert doubtful_spans(looks(records, 5.0, 5.1, 7.5, 5.0)) == [Span(1, 112, 130, lasts=False)]
+    assert doubtful_spans(looks(records, 5.0, 7.5, 7.6, 5.0)) == [Span(1, 102, 130, lasts=False)]
+
+
+def test_speeds_between_which_a_device_goes_back_and_forth_are_in_no_doubt(records):
+    assert doubtful_spans(looks(records, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0)) == []
+
+
+def test_a_steady_device_and_one_that_shifted_for_good_leave_no_doubt(records):
+    assert doubtful_spans(looks(records, 5.0, 5.2, 4.9, 5.1)) == []
+    assert doubtful_spans(looks(records, 5.0, 5.1, 6.0, 6.1)) == []
+
+
+def test_the_end_of_an_interrupted_run_is_judged_by_the_first_look_of_the_next_one(records):
+    broken_off = looks(records, 5.0, 5.0, 6.0)[:-1]
+    assert changed_spans(broken_off) == []
+    assert doubtful_spans([*broken_off, *looks(records, 6.0, session=2, start=3)]) == [Span(1, 112, 200)]
+    assert doubtful_spans([*broken_off, *looks(records, 5.1, session=2, start=3)]) == []
+
+
+def test_what_did_not_last_is_no_warning_in_a_race():
+    assert in_race(("device_changed", "ungated")) == ("device_moved", "ungated")
+    assert in_race(("device_moved", "ungated")) == ("ungated",)
 
 
 def test_a_look_has_moved_only_where_it_is_beyond_all_that_is_known(records):

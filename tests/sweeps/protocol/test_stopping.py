@@ -7,7 +7,8 @@ import pytest
 
 from sweeps.protocol.ended import settles
 from sweeps.protocol.presets import Protocol, resolve
-from sweeps.protocol.stopping import Contest, full_seconds
+from sweeps.protocol.spent import full_seconds
+from sweeps.protocol.stopping import Contest
 from sweeps.records import Block
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 
@@ -209,3 +210,14 @@ def test_what_a_full_measurement_costs_follows_from_starts_and_latency(records):
     assert full_seconds([block]) == pytest.approx(3 * (1.0 + 0.5 + 2.0), rel=1e-3)
     slow = replace(block, samples_ns=(100_000_000,) * 5, device_seconds=0.5 + block.warmup_ns[0] / 1e9 + 1.0)
     assert full_seconds([slow]) == pytest.approx(3 * (1.0 + 1.0 + 5.0), rel=1e-3)
+
+
+@pytest.mark.parametrize(("lost", "rounds"), [(0, 3), (1, 4), (3, 6), (4, 6)])
+def test_rounds_that_a_shift_made_worthless_are_measured_again_up_to_twice_the_rounds(records, lost, rounds):
+    one_job = contest(resolve(ProtocolSpec(preset="quick")), "a")
+    number = 0
+    while one_job.active:
+        [block] = blocks(records, number, a=10.0)
+        one_job.take([replace(block, labels=("device_changed",) if number < lost else ())])
+        number += 1
+    assert number == rounds

@@ -67,6 +67,38 @@ def test_a_trust_label_of_another_version_is_shown_and_called_so(printed, record
     assert any("disqualified" in line for line in lines)
 
 
+def test_what_is_faster_and_disqualified_stands_in_the_first_lines(printed, records) -> None:
+    jobs = [records.job(number) for number in range(4)]
+    times = ((3.25, ("device_changed",)), (6.19, ()), (5.0, ("throttled",)), (9.0, ("throttled",)))
+    rows = [records.row(job, ms, trust=trust) for job, (ms, trust) in zip(jobs, times, strict=True)]
+    lines = printed(rows)
+    ship = next(number for number, line in enumerate(lines) if line.startswith("Ship: "))
+    first = " ".join(lines[ship : ship + 3])
+    why = TRUST["device_changed"].title
+    assert f"Better, but disqualified: {rows[0].variant}, 3.25 ms (3.25–3.25) ({why}), and 1 more" in first
+    (document,) = ranking_document(rank(to_frame(rows), FREE, "s"))["devices"]
+    assert [one["latency_p50_ms"] for one in document["better_disqualified"]] == [3.25, 5.0]
+    assert document["explanation"].endswith(", 2 others better but disqualified")
+    assert not any("Better, but" in line for line in printed(rows[1:2] + rows[3:]))
+
+
+def test_what_the_rounds_tell_apart_stands_above_the_table(printed, records) -> None:
+    noise = ((0.98, 1.02, 1.0), (1.03, 0.99, 0.98), (1.0, 1.01, 1.02))
+    rows = [
+        replace(
+            records.row(records.job(number), 5.0 + number),
+            block_medians_ms=tuple((visit, (5 + number) * one) for visit, one in enumerate(factors)),
+        )
+        for number, factors in enumerate(noise)
+    ]
+    lines = printed(rows)
+    said = next(n for n, line in enumerate(lines) if line.startswith("3 rounds tell builds apart that differ by "))
+    assert said < next(number for number, line in enumerate(lines) if line.startswith("1"))
+    (document,) = ranking_document(rank(to_frame(rows), FREE, "s"))["devices"]
+    assert document["resolution"]["rounds"] == 3
+    assert document["resolution"]["text"].startswith(lines[said][:40])
+
+
 def test_a_model_that_is_not_wholly_delegated_is_named(printed, records) -> None:
     def lines(*percent: float) -> str:
         row = records.row(records.job(0))

@@ -1,0 +1,95 @@
+"""Latencies at one speed of a device that shifted for good while it measured, or between two runs. Pure.
+
+Without a race, builds have different rounds: one may have most of its blocks before the shift, another one after it,
+and the p50 of each is of the speed that it met. What a round shares cancels within it. So the logarithm of a block is
+taken as build + round, and a build's latency is that of its own part, at the speed at which most blocks were measured.
+A round's part is the median over its builds, and a build's the median over its rounds: bursts in single blocks do not
+move them.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sweeps.protocol.sentinel import MOVED
+from sweeps.protocol.sessions import run_of
+from sweeps.ranking.amounts import INTERVALS
+from sweeps.ranking.ties import LATENCY
+from sweeps.results import ResultRow
+from sweeps.stats import NEGLIGIBLE
+from sweeps.trust import disqualified, stored_in_order
+
+_PASSES = 200
+"""Of the fit by least squares, where the medians begin."""
+_MEDIAN_PASSES = 20
+
+
+def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
+    """Rows with the same conditions; the same ones, if the device did not shift, or a race compared them by rounds.
+
+    It shifted if the sentinel found that, or if the rounds of two runs of the driver lie over 5 % apart. Rows whose p50
+    changes by 2 % or more get the label `device_moved`.
+    """
+    if any(row.settled is not None and row.settled.budget == "race" for row in group):
+        return list(group)
+    shifted = any({"device_moved", "device_changed"} & {*row.trust} for row in group)
+    sound = {row.job_key: row.medians_ms for row in group if row.medians_ms and not disqualified(row.trust)}
+    runs = {run_of(visit) for medians_ms in sound.values() for visit in medians_ms}
+    if not shifted and len(runs) < 2:
+        return list(group)
+    latencies_ms, levels = _fitted(sound)
+    if not shifted and (not levels or max(levels) - min(levels) <= math.log1p(MOVED)):
+        return list(group)
+    return [_at(row, latencies_ms[row.job_key]) if row.job_key in latencies_ms else row for row in group]
+
+
+def _at(row: ResultRow, ms: float) -> ResultRow:
+    before_ms = row.figure(LATENCY)
+    if before_ms is None or abs(math.log(ms / before_ms)) < math.log1p(NEGLIGIBLE):
+        return row
+    ends = {name: row.metrics[name] * ms / before_ms for name in INTERVALS[LATENCY] if name in row.metrics}
+    trust = stored_in_order((*row.trust, "device_moved"))
+    return replace(row, metrics={**row.metrics, LATENCY: ms, **ends}, trust=trust)
+
+
+def _fitted(medians_ms: Mapping[str, Mapping[int, float]]) -> tuple[dict[str, float], list[float]]:
+    """The latencies (ms) of the builds that have rounds in common, directly or through others, with most of the blocks;
+    and the levels of the runs that these are from, as logarithms."""
+    logs = {key: {visit: math.log(ms) for visit, ms in medians_ms[key].items()} for key in _linked(medians_ms)}
+    by_visit: dict[int, list[str]] = defaultdict(list)
+    for key, found in logs.items():
+        for visit in found:
+            by_visit[visit].append(key)
+    visits = dict.fromkeys(by_visit, 0.0)
+    builds = dict.fromkeys(logs, 0.0)
+    for number in range(_PASSES + _MEDIAN_PASSES):
+        middle = statistics.fmean if number < _PASSES else statistics.median
+        builds = {key: middle([one - visits[visit] for visit, one in found.items()]) for key, found in logs.items()}
+        visits = {visit: middle([logs[key][visit] - builds[key] for key in keys]) for visit, keys in by_visit.items()}
+    usual = statistics.median(visits[visit] for found in logs.values() for visit in found) if logs else 0.0
+    builds = {
+        key: statistics.median(one - visits[visit] for visit, one in found.items()) for key, found in logs.items()
+    }
+    by_run: dict[int, list[float]] = defaultdict(list)
+    for visit, effect in visits.items():
+        by_run[run_of(visit)] += [effect] * len(by_visit[visit])
+    latencies_ms = {key: math.exp(effect + usual) for key, effect in builds.items()}
+    return latencies_ms, [statistics.median(effects) for effects in by_run.values()]
+
+
+def _linked(medians_ms: Mapping[str, Mapping[int, float]]) -> set[str]:
+    """The largest set of builds, by their blocks, that are linked by common rounds."""
+    left, largest = set(medians_ms), set[str]()
+    while left:
+        found, visits = {left.pop()}, set[int]()
+        while True:
+            visits |= {visit for key in found for visit in medians_ms[key]}
+            more = {key for key in left if visits & medians_ms[key].keys()}
+            if not more:
+                break
+            found |= more
+            left -= more
+        largest = max(largest, found, key=lambda keys: (sum(len(medians_ms[key]) for key in keys), sorted(keys)))
+    return largest
