@@ -11,6 +11,7 @@ from workers.models import making, weights
 from workers.models.apart import Request
 from workers.models.images import InputShape, smooth_images
 from workers.models.making_process import program, try_images
+from workers.models.normal_form import normalized
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.fuse import symbolic
 
@@ -42,6 +43,7 @@ def look(request: Request) -> None:
         assert refused is not None
         raise refused
     images = torch.from_numpy(smooth_images(taken[0][0], taken[0], 0, 0))
+    normal = normalized(copy.deepcopy(network), images)
     request.reply(
         {
             "input_shape": taken[0],
@@ -50,9 +52,9 @@ def look(request: Request) -> None:
             "parameters": sum(one.numel() for one in network.parameters()),
             "convolutions": _count(network, torch.nn.Conv2d),
             "linears": _count(network, torch.nn.Linear),
-            "script": _closed(lambda: capture.script(copy.deepcopy(network))),
-            "trace": _closed(lambda: capture.trace(copy.deepcopy(network), images)),
-            "graph": _closed(lambda: symbolic(copy.deepcopy(network))),
+            "script": _closed(lambda: capture.script(copy.deepcopy(normal))),
+            "trace": _closed(lambda: capture.trace(copy.deepcopy(normal), images)),
+            "graph": _closed(lambda: symbolic(copy.deepcopy(normal), images)),
         }
     )
 

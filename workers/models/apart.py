@@ -174,7 +174,7 @@ class Request:
         if logits is not None:
             np.save(self.folder / "logits.npy", logits, allow_pickle=False)
         named = {"arguments": dict(packed.arguments), "weights_id": packed.weights_id, "source": packed.model_source}
-        self.reply(named)
+        self.reply({**named, "overwrites_input": packed.overwrites_input})
 
     def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
         return ModelPackage(
@@ -186,6 +186,7 @@ class Request:
             weights_id=answer["weights_id"],
             model_source=answer["source"],
             input_shape=model.input_shape,
+            overwrites_input=bool(answer["overwrites_input"]),
         )
 
     def logits(self, count: int) -> Logits:

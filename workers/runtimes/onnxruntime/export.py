@@ -7,11 +7,11 @@ from contextlib import suppress
 import torch
 
 from sweeps.errors import BuildError
-from workers.models.eager import load_eager
+from workers.models.normal_form import load_normal
 from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage
-from workers.runtimes.exporting import chain_of, check_ends, example_of, not_exportable, shape_of_values
-from workers.runtimes.failures import first_words
+from workers.runtimes.exporting import check_ends, example_of, not_exportable, shape_of_values
+from workers.runtimes.failures import chain_of, first_words
 from workers.runtimes.work import with_shares
 
 INPUT, OUTPUT = "input", "output"
@@ -28,7 +28,7 @@ def export(package: ModelPackage, opset: int) -> bytes:
     with warnings.catch_warnings(), torch.no_grad(), one_thread():
         # Of torch's own code that exports, about its own deprecations.
         warnings.simplefilter("ignore")
-        model = load_eager(package)
+        model = load_normal(package)
         try:
             program = torch.onnx.export(
                 model,
@@ -47,7 +47,7 @@ def export(package: ModelPackage, opset: int) -> bytes:
     check_ends(len(proto.graph.input), len(proto.graph.output))
     sizes = [size.dim_param or size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
     if any(isinstance(size, str) for size in sizes):
-        raise shape_of_values(f"the answer has the shape [{', '.join(map(str, sizes))}]", "ONNX")
+        raise shape_of_values("ONNX", f"the answer has the shape [{', '.join(map(str, sizes))}]")
     # What the exporter notes of each node has paths of this machine in it.
     for part in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.functions):
         part.ClearField("metadata_props")
