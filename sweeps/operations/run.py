@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import RETRIED_KINDS, EdgeSweepError, StoreError
+from sweeps.failure_kinds import FAILS_AGAIN
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
@@ -188,14 +189,23 @@ def _run(
     )
 
 
+def _retried(failed: int, again: int) -> str:
+    """In brackets, which of the jobs that failed are worth another try: the others would fail the same way."""
+    if not again:
+        return " (edgesweep status says what to do)"
+    which = "" if again == failed else f"{again} of them: "
+    return f" ({which}try again with --retry-failed)"
+
+
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
     """Say what there is to do. Returns whether it is nothing."""
     endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
-    failed = sum(isinstance(ended, Failed) for ended in endings)
+    failures = [ended for ended in endings if isinstance(ended, Failed)]
+    failed, again = len(failures), sum(one.kind not in FAILS_AGAIN for one in failures)
     measured = sum(isinstance(ended, Complete) for ended in endings)
     tell(
         f"{planned.sweep.name}: {len(planned.jobs)} jobs, {measured} done before, "
-        + (f"{failed} failed before (try again with --retry-failed), " if failed else "")
+        + (f"{failed} failed before{_retried(failed, again)}, " if failed else "")
         + f"{len(planned.skipped)} skipped"
     )
     if planned.budget_reason:

@@ -110,6 +110,8 @@ class NotRanked:
     outcome: str
     """`failed` or `skipped`."""
     reason: str
+    next_step: str
+    """What to do about a failure; empty of what was skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
