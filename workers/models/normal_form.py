@@ -123,7 +123,7 @@ def _differs(module: nn.Module) -> bool:
 def _form(module: nn.Module, ranks: dict[nn.Module, int]) -> nn.Module:
     while (inner := _wrapped(module)) is not None:
         module = inner
-    module._compiled_call_impl = None  # of `module.compile()`
+    vars(module).pop("_compiled_call_impl", None)  # of `module.compile()`
     if isinstance(module, nn.SyncBatchNorm):
         return _batch_norm(module, ranks.get(module, 4))
     if isinstance(module, _ConvNd) and isinstance(module.padding, str):

@@ -8,8 +8,11 @@ from sweeps.errors import BuildError
 
 _LIMIT = 300
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
-_EXECUTING = re.compile(r"While executing %\w+ : .*?\[target=(?:torch\.ops\.)?([\w.]+)\]")
-"""What torch says of the node of a graph at which it failed, before the lines where that node comes from."""
+_OPERATOR = re.compile(
+    r"While executing %\w+ : .*?\[target=(?:torch\.ops\.)?([\w.]+)\]|Could not run '(\w+::\w+)'|"
+    r"Unknown builtin op: (\w+::\w+)"
+)
+"""What torch says of the operator at which it failed."""
 
 
 def first_words(error: BaseException | str) -> str:
@@ -31,15 +34,16 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 def located(error: BuildError, files: Collection[str]) -> BuildError:
     """The error with the operator and the line of the user's code that its causes name. `files`: the user's own, by
-    relative path. What it says already stays."""
+    relative path. What it says already stays, but for a line of other files."""
     causes = chain_of(error)
     # TorchScript names the line itself first, and then those that call it.
     said = "\n".join(str(cause).partition("is being compiled since")[0] for cause in causes)
     operator = error.operator
-    if not operator and (found := _EXECUTING.search(said)):
-        operator = found[1]
-    file, line = error.file, error.line
-    if not file:
+    if not operator and (named := _OPERATOR.search(said)):
+        operator = next(filter(None, named.groups()))
+    if error.file:
+        file, line = place_in(f'File "{error.file}", line {error.line}', files) or ("", 0)
+    else:
         frames = "".join(line for cause in causes for line in traceback.format_tb(cause.__traceback__))
         file, line = place_in(said, files) or place_in(frames, files) or ("", 0)
     if (operator, file, line) == (error.operator, error.file, error.line):

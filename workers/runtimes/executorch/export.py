@@ -14,11 +14,10 @@ from workers.models.package import ModelPackage
 from workers.runtimes.executorch.tracing import quiet
 from workers.runtimes.exporting import check_ends, example_of, not_exportable
 
-_POOLING = frozenset(
+_MAX_POOLS = frozenset(
     (
         *(torch.ops.aten.max_pool1d.default, torch.ops.aten.max_pool2d.default, torch.ops.aten.max_pool3d.default),
         *(torch.ops.aten.max_pool2d_with_indices.default, torch.ops.aten.max_pool3d_with_indices.default),
-        *(torch.ops.aten.avg_pool1d.default, torch.ops.aten.avg_pool2d.default, torch.ops.aten.avg_pool3d.default),
     )
 )
 
@@ -51,10 +50,10 @@ def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> Exp
 
 
 def _spell_out_strides(graph: torch.fx.Graph) -> None:
-    """Give pooling its stride, if that is the default, its window: ExecuTorch's passes read it unasked, and fail with
-    `tuple index out of range`."""
+    """Give each max pooling its stride, by default its window: XNNPACK's passes read it unasked, and fail with `tuple
+    index out of range` (executorch 1.3.1)."""
     for node in graph.nodes:
-        if node.target in _POOLING and (len(node.args) < 3 or not node.args[2]):
+        if node.target in _MAX_POOLS and (len(node.args) < 3 or not node.args[2]):
             node.args = (*node.args[:2], node.args[1], *node.args[3:])
 
 

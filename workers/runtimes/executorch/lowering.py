@@ -109,6 +109,7 @@ def unsupported(operators: list[str], graph: torch.fx.Graph) -> BuildError:
         "unsupported_operator",
         f"{version()} has no kernel for {with_shares(operators, graph)}",
         "replace these operators in the model, or ship it with another runtime",
+        operator=operators[0],
     )
 
 

@@ -1,56 +1,43 @@
-"""What ExecuTorch says when it refuses to load or run a file: a code for the caller, and the operator on stderr."""
+"""Which operator ExecuTorch refuses, and where it comes from: its errors are codes, and its log names operators."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import torch
 
 from sweeps.errors import BuildError
 from workers.runtimes.executorch.export import version
-from workers.runtimes.failures import chain_of, place_in
+from workers.runtimes.failures import chain_of
 from workers.runtimes.verify import RunRefused
-from workers.runtimes.work import operator_of
+from workers.runtimes.work import lines_of
 
 _DELEGATE = re.compile(r"Failed to create (?:static )?([\w-]+(?: [\w-]+)*?) node")
 _KERNEL = re.compile(r"in operator (\w+::\w+)")
 _WHY = re.compile(r"Check failed \([^\n]*\): (\S[^\n]*)")
-_ALSO = {"transpose": ("permute", "transpose"), "constant pad": ("pad",), "fully connected": ("linear",)}
-"""By XNNPACK's name of an operator, torch's, where neither contains the other."""
+_OF_DELEGATE = {"fully connected": ("linear",), "transpose": ("transpose", "permute")}
+"""By XNNPACK's name of an operator, torch's, where neither is a part of the other."""
 
 
-def named(error: BuildError, graph: torch.fx.Graph, files: Iterable[str]) -> BuildError:
-    """The error with the operator that ExecuTorch refused, and the line of the user's `files` that it comes from, if
-    its log names one; else as it is. `graph`: the exported model's."""
+def named(error: BuildError, graph: torch.fx.Graph, files: Collection[str]) -> BuildError:
+    """The error with the operator that was refused and the line of the user's `files` that it comes from, as far as the
+    error or ExecuTorch's log names it. `graph`: the exported model's."""
     log = next((cause.log for cause in chain_of(error) if isinstance(cause, RunRefused)), "")
-    kernel, delegate = _KERNEL.search(log), _DELEGATE.search(log)
-    if kernel is None and delegate is None:
+    operator, message, next_step = error.operator, error.message, error.next_step
+    names = (operator,)
+    if kernel := _KERNEL.search(log):
+        operator = kernel[1]
+        names = (operator,)
+    elif delegate := _DELEGATE.search(log):
+        operator = f"XNNPACK's {delegate[1]}"
+        names = _OF_DELEGATE.get(delegate[1], (delegate[1].replace(" ", "_"),))
+    if not operator:
         return error
-    operator = kernel[1] if kernel else f"XNNPACK's {delegate[1]}" if delegate else ""
-    places = _places(_names(kernel[1] if kernel else delegate[1] if delegate else ""), graph, [*files])
-    why = f": {found[1]}" if (found := _WHY.search(log)) else ""
-    among = f", one of those at {', '.join(f'{file}:{line}' for file, line in places)}" if len(places) > 1 else ""
-    file, line = places[0] if len(places) == 1 else ("", 0)
-    does = "load" if error.kind.endswith(("load", "load_failed")) else "run"
-    return BuildError(
-        error.kind,
-        f"{version()} cannot {does} what it exported: it refuses {operator}{among}{why}",
-        "write that operator otherwise in the model, or take another backend, precision or runtime",
-        operator=operator,
-        file=file,
-        line=line,
-    )
-
-
-def _names(operator: str) -> tuple[str, ...]:
-    bare = operator.rpartition("::")[2]
-    return _ALSO.get(bare, (bare.replace(" ", "_"),))
-
-
-def _places(names: tuple[str, ...], graph: torch.fx.Graph, files: list[str]) -> list[tuple[str, int]]:
-    """The lines of the user's code with such an operator, in order; a decomposed one has a longer name."""
-    found = []
-    for node in graph.nodes:
-        bare = operator_of(node).rpartition("::")[2] if node.op == "call_function" else ""
-        if bare and any(bare in name or name in bare for name in names):
-            found.append(place_in(str(node.meta.get("stack_trace", "")), files))
-    return [*dict.fromkeys(filter(None, found))]
+    lines = [line for name in names for line in lines_of(name, graph, files)]
+    if operator != error.operator:
+        why = f": {found[1]}" if (found := _WHY.search(log)) else ""
+        message = f"{version()} refuses {operator} in the file that it made{why}"
+        next_step = "write that part otherwise in the model, or take another backend, precision or runtime"
+    if len(lines) > 1:
+        message += f" (it may be any of {', '.join(f'{file}:{line}' for file, line in lines)})"
+    file, line = lines[0] if len(lines) == 1 else ("", 0)
+    return BuildError(error.kind, message, next_step, operator=operator, file=file, line=line)
