@@ -69,6 +69,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize("made", MODELS)
 def test_a_model_answers_the_same_in_a_form_that_every_runtime_builds(made: str) -> None:
     torch.manual_seed(0)

@@ -58,9 +58,6 @@ def test_what_is_whole_is_told_with_its_figures(home: Path) -> None:
     assert not (home / "workspace").exists()
 
 
-@pytest.mark.parametrize(
-    ("function", "message"), [("mak", "no function mak (did you mean make?)"), ("broken", "no such")]
-)
 def test_a_model_that_no_image_has_the_channels_for_is_told_before_a_run(home: Path) -> None:
     folder = FolderData(source="folder", path=home / "photos")
     model = ModelSpec(source="nets:make", weights="random", input_shape=(1, 6, 16, 16))
@@ -71,6 +68,9 @@ def test_a_model_that_no_image_has_the_channels_for_is_told_before_a_run(home: P
     assert "source: synthetic" in problem.next_step
 
 
+@pytest.mark.parametrize(
+    ("function", "message"), [("mak", "no function mak (did you mean make?)"), ("broken", "no such")]
+)
 def test_a_function_that_makes_no_model_is_told_and_images_are_tried_all_the_same(
     home: Path, function: str, message: str
 ) -> None:

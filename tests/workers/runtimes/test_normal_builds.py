@@ -13,6 +13,9 @@ from tests.workers.runtimes import exported
 from workers.models.package import BuildInputs
 from workers.runtimes.executorch.runtime import ExecuTorch
 
+# torch's own word on what `Pooled` does.
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+
 Build = Callable[[BuildInputs, Variant], tuple[Path, Manifest]]
 Make = Callable[..., BuildInputs]
 FP32 = Variant(fuse=True, optimize=True)
