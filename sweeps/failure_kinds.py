@@ -4,6 +4,7 @@ A kind is the stable word in `Failed`, `BuildError`, `DeviceError` and in the re
 failure has the particulars.
 """
 
+from collections.abc import Collection
 from types import MappingProxyType
 
 _BUILDING = {
@@ -222,3 +223,12 @@ def remedy(kind: str, precision: str = "") -> str:
     """What to do about a failure of this kind, of a build in this precision; empty for a kind that is not known."""
     special = _OF_PRECISION.get((kind, precision)) or (precision and _OF_PRECISION.get((kind, "")))
     return special or FAILURES.get(kind, "").partition(" -> ")[2]
+
+
+def another_try(kinds: Collection[str]) -> str:
+    """In words, how many jobs that failed so are worth another try: the others would fail the same way."""
+    again = sum(kind not in FAILS_AGAIN for kind in kinds)
+    if not again:
+        return "edgesweep status says what to do"
+    which = "" if again == len(kinds) else f"{again} of them: "
+    return f"{which}try again with --retry-failed"

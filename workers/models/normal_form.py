@@ -103,8 +103,9 @@ def normalized(model: nn.Module, sample: torch.Tensor) -> nn.Module:
 
     normal = form_of(model)
     for parent in [*normal.modules()]:
-        for name, child in parent.named_children():
-            if (form := form_of(child)) is not child:
+        # Not `named_children`: it names a module that has two names once.
+        for name, child in [*parent._modules.items()]:
+            if child is not None and (form := form_of(child)) is not child:
                 setattr(parent, name, form)
     return normal.eval()
 

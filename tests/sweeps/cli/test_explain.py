@@ -18,7 +18,7 @@ from dashboard.words import _CALLED
 from sweeps import errors
 from sweeps.cli.main import main
 from sweeps.errors import did_you_mean
-from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, remedy
+from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, another_try, remedy
 from sweeps.metrics import METRICS
 from sweeps.ranking.overview import State
 from sweeps.ranking.verdict import VERDICTS
@@ -151,6 +151,9 @@ def test_another_try_is_offered_only_for_what_may_end_otherwise() -> None:
     assert FAILURES.keys() > FAILS_AGAIN
     assert FAILS_AGAIN.isdisjoint(artifacts.TRANSIENT_KINDS | {*errors.RETRIED_KINDS} | errors.ABSENT_KINDS)
     assert [kind for kind in FAILS_AGAIN if "--retry-failed" in FAILURES[kind]] == []
+    assert another_try(["timeout"]) == "try again with --retry-failed"
+    assert another_try(["timeout", "low_sqnr"]) == "1 of them: try again with --retry-failed"
+    assert "--retry-failed" not in another_try(["low_sqnr"])
 
 
 def test_what_to_do_fits_the_precision() -> None:

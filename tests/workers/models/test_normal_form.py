@@ -88,8 +88,9 @@ def test_a_model_answers_the_same_in_a_form_that_every_runtime_builds(made: str)
 
 def test_a_convolution_that_two_parts_share_stays_one() -> None:
     shared = nn.Conv2d(3, 3, 2, padding="same")
-    normal = normalized(nn.Sequential(shared, nn.Sequential(shared)).eval(), torch.zeros(SHAPE))
-    assert normal[0] is normal[1][0]
+    normal = normalized(nn.Sequential(shared, shared, nn.Sequential(shared)).eval(), torch.zeros(SHAPE))
+    assert normal[0] is normal[1] is normal[2][0]
+    assert normal(torch.zeros(SHAPE)).shape == SHAPE
 
 
 SOURCE = """

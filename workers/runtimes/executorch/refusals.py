@@ -23,7 +23,7 @@ def named(error: BuildError, graph: torch.fx.Graph, files: Collection[str]) -> B
     error or ExecuTorch's log names it. `graph`: the exported model's."""
     log = next((cause.log for cause in chain_of(error) if isinstance(cause, RunRefused)), "")
     operator, message, next_step = error.operator, error.message, error.next_step
-    names = (operator,)
+    names: tuple[str, ...] = (operator,)
     if kernel := _KERNEL.search(log):
         operator = kernel[1]
         names = (operator,)
