@@ -110,8 +110,7 @@ class NotRanked:
     outcome: str
     """`failed` or `skipped`."""
     reason: str
-    next_step: str
-    """What to do about a failure; empty of what was skipped."""
+    next_step: str  # about a failure; empty of what was skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
