@@ -11,6 +11,7 @@ from dashboard.inert import NOTHING, line
 from sweeps.advice import RUN
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RETRIED_KINDS
+from sweeps.failure_kinds import FAILS_AGAIN, remedy
 from sweeps.journal.changes import DatedBlock
 from sweeps.journal.evidence import Sentinel
 from sweeps.launching.here import here
@@ -151,13 +152,15 @@ def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[d
     ]
 
 
-def next_step(stage: str, kind: str) -> str:
-    """What to do about a failed job."""
+def next_step(stage: str, kind: str, precision: str = "") -> str:
+    """What to do about a failed job of this precision."""
     if kind in RETRIED_KINDS:
         return f"remove the cause: {RUN} tries it again"
     if kind == "not_possible":
         return "it cannot run there: take the combination out of the sweep file"
-    advice = _NEXT_STEPS.get(stage, "see the message")
+    advice = remedy(kind, precision) or _NEXT_STEPS.get(stage, "see the message")
+    if kind in FAILS_AGAIN:
+        return advice
     return f"{advice}; then {RUN} --retry-failed tries it again"
 
 

@@ -17,6 +17,7 @@ Errors cross process boundaries (Ray), so each one survives pickling: all state 
 
 import difflib
 from collections.abc import Iterable
+from functools import partial
 
 _BEGINNING = 3
 _SIMILAR = 0.6
@@ -113,6 +114,19 @@ class _KindError(EdgeSweepError):
 
 class BuildError(_KindError):
     """One variant cannot be built."""
+
+    def __init__(
+        self, kind: str, message: str, next_step: str = "", *, operator: str = "", file: str = "", line: int = 0
+    ) -> None:
+        """`operator`: what it cannot be built for, such as `aten::pad`. `file` and `line`: where the user's code asks
+        for it; empty and 0 if that is not known."""
+        super().__init__(kind, message, next_step)
+        self.operator = operator
+        self.file = file
+        self.line = line
+
+    def __reduce__(self) -> tuple[partial["BuildError"], tuple[str, ...]]:
+        return partial(type(self), operator=self.operator, file=self.file, line=self.line), self.args
 
 
 class DeviceError(_KindError):

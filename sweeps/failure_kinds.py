@@ -4,6 +4,7 @@ A kind is the stable word in `Failed`, `BuildError`, `DeviceError` and in the re
 failure has the particulars.
 """
 
+from collections.abc import Collection
 from types import MappingProxyType
 
 _BUILDING = {
@@ -30,8 +31,10 @@ _BUILDING = {
     "[core], or [inside] for nnapi",
     "invalid_output": "the built file's answers have another shape or are not finite -> check precision, qengine and "
     "data.calibration",
-    "low_sqnr": "the built file's answers are drowned in quantization noise -> use more calibration images or another "
-    "quantization, or keep fp32",
+    "low_sqnr": "the built file's answers are far from the model's: of int8 they are drowned in quantization noise, of "
+    "fp32 or fp16 a step of the build or a kernel computes something else -> of int8: use more calibration images or "
+    "another quantization, or keep fp32; of fp32 and fp16: write fuse: [false] or optimize: [false], or try another "
+    "capture or runtime",
     "malformed_nnapi_model": "the NNAPI part of the file cannot be read -> build it again: delete the artifact, then "
     "run",
     "nnapi_conversion": "PyTorch's converter to NNAPI does not accept the model -> replace the part that the message "
@@ -66,8 +69,11 @@ _BUILDING = {
     "not_possible": "this combination cannot exist -> take it out of grids",
     "not_quantizable": "a part of the model cannot be quantized -> remove the part that never runs, or keep fp32",
     "not_savable": "torch cannot save the model in this format -> try the other format, pt or ptl",
-    "not_traceable": "torch.fx cannot trace the model, which fusing and int8 need -> use precision: [fp32] with fuse: "
-    "[false], or take branches on the input out of forward()",
+    "not_scriptable": "torch.jit.script does not understand a part of the model's code -> try capture: [trace] or "
+    "[mixed], or rewrite that part in what TorchScript knows of Python",
+    "not_traceable": "torch.fx, which fusing and int8 need, or torch.jit.trace cannot trace the model -> use "
+    "precision: [fp32] with fuse: [false], or capture: [script]; or take branches on the input's values out of "
+    "forward()",
     "nothing_to_fill": "no layer is so narrow that channels could be filled up -> write layout: [nchw]",
     "nothing_to_quantize": "dynamic quantization changes linear layers only, and there are none -> write "
     "quantization: [static]",
@@ -104,6 +110,8 @@ _RUNNING = {
     "a smaller model",
     "load_failed": "the file cannot be loaded there -> build it again, or use the runtime's version of the message",
     "nnapi_compile_failed": "the accelerator refuses the compiled model -> try another preference, or backend: [cpu]",
+    "nnapi_run_failed": "the accelerator took the model, and failed as it ran -> try another preference or precision, "
+    "or backend: [cpu]",
     "no_artifact": "the built file is not in the workspace -> run again: it is built anew",
     "no_batches": "the runner on the device is older than batches -> compile the runner anew",
     "no_bundled_input": "the file has no input for PyTorch's own benchmark tool -> run again: it is built with one",
@@ -187,5 +195,42 @@ _VIRTUAL = {
     "not_started": "a virtual phone did not start -> its log says why; a container must be privileged",
 }
 
+_OF_PRECISION = MappingProxyType(
+    {
+        ("low_sqnr", "int8"): "use more calibration images (data.calibration.images) or another quantization, or keep "
+        "fp32",
+        ("low_sqnr", ""): "a step of the build or a kernel computes something else than the model: write fuse: [false] "
+        "or optimize: [false], or try another capture or runtime",
+    }
+)
+"""What to do about a kind that has two causes: by precision, `""` for all others."""
+
+FAILS_AGAIN = frozenset(
+    {
+        *("accuracy_lost", "already_quantized", "bad_output", "crashed_on_load", "crashed_on_run", "data_dependent"),
+        *("interface_not_possible", "invalid_output", "low_sqnr", "malformed_nnapi_model", "nnapi_conversion"),
+        *("not_buildable", "not_bundled", "not_capturable", "not_exportable", "not_fusable", "not_optimizable"),
+        *("not_possible", "not_quantizable", "not_savable", "not_scriptable", "not_traceable", "nothing_to_fill"),
+        *("nothing_to_quantize", "output_shape", "too_few_calibration_images", "too_large", "trace_differs"),
+        "unsupported_operator",
+    }
+)
+"""What fails the same way again unless the model or the sweep file changes: `--retry-failed` is not offered for it."""
+
 FAILURES = MappingProxyType({**_BUILDING, **_RUNNING, **_REACHING, **_LAB, **_VIRTUAL})
 """By kind: why it happens, ` -> `, and what to do."""
+
+
+def remedy(kind: str, precision: str = "") -> str:
+    """What to do about a failure of this kind, of a build in this precision; empty for a kind that is not known."""
+    special = _OF_PRECISION.get((kind, precision)) or (precision and _OF_PRECISION.get((kind, "")))
+    return special or FAILURES.get(kind, "").partition(" -> ")[2]
+
+
+def another_try(kinds: Collection[str]) -> str:
+    """In words, how many jobs that failed so are worth another try: the others would fail the same way."""
+    again = sum(kind not in FAILS_AGAIN for kind in kinds)
+    if not again:
+        return "edgesweep status says what to do"
+    which = "" if again == len(kinds) else f"{again} of them: "
+    return f"{which}try again with --retry-failed"

@@ -66,9 +66,26 @@ class Failed:
     stage: Stage
     kind: str
     message: str
+    next_step: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """What to do about this one; empty where only its kind tells (`sweeps.failure_kinds.remedy`), and in old journals,
+    as the fields below."""
+    operator: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """What it failed for, such as `aten::pad`."""
+    file: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """Of the user's own, relative to their folder, with the line that asks for it."""
+    line: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
+
+    @property
+    def text(self) -> str:
+        """The message with the operator and the line, as far as it does not name them itself."""
+        named = [self.operator] if self.operator and self.operator not in self.message else []
+        place = f"{self.file}:{self.line}" if self.file else ""
+        named += [f"at {place}"] if place and place not in self.message else []
+        return f"{self.message} ({' '.join(named)})" if named else self.message
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", " ".join(self.message.split()))
+        for name in ("message", "next_step"):
+            object.__setattr__(self, name, " ".join(getattr(self, name).split()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

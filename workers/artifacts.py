@@ -22,6 +22,8 @@ from sweeps.workspace import BUILD_LOG, Workspace
 from workers.build_log import recorded
 from workers.models.package import BuildInputs
 from workers.runtimes import registry, trial
+from workers.runtimes.failures import located
+from workers.runtimes.interface import Runtime
 from workers.toolchains import environments
 
 TRANSIENT_KINDS = frozenset(
@@ -113,7 +115,7 @@ class ArtifactStore:
                     environments.enter(variant.toolchain)
                     runtime = registry.get(variant.runtime)
                     trial.check(runtime, variant.toolchain, variant.precision)
-                    manifest = runtime.build(variant, build_key, inputs, folder, shared)
+                    manifest = _built(runtime, variant, build_key, inputs, folder, shared)
                 except EdgeSweepError as error:
                     with contextlib.suppress(OSError):
                         print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201  # into the log
@@ -158,7 +160,15 @@ def failure_of_build(root: Path, build_key: str, variant: Variant, inputs: Build
         ArtifactStore(root).build(build_key, variant, inputs)
         return None
     except BuildError as error:
-        return Failed(stage="build", kind=error.kind, message=error.message)
+        return Failed(
+            stage="build",
+            kind=error.kind,
+            message=error.message,
+            next_step=error.next_step,
+            operator=error.operator,
+            file=error.file,
+            line=error.line,
+        )
     except MemoryError:
         return Failed(stage="build", kind="out_of_memory", message="the build ran out of memory")
     except EdgeSweepError as error:
@@ -167,6 +177,17 @@ def failure_of_build(root: Path, build_key: str, variant: Variant, inputs: Build
         return Failed(stage="build", kind="os_error", message=f"{type(error).__name__}: {_first_words(error)}")
     except Exception as error:  # noqa: BLE001  # torch raises anything on a model that it cannot handle
         return Failed(stage="build", kind="exception", message=f"{type(error).__name__}: {_first_words(error)}")
+
+
+def _built(
+    runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, folder: Path, shared: Path
+) -> Manifest:
+    try:
+        return runtime.build(variant, build_key, inputs, folder, shared)
+    except BuildError as error:
+        if (found := located(error, inputs.package.files)) is error:
+            raise
+        raise found from error
 
 
 def _first_words(error: Exception) -> str:

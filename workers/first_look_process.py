@@ -10,6 +10,7 @@ from sweeps.errors import BuildError, ModelError, in_one_line
 from workers.models import making, weights
 from workers.models.images import InputShape, smooth_images
 from workers.models.making_process import program, try_images, try_model
+from workers.models.normal_form import normalized
 from workers.models.repeats import check_repeats
 from workers.models.request_folder import Request
 from workers.runtimes.torchscript import capture
@@ -45,6 +46,7 @@ def look(request: Request) -> None:
         raise refused
     check_repeats(network, taken[0], model.name)
     images = torch.from_numpy(smooth_images(taken[0][0], taken[0], 0, 0))
+    normal = normalized(copy.deepcopy(network), images)
     request.reply(
         {
             "input_shape": taken[0],
@@ -54,9 +56,9 @@ def look(request: Request) -> None:
             "parameters": sum(one.numel() for one in network.parameters()),
             "convolutions": _count(network, torch.nn.Conv2d),
             "linears": _count(network, torch.nn.Linear),
-            "script": _closed(lambda: capture.script(copy.deepcopy(network))),
-            "trace": _closed(lambda: capture.trace(copy.deepcopy(network), images)),
-            "graph": _closed(lambda: symbolic(copy.deepcopy(network))),
+            "script": _closed(lambda: capture.script(copy.deepcopy(normal))),
+            "trace": _closed(lambda: capture.trace(copy.deepcopy(normal), images)),
+            "graph": _closed(lambda: symbolic(copy.deepcopy(normal), images)),
         }
     )
 

@@ -156,11 +156,11 @@ def _failed(row: ResultRow, found: JobEvidence, advice: Here) -> None:
         f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}",
         help=explained.tip("failure", row.kind),
     )
-    st.text(f"Next step: {line(advice.typed(job_rows.next_step(row.stage, row.kind)))}")
+    st.text(f"Next step: {line(advice.typed(job_rows.next_step(row.stage, row.kind, row.precision)))}")
     if len(found.failures) > 1:
         with st.expander(f"All {len(found.failures)} failures"):
             for number, one in enumerate(found.failures, 1):
-                st.text(line(f"{number}. {one.stage}, {one.kind}: {one.message}"))
+                st.text(line(f"{number}. {one.stage}, {one.kind}: {one.text}"))
 
 
 def _without_evidence(row: ResultRow | None, name: str) -> None:

@@ -82,7 +82,7 @@ def plan(
         tried = list(checked)
         print_json(document | ({"check": [asdict(one) for one in tried]} if with_check else {}))
     else:
-        print_plan(planned, found.states, left.seconds, noise, spreads, kept_out, found.programs)
+        print_plan(planned, found.states, left.seconds, noise, spreads, kept_out, found.programs, found.worth_retrying)
         for line in (*found.sharing, *found.machine):
             tell(line)
         tried = []

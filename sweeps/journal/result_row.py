@@ -45,7 +45,7 @@ def row_of_job(
         about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
         about |= _with_batches(about, batches or BatchShare())
     else:
-        about |= {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.message}
+        about |= {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.text}
     return _row(sweep, job.key, job.build_key, job, planned, metrics, about)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
+from sweeps.failure_kinds import remedy
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.planning.planned import PlannedJob
@@ -15,7 +16,8 @@ STATES = ("measured", "failed", "pending", "stale")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """One job. `reason`: why it failed. `settled`: why its rounds ended, if that was decided."""
+    """One job. `reason`: why it failed; `next_step`: what to do about that. `settled`: why its rounds ended, if that
+    was decided."""
 
     name: str
     job_key: str
@@ -29,6 +31,7 @@ class JobStatus:
     most_rounds: int
     """... and at most."""
     reason: str
+    next_step: str
     settled: str
 
 
@@ -79,13 +82,14 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
     for job, stale in journal.jobs(sweep):
         planned = journal.planned_job(sweep, job.key)
         ended = journal.ending(planned)
-        state, reason = "pending", ""
+        state, reason, next_step = "pending", "", ""
         if stale:
             state = "stale"
         elif isinstance(ended, Complete):
             state = "measured"
         elif isinstance(ended, Failed):
-            state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.message}"
+            state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.text}"
+            next_step = ended.next_step or remedy(ended.kind, job.variant.precision)
         settled = None if stale else journal.settled(job.key, planned.protocol)
         blocks = journal.blocks(job.key)
         if not stale:
@@ -102,6 +106,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
                 least_rounds=planned.protocol.rounds,
                 most_rounds=planned.protocol.last_round,
                 reason=reason,
+                next_step=next_step,
                 settled=settled.text_after(sum(not (block.confirms or block.checks) for block in blocks))
                 if settled is not None and settles(settled, planned.protocol)
                 else "",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sweeps.failure_kinds import FAILS_AGAIN
 from sweeps.journal.journal import Journal
 from sweeps.operations.sweep_file import make_plan
 from sweeps.planning.plan import Plan
@@ -31,6 +32,8 @@ class Planned:
     plan: Plan
     states: Mapping[str, State]
     """By job key."""
+    worth_retrying: int
+    """Of the jobs that failed, those that need not fail the same way again."""
     left: Estimate
     programs: Mapping[str, Hashable]
     """As `programs_of`."""
@@ -54,16 +57,20 @@ def plan_with_states(spec: SweepSpec, roots: Sequence[Path], workspace: Workspac
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states: dict[str, State] = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
     programs: dict[str, Hashable] = {}
+    worth_retrying = 0
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
             programs = programs_of(planned, journal.artifact)
             ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
+        failed = [ending for ending in ended.values() if isinstance(ending, Failed)]
+        worth_retrying = sum(one.kind not in FAILS_AGAIN for one in failed)
         states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
     finished = {key for key, state in states.items() if state in ("done", "failed")}
     left = estimate(planned, planned.protocol, finished, built)
     return Planned(
         plan=planned,
         states=states,
+        worth_retrying=worth_retrying,
         left=left,
         programs=programs,
         sharing=lines,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import RETRIED_KINDS, EdgeSweepError, StoreError
+from sweeps.failure_kinds import another_try
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
@@ -183,26 +184,25 @@ def _run(
     if interrupted:
         stopped = "Stopped. Nothing is lost: run the same command again to continue."
         return RunEnd(interrupted=True, still_to_do=(stopped,))
-    return RunEnd(
-        interrupted=False, still_to_do=tuple(_still_to_do(pending, sum(away.values()), sharing.waiting, late))
-    )
+    left = tuple(_still_to_do(pending, sum(away.values()), sharing.waiting, late))
+    return RunEnd(interrupted=False, still_to_do=left)
 
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
     """Say what there is to do. Returns whether it is nothing."""
     endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
-    failed = sum(isinstance(ended, Failed) for ended in endings)
+    failed = [ended.kind for ended in endings if isinstance(ended, Failed)]
     measured = sum(isinstance(ended, Complete) for ended in endings)
     tell(
         f"{planned.sweep.name}: {len(planned.jobs)} jobs, {measured} done before, "
-        + (f"{failed} failed before (try again with --retry-failed), " if failed else "")
+        + (f"{len(failed)} failed before ({another_try(failed)}), " if failed else "")
         + f"{len(planned.skipped)} skipped"
     )
     if planned.budget_reason:
         tell(budget_text(planned))
     for line in sharing.lines():
         tell(line)
-    complete = failed + measured == len(endings) and all(
+    complete = len(failed) + measured == len(endings) and all(
         artifacts.look(job.build_key)
         for job, ended in zip(planned.jobs, endings, strict=True)
         if isinstance(ended, Complete)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.advice import RUN
+from sweeps.failure_kinds import FAILS_AGAIN
 from sweeps.protocol.blocks import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
@@ -132,7 +133,8 @@ def without_figures(failed: Sequence[ResultRow], checked: Sequence[ResultRow], w
         settle = Settle(command=RUN, note="name a device under devices that can time them", seconds=seconds)
     if failed:
         note = "see to why they failed (each reason is listed under Not ranked)"
-        settle = Settle(command=_RETRY, note=note, seconds=seconds)
+        final = all(row.kind in FAILS_AGAIN for row in failed)
+        settle = Settle(command=RUN if final else _RETRY, note=note, seconds=seconds)
     return Provisional(name="", job_key="", why=why, settle=settle)
 
 

@@ -7,6 +7,7 @@ itself (`sweeps.ranking.place`).
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sweeps.failure_kinds import remedy
 from sweeps.imported import Imported, in_order
 from sweeps.ranking.alike import alike
 from sweeps.ranking.backends import backend_figure
@@ -101,4 +102,11 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
 def _not_ranked(row: ResultRow) -> NotRanked:
     found = ", ".join(filter(None, (row.stage, row.kind)))
     reason = ": ".join(filter(None, (found, row.reason))) or "no reason recorded"
-    return NotRanked(name=row.name, name_here=row.name_here, variant=row.variant, outcome=row.outcome, reason=reason)
+    return NotRanked(
+        name=row.name,
+        name_here=row.name_here,
+        variant=row.variant,
+        outcome=row.outcome,
+        reason=reason,
+        next_step=remedy(row.kind, row.precision) if row.outcome == "failed" else "",
+    )

@@ -107,6 +107,7 @@ class NotRanked:
     outcome: str
     """`failed` or `skipped`."""
     reason: str
+    next_step: str  # about a failure; empty of what was skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,8 +91,10 @@ def print_plan(
     spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
     quarantined: Mapping[str, Quarantine] = _NONE,
     programs: Mapping[str, Hashable] = _NOT_BUILT,
+    worth_retrying: int = 0,
 ) -> None:
-    """As `plan_document`, for people. `programs`: as of `race_lines`."""
+    """As `plan_document`, for people. `programs`: as of `race_lines`. `worth_retrying`: of the jobs that failed, those
+    that need not fail the same way again."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
     protocol = plan.protocol
@@ -115,7 +117,8 @@ def print_plan(
     emulated = sum(job.emulated for job in plan.jobs)
     checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""
     ended = Counter(states.values())
-    failed = f", {ended['failed']} failed (try again with: run --retry-failed)" if ended["failed"] else ""
+    again = " (try again with: run --retry-failed)" if worth_retrying else ""
+    failed = f", {ended['failed']} failed{again}" if ended["failed"] else ""
     console.print(
         f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"

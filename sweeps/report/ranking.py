@@ -116,10 +116,12 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
     _print_left(out, device, shown)
     _print_trust(out, shown)
     if device.not_ranked:
-        table = new_table("Not ranked", "variant", "outcome", "reason")
+        remedies = any(row.next_step for row in device.not_ranked)
+        table = new_table("Not ranked", "variant", "outcome", "reason", *(("what to do",) if remedies else ()))
         for row in device.not_ranked:
             reason = row.reason if verbose else shortened(row.reason, out.here.typed(whole))
-            table.add_row(*cells(_short(row.name_here, device), row.outcome, reason))
+            texts = [reason, out.here.typed(row.next_step)] if remedies else [reason]
+            table.add_row(*cells(_short(row.name_here, device), row.outcome, *texts))
         out.console.print(table)
     if device.imported:
         _print_imported(out, NOTE, device.imported)

@@ -26,6 +26,7 @@ def print_status(
         reason = job.reason or job.settled
         if not verbose:
             reason = shortened(reason, here.typed(f"edgesweep status {status.sweep} -v"))
+        reason += f" -> {here.typed(job.next_step)}" if job.next_step else ""
         table.add_row(*cells(job.name, job.state, rounds, reason))
     console.print(table)
     counts = []

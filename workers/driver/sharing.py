@@ -7,6 +7,7 @@ that are alike. Both are recorded before anything is measured by them, so that a
 from collections.abc import Iterator
 from functools import partial
 
+from sweeps.failure_kinds import FAILS_AGAIN
 from sweeps.journal.assignments import EVERY_UNIT
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
@@ -95,10 +96,11 @@ class Sharing:
                     why = self._apart[job.key]
                     yield f"{names[unit]} is taken out of its class, and its results are not ranked: {why}"
                 elif (ending := self._ending(job)) is not None and not self._comparable(job, ending):
-                    why = (
-                        "failed there" if isinstance(ending, Failed) else "has no two blocks there that can be trusted"
-                    )
-                    yield f"{names[unit]} gets no variant: {job.name} {why}; try again with --retry-failed"
+                    failed = isinstance(ending, Failed)
+                    why = "failed there" if failed else "has no two blocks there that can be trusted"
+                    final = isinstance(ending, Failed) and ending.kind in FAILS_AGAIN
+                    again = "" if final else "; try again with --retry-failed"
+                    yield f"{names[unit]} gets no variant: {job.name} {why}{again}"
 
     def _choose_common(self, pool: Pool) -> None:
         """The one that was chosen before, else the first; but none that failed on every unit."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from multiprocessing import Pipe
 from pathlib import Path
 from select import select
@@ -201,13 +201,12 @@ def write_answer(path: Path, failed: Failed | None) -> None:
 
 def _read_answer(path: Path) -> Failed | None:
     try:
-        match json.loads(read_regular(path, _ANSWER_BYTES)):
-            case None:
-                return None
-            case {"kind": str(), "message": str(), "stage": "build"} as content:
-                return Failed(**content)
-        raise ValueError("no failure of a build")
-    except (OSError, ValueError, TypeError, RecursionError):
-        return Failed(
-            stage="build", kind="crashed", message="the process that built it left no answer that can be read"
-        )
+        content = json.loads(read_regular(path, _ANSWER_BYTES))
+        if content is None:
+            return None
+        failed = Failed(**content)
+        if all(type(getattr(failed, one.name)) is type(getattr(CRASHED_BUILD, one.name)) for one in fields(failed)):
+            return failed
+    except (AttributeError, OSError, ValueError, TypeError, RecursionError):
+        pass
+    return Failed(stage="build", kind="crashed", message="the process that built it left no answer that can be read")

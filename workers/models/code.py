@@ -21,6 +21,7 @@ from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError, in_one_line
 from sweeps.spec.inputs import TAKEN_MODULES
 from sweeps.temporary import folder_of_process
+from workers.models.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +99,8 @@ def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, byt
     """Call torchvision's or the user's constructor; no weights are downloaded. Raises `ModelError`."""
     import torch
 
-    model = _own(source, arguments, files) if ":" in source else _torchvision(source, arguments)
+    with uncompiled():
+        model = _own(source, arguments, files) if ":" in source else _torchvision(source, arguments)
     if not isinstance(model, torch.nn.Module):
         raise ModelError(
             f"{source} returned {type(model).__name__}, not a torch.nn.Module", "return the model from the function"

@@ -35,9 +35,7 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
     Raises `DataError` if an evaluation image cannot be decoded, a download fails, or the evaluation set is too large
     for this machine's memory. If only calibration fails, its set is empty and contains the reason.
     """
-    channels = input_shape[1]
-    if channels not in (1, 3):
-        raise DataError(f"images have 1 or 3 channels, the model takes {channels}", "correct the model's input_shape")
+    check_channels(data, input_shape[1])
     first, second = _select(data)
     evaluation = second.read(input_shape)
     try:
@@ -54,6 +52,17 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
         labels = None if calibration.labels is None else calibration.labels[kept]
         calibration = replace(calibration, images=calibration.images[kept], labels=labels)
     return calibration, evaluation
+
+
+def check_channels(data: DataSpec, channels: int) -> None:
+    """Raises `DataError` if a model with so many channels of input cannot be given these images: files have 1 or 3."""
+    read = any(isinstance(source, FolderData | TorchvisionData) for source in (data.calibration, data.evaluation))
+    if read and channels not in (1, 3):
+        raise DataError(
+            f"images have 1 or 3 channels, the model takes {channels}",
+            "correct the model's input_shape, or write source: synthetic for calibration and evaluation: its images "
+            "have as many channels as the model takes",
+        )
 
 
 def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> DataManifest:

@@ -20,6 +20,7 @@ from workers.models import data as datasets
 from workers.models.code import OwnCode, construct, own_code
 from workers.models.eager import eager_logits, load_eager
 from workers.models.identity import source_id_of, weights_id_of
+from workers.models.normal_form import overwrites_input
 from workers.models.package import Images, Logits, ModelPackage, write_whole
 from workers.models.prepared import PreparationProgress
 from workers.models.repeats import check_repeats
@@ -75,6 +76,7 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
         weights_text=weights_text,
         model_source=source,
         input_shape=model.input_shape,
+        overwrites_input=overwrites_input(network, model.input_shape),
     )
 
 

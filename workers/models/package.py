@@ -43,6 +43,8 @@ class ModelPackage:
     model_source: str
     """`ModelIdentity.source`."""
     input_shape: tuple[int, int, int, int]
+    overwrites_input: bool = False
+    """Whether the model writes into the tensor that it is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

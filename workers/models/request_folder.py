@@ -109,7 +109,7 @@ class Request:
         if logits is not None:
             np.save(self.folder / "logits.npy", logits, allow_pickle=False)
         named = {"arguments": dict(packed.arguments), "weights_id": packed.weights_id, "source": packed.model_source}
-        self.reply({**named, "weights_text": packed.weights_text})
+        self.reply({**named, "weights_text": packed.weights_text, "overwrites_input": packed.overwrites_input})
 
     def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
         """Raises `ModelError` if the model's code wrote over what was made of it."""
@@ -123,6 +123,7 @@ class Request:
                 "weights_id": str(weights_id),
                 "weights_text": str(weights_text),
                 "source": str(source),
+                "overwrites_input": bool(overwrites_input),
             }:
                 return ModelPackage(
                     name=model.name,
@@ -134,6 +135,7 @@ class Request:
                     weights_text=weights_text,
                     model_source=source,
                     input_shape=model.input_shape,
+                    overwrites_input=overwrites_input,
                 )
         raise overwritten(model.source)
 

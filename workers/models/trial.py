@@ -19,6 +19,7 @@ from sweeps.workspace import Workspace
 from workers.forks.client import Forks
 from workers.models import apart
 from workers.models.code import check_not_hidden, own_code
+from workers.models.data import check_channels
 from workers.models.data_sources import evaluation_files, files_in
 from workers.models.request_folder import Request
 from workers.models.room import folder_of_request
@@ -204,6 +205,7 @@ def try_all(
         yield tried
         if isinstance(found, int):
             classes[model.name] = found
+        yield from _try_channels(model, data)
     folders: dict[Path, int] = {}
     for root, count, tried in try_folders(data, seconds):
         yield tried
@@ -216,6 +218,13 @@ def try_all(
         evaluated, more = try_evaluation(data, seconds)
         yield from more
     yield from together(classes, evaluated)
+
+
+def _try_channels(model: ModelSpec, data: DataSpec) -> Iterator[Tried]:
+    try:
+        check_channels(data, model.input_shape[1])
+    except DataError as error:
+        yield Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
 
 
 def together(classes: Mapping[str, int], evaluated: Evaluated) -> Iterator[Tried]:

@@ -4,13 +4,15 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+_MODELS = Path(__file__).parents[1] / "models"
+
 
 @cache
 def code_of(package: Path) -> str:
-    """sha256 over the Python files of a runtime's package, and of `weights.settle`: the id of random weights is only a
-    seed."""
+    """sha256 over the Python files of a runtime's package, of the normal form that models are built in, and of
+    `weights.settle`: the id of random weights is only a seed."""
     digest = hashlib.sha256()
-    models = Path(__file__).parents[1] / "models"
-    for path in (*sorted(package.rglob("*.py")), models / "images.py", models / "weights.py"):
+    shared = (_MODELS / name for name in ("images.py", "normal_form.py", "weights.py"))
+    for path in (*sorted(package.rglob("*.py")), *shared):
         digest.update(path.read_bytes())
     return digest.hexdigest()

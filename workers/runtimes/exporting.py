@@ -5,7 +5,7 @@ import re
 import torch
 
 from sweeps.errors import BuildError
-from workers.runtimes.failures import first_words
+from workers.runtimes.failures import chain_of, first_words
 
 # The sizes of tensors are among the unknown numbers, or a number of the user's code is.
 _SHAPE = re.compile(r"Could not extract specialized integer|Size-like symbols: (?!none)", re.IGNORECASE)
@@ -15,16 +15,6 @@ _CONTROL_FLOW = re.compile(r"data-dependent|GuardOnDataDependent|Could not guard
 def example_of(shape: tuple[int, ...]) -> torch.Tensor:
     """An input of the model's shape; the same in every process."""
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
-
-
-def chain_of(error: BaseException) -> list[BaseException]:
-    """The error and its causes, of which the last one is where it began."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None:
-        causes.append(cause)
-        cause = cause.__cause__
-    return causes
 
 
 def not_exportable(error: BaseException, to: str) -> BuildError:
@@ -37,24 +27,26 @@ def not_exportable(error: BaseException, to: str) -> BuildError:
 
 def values_decide(error: BaseException, to: str) -> BuildError | None:
     """If the error is about a shape or a way through the model that depends on values; else `None`."""
-    causes = chain_of(error)
-    text, why = "\n".join(map(str, causes)), first_words(causes[-1])
+    text = "\n".join(map(str, chain_of(error)))
     if _SHAPE.search(text):
-        return shape_of_values(why, to)
+        return shape_of_values(to)
     if _CONTROL_FLOW.search(text):
         return BuildError(
             "not_exportable",
-            f"torch {torch.__version__} exports no control flow to {to} that depends on the values of tensors: {why}",
+            f"torch {torch.__version__} exports no control flow to {to} that depends on the values of tensors: the "
+            "model branches on what a tensor holds",
             "rewrite that part with torch.where or torch.cond",
         )
     return None
 
 
-def shape_of_values(why: str, to: str) -> BuildError:
-    """A tensor has as many elements as its input's values say, or the values of another tensor."""
+def shape_of_values(to: str, found: str = "") -> BuildError:
+    """A tensor has as many elements as its input's values say, or the values of another tensor. `found`: what shows
+    it."""
+    shown = f": {found}" if found else ""
     return BuildError(
         "not_exportable",
-        f"torch {torch.__version__} exports no shape to {to} that depends on the values of tensors: {why}",
+        f"torch {torch.__version__} exports no shape to {to} that depends on the values of tensors{shown}",
         "give every tensor a size that follows from the input's: torch.where instead of a mask, torch.topk, padding",
     )
 

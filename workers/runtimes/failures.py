@@ -1,6 +1,18 @@
-"""Shortens errors of libraries to one readable line."""
+"""What errors of libraries say: in one readable line, of which operator, and of which line of the user's files."""
+
+import re
+import traceback
+from collections.abc import Collection
+
+from sweeps.errors import BuildError
 
 _LIMIT = 300
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_OPERATOR = re.compile(
+    r"While executing %\w+ : .*?\[target=(?:torch\.ops\.)?([\w.]+)\]|Could not run '(\w+::\w+)'|"
+    r"Unknown builtin op: (\w+::\w+)"
+)
+"""What torch says of the operator at which it failed."""
 
 
 def first_words(error: BaseException | str) -> str:
@@ -8,3 +20,42 @@ def first_words(error: BaseException | str) -> str:
     lines = (line.strip().rstrip(":") for line in str(error).splitlines())
     text = next((line for line in lines if line), type(error).__name__)
     return text if len(text) <= _LIMIT else text[: _LIMIT - 1] + "…"
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """The error and its causes, of which the last one is where it began."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__
+    return causes
+
+
+def located(error: BuildError, files: Collection[str]) -> BuildError:
+    """The error with the operator and the line of the user's code that its causes name. `files`: the user's own, by
+    relative path. What it says already stays, but for a line of other files."""
+    causes = chain_of(error)
+    # TorchScript names the line itself first, and then those that call it.
+    said = "\n".join(str(cause).partition("is being compiled since")[0] for cause in causes)
+    operator = error.operator
+    if not operator and (named := _OPERATOR.search(said)):
+        operator = next(filter(None, named.groups()))
+    if error.file:
+        file, line = place_in(f'File "{error.file}", line {error.line}', files) or ("", 0)
+    else:
+        frames = "".join(line for cause in causes for line in traceback.format_tb(cause.__traceback__))
+        file, line = place_in(said, files) or place_in(frames, files) or ("", 0)
+    if (operator, file, line) == (error.operator, error.file, error.line):
+        return error
+    found_error = BuildError(error.kind, error.message, error.next_step, operator=operator, file=file, line=line)
+    return found_error.with_traceback(error.__traceback__)
+
+
+def place_in(text: str, files: Collection[str]) -> tuple[str, int] | None:
+    """The innermost line of the user's files that a traceback names; `None` if it names none of them."""
+    for path, line in reversed(_FRAME.findall(text)):
+        for name in files:
+            if path == name or path.endswith(f"/{name}"):
+                return name, int(line)
+    return None

@@ -21,9 +21,16 @@ from workers.toolchains.environments import command_within
 
 MAX_TOP1_LOST_POINTS = 5.0
 DEADLINE_S = 1800.0
+_LOG_BYTES = 16_384
 
 _PROCESSES = ForkServer()
 atexit.register(_PROCESSES.close)
+
+
+class RunRefused(BuildError):  # noqa: N818  # says what happened
+    """The runner could not load or run an artifact. `log`: what its library printed besides."""
+
+    log = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +133,19 @@ def _run(argv: list[str], parse: Callable[[bytes], RunReport]) -> RunReport:
         return parse(ended.stdout)
     except RunnerError as error:
         if ended.returncode >= 0 and error.kind not in ("no_report", "truncated"):
-            raise BuildError(error.kind, error.message, error.next_step) from error
+            raise _refused(error.kind, error.message, error.next_step, ended.stderr) from error
         loaded = b'"event": "load"' in ended.stdout
         how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"
         tail = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         message = f"the runner died of {how} while it {'ran' if loaded else 'loaded'} the artifact"
-        raise BuildError("crashed_on_run" if loaded else "crashed_on_load", ": ".join([message, *tail])) from error
+        kind = "crashed_on_run" if loaded else "crashed_on_load"
+        raise _refused(kind, ": ".join([message, *tail]), "", ended.stderr) from error
+
+
+def _refused(kind: str, message: str, next_step: str, stderr: bytes) -> RunRefused:
+    refused = RunRefused(kind, message, next_step)
+    refused.log = stderr[-_LOG_BYTES:].decode("utf-8", "replace")
+    return refused
 
 
 def _judge(variant: Variant, engine: str, logits: Logits, inputs: BuildInputs, standard: Standard) -> Verification:

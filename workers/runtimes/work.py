@@ -2,10 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from workers.runtimes.failures import place_in
 
 
 def operator_of(node: torch.fx.Node) -> str:
@@ -44,6 +46,18 @@ def with_share(operator: str, own: int | None, whole: int) -> str:
         return operator
     share = f"{100.0 * own / whole:.3g} % of the multiply-adds" if own else "no multiply-adds are counted"
     return f"{operator} ({share})"
+
+
+def lines_of(operator: str, graph: torch.fx.Graph, files: Collection[str]) -> list[tuple[str, int]]:
+    """The lines of the user's files that an operator comes from, each once, in order. `operator`: as `_bare` takes it,
+    also one that others were decomposed into, which have a part of its name (`aten::pad`, `aten::constant_pad_nd`)."""
+    wanted = _bare(operator).rpartition("::")[2]
+    lines = []
+    for node in graph.nodes:
+        own = operator_of(node).rpartition("::")[2] if node.op == "call_function" else ""
+        if own and (own in wanted or wanted in own):
+            lines.append(place_in(str(node.meta.get("stack_trace", "")), files))
+    return [*dict.fromkeys(filter(None, lines))]
 
 
 def _bare(name: str) -> str:

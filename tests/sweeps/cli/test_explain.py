@@ -3,7 +3,11 @@
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +18,7 @@ from dashboard.words import _CALLED
 from sweeps import errors
 from sweeps.cli.main import main
 from sweeps.errors import did_you_mean
-from sweeps.failure_kinds import FAILURES
+from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, another_try, remedy
 from sweeps.metrics import METRICS
 from sweeps.ranking.overview import State
 from sweeps.ranking.verdict import VERDICTS
@@ -27,25 +31,105 @@ from sweeps.report.terms import _ALSO
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.trust import TRUST
+from workers import artifacts
 
 ROOT = Path(__file__).parents[3]
-RAISING = {"BuildError", "DeviceError", "RunnerError", "GiveUp"}
+RAISING = {"BuildError", "DeviceError", "GiveUp", "RunRefused", "RunnerError"}
 
 
-def kinds_in(source: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.Call):
-            continue
-        called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        given = {one.arg: one.value for one in node.keywords}
-        kind = node.args[0] if called in RAISING and node.args else given.get("kind") if called == "Failed" else None
-        for one in ast.walk(kind) if kind is not None else ():
-            if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                yield one.value
+HANDED_ON = {
+    "workers/runtimes/profiles.py": "as the runner reports it",
+    "workers/runtimes/torchscript/report.py": "as the runner reports it",
+}
+"""Files with a raise site whose kind is another error's, and no word of the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """The raise sites of one file: their kinds, and the lines of those of which none is known."""
+
+    kinds: set[str]
+    unknown: list[int]
+
+
+class Code:
+    """All Python files, to find out which words a site raises. A name stands for what its file assigns to it and for
+    what calls give that parameter, a function for the first of what it returns."""
+
+    def __init__(self) -> None:
+        roots = (ROOT / root for root in ("sweeps", "workers"))
+        paths = [path for root in roots for path in root.rglob("*.py")]
+        self.nodes = {path: [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))] for path in paths}
+        self.functions: defaultdict[str, list[ast.FunctionDef]] = defaultdict(list)
+        self.calls: defaultdict[str, list[ast.Call]] = defaultdict(list)
+        for node in chain.from_iterable(self.nodes.values()):
+            if isinstance(node, ast.FunctionDef):
+                self.functions[node.name].append(node)
+            elif isinstance(node, ast.Call):
+                self.calls[name_of(node)].append(node)
+
+    def sites(self) -> dict[str, Sites]:
+        return {path.relative_to(ROOT).as_posix(): self.sites_in(path) for path in self.nodes}
+
+    def sites_in(self, path: Path) -> Sites:
+        found = Sites(set(), [])
+        for node in self.nodes[path]:
+            if not isinstance(node, ast.Call):
+                continue
+            kind = next((one.value for one in node.keywords if one.arg == "kind" and name_of(node) == "Failed"), None)
+            if name_of(node) in RAISING and node.args:
+                kind = node.args[0]
+            if kind is not None:
+                words = {*self.words(kind, path, frozenset())}
+                found.kinds.update(words)
+                if not words and not (isinstance(kind, ast.Attribute) and kind.attr in ("kind", "KIND")):
+                    found.unknown.append(node.lineno)
+        return found
+
+    def words(self, node: ast.expr, path: Path, seen: frozenset[str]) -> Iterator[str]:
+        inner: Iterable[ast.expr] = ()
+        match node:
+            case ast.Constant(value=str(word)):
+                yield word
+            case ast.IfExp(body=body, orelse=other):
+                inner = body, other
+            case ast.Starred(value=first) | ast.Tuple(elts=[first, *_]):
+                inner = (first,)
+            case ast.Name(id=name) if name not in seen:
+                seen, inner = seen | {name}, self.values_of(name, path)
+            case ast.Call(func=ast.Name(id=name)) if name not in seen:
+                seen, inner = seen | {name}, self.returned_by(name)
+        for one in inner:
+            yield from self.words(one, path, seen)
+
+    def values_of(self, name: str, path: Path) -> Iterator[ast.expr]:
+        for node in self.nodes[path]:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=target) | ast.Tuple(elts=[ast.Name(id=target), *_])], value=value):
+                    if target == name:
+                        yield value
+                case ast.FunctionDef(name=function, args=arguments):
+                    names = [one.arg for one in arguments.args if one.arg != "self"]
+                    for call in self.calls[function] if name in names else ():
+                        yield from (one.value for one in call.keywords if one.arg == name)
+                        yield from call.args[names.index(name) :][:1]
+
+    def returned_by(self, function: str) -> Iterator[ast.expr]:
+        for found in self.functions[function]:
+            yield from (one.value for one in ast.walk(found) if isinstance(one, ast.Return) and one.value)
+
+
+def name_of(call: ast.Call) -> str:
+    return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
+
+
+@cache
+def sites() -> dict[str, Sites]:
+    return Code().sites()
 
 
 def kinds_of_the_code() -> set[str]:
-    python = {kind for root in ("sweeps", "workers") for path in (ROOT / root).rglob("*.py") for kind in kinds_in(path)}
+    python = {kind for found in sites().values() for kind in found.kinds}
     native = "".join(
         path.read_text() for path in (ROOT / "workers/native").glob("*.*") if path.suffix in (".cpp", ".h")
     )
@@ -56,6 +140,29 @@ def kinds_of_the_code() -> set[str]:
 def test_every_kind_of_failure_is_explained_and_none_that_is_gone() -> None:
     assert kinds_of_the_code() == FAILURES.keys()
     assert [kind for kind, text in FAILURES.items() if text.count(" -> ") != 1] == []
+
+
+def test_the_kind_of_every_raise_site_is_known() -> None:
+    unknown = {name: found.unknown for name, found in sites().items() if found.unknown}
+    assert unknown.keys() == HANDED_ON.keys(), unknown
+
+
+def test_another_try_is_offered_only_for_what_may_end_otherwise() -> None:
+    assert FAILURES.keys() > FAILS_AGAIN
+    assert FAILS_AGAIN.isdisjoint(artifacts.TRANSIENT_KINDS | {*errors.RETRIED_KINDS} | errors.ABSENT_KINDS)
+    assert [kind for kind in FAILS_AGAIN if "--retry-failed" in FAILURES[kind]] == []
+    assert another_try(["timeout"]) == "try again with --retry-failed"
+    assert another_try(["timeout", "low_sqnr"]) == "1 of them: try again with --retry-failed"
+    assert "--retry-failed" not in another_try(["low_sqnr"])
+
+
+def test_what_to_do_fits_the_precision() -> None:
+    assert "calibration" in remedy("low_sqnr", "int8")
+    for precision in ("fp32", "fp16"):
+        assert "fuse: [false]" in remedy("low_sqnr", precision)
+        assert "calibration" not in remedy("low_sqnr", precision)
+    assert remedy("not_scriptable", "fp32") in FAILURES["not_scriptable"]
+    assert remedy("nobody knows it", "int8") == ""
 
 
 @pytest.mark.parametrize(

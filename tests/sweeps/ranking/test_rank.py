@@ -465,6 +465,7 @@ def test_failed_and_skipped_variants_are_listed_with_their_reasons():
         ("b", "failed", "build, unsupported_operator: no aten::roll here"),
         ("c", "skipped", "qengine not there"),
     ]
+    assert [row.next_step for row in ranked.not_ranked] == ["replace that operator, or use backend: [cpu]", ""]
 
 
 def test_where_everything_failed_there_is_an_entry_without_a_winner_that_says_why():

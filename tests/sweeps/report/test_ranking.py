@@ -16,6 +16,7 @@ from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import verdicts_of
 from sweeps.ranking.rank import rank
+from sweeps.records import Failed
 from sweeps.report.overview import print_overview
 from sweeps.report.plan import plan_document, print_plan
 from sweeps.report.progress import RunProgress
@@ -243,6 +244,25 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     spent = "device time 1 s: 86 % timed iterations, 10 % warm-up, 3 % loading, 0 % starting processes"
     assert spent in " ".join(lines)
     assert status.document()["spent"] == status.spent.document()
+
+
+def test_what_to_do_about_a_failure_stands_in_ranking_and_status(
+    records, tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = records.job(0)
+    failed = Failed(stage="build", kind="not_traceable", message="a branch", file="nets.py", line=12)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        journal.save_plan(records.plan(job))
+        journal.add_failure(job.build_key, failed)
+        status = read_status(journal, "phones")
+    assert status.jobs[0].next_step.startswith("use precision: [fp32] with fuse: [false]")
+    about = {"outcome": "failed", "stage": "build", "kind": "not_traceable", "reason": failed.text}
+    print_status(status)
+    print_ranking(rank(to_frame([records.row(job, None, **about)]), FREE, "s"))
+    [table, ranking] = "".join(" ".join(capsys.readouterr().out.split())).split("0 combinations skipped")
+    for shown in (table, ranking):
+        assert "a branch (at nets.py:12)" in shown
+        assert "fuse: [false]" in shown
 
 
 def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(

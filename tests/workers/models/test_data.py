@@ -100,6 +100,14 @@ def test_synthetic_images_are_seeded_and_never_in_both_sets() -> None:
     assert evaluation.labels is None
 
 
+@pytest.mark.parametrize("channels", [1, 4, 6])
+def test_generated_images_have_as_many_channels_as_the_model_takes(channels: int) -> None:
+    synthetic = SyntheticData(source="synthetic", images=3)
+    for data in (DataSpec(calibration=synthetic, evaluation=synthetic), DataSpec(calibration=synthetic)):
+        for images in load(data, (1, channels, 8, 8)):
+            assert images.images.shape[1:] == (channels, 8, 8)
+
+
 def test_one_folder_for_both_is_divided_in_the_proportions_of_its_classes(animals: Path) -> None:
     calibration, evaluation = load(folders(animals, animals, images=4), SHAPE)
     assert calibration.labels is not None

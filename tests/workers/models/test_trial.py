@@ -75,6 +75,16 @@ def test_what_is_done_to_a_checkpoint_is_told(home: Path) -> None:
     )
 
 
+def test_a_model_that_no_image_has_the_channels_for_is_told_before_a_run(home: Path) -> None:
+    folder = FolderData(source="folder", path=home / "photos")
+    model = ModelSpec(source="nets:make", weights="random", input_shape=(1, 6, 16, 16))
+    data = DataSpec(calibration=folder, evaluation=folder)
+    found = [one for one in try_all([model], data, [home], Workspace(home / "data"), 1.0) if "channels" in one.message]
+    [problem] = [one for one in found if one.next_step.startswith("correct the model's input_shape")]
+    assert (problem.problem, problem.what) == (True, "make")
+    assert "source: synthetic" in problem.next_step
+
+
 @pytest.mark.parametrize(
     ("function", "message"), [("mak", "no function mak (did you mean make?)"), ("broken", "no such")]
 )

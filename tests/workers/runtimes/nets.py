@@ -340,3 +340,55 @@ class NoLinear(nn.Module):
 
     def forward(self, x):
         return self.last(x).mean((2, 3))
+
+
+class Sized(nn.Module):
+    """Computes with sizes as people do: a head behind `view`, a scale of the number of channels, a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.pool = conv(3, 8), nn.MaxPool2d(16)
+        self.head = nn.Linear(8 * 4, 5)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = x * x.shape[1] ** -0.5
+        if x.size(-1) > 16:
+            x = self.pool(x)
+        return self.head(x.view(x.size(0), -1))
+
+
+class Overwrites(nn.Module):
+    """Normalises its input in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = conv(3, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x.sub_(0.1).div_(0.5)
+        return self.head(self.stem(x).mean((2, 3)))
+
+
+class Pooled(nn.Module):
+    """Pools without a stride, behind a convolution whose ends get different padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.wide, self.head = conv(3, 8), nn.Conv2d(8, 8, 4, padding="same"), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(self.wide(self.stem(x)), 2)
+        return self.head(nn.functional.avg_pool2d(x, 16).flatten(1))
+
+
+class CutOff(nn.Module):
+    """Pads by less than nothing, which ExecuTorch exports and refuses to run."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = conv(3, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = nn.functional.pad(x, (-1, 1, -1, 1))
+        return self.head(self.stem(x).mean((2, 3)))

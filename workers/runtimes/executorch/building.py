@@ -13,7 +13,7 @@ from sweeps.variant import Variant
 from workers.models.eager import eager_logits
 from workers.models.package import BuildInputs
 from workers.runtimes.calibration import calibration_images, check_images
-from workers.runtimes.executorch import export, pte, vulkan_reference
+from workers.runtimes.executorch import export, pte, refusals, vulkan_reference
 from workers.runtimes.executorch.lowering import Lowered, lower, unsupported
 from workers.runtimes.executorch.quantization import Observed, exported_int8
 from workers.runtimes.executorch.runner import library
@@ -35,13 +35,16 @@ def build(
     on_device = variant.backend == "vulkan"
     # Lowering takes constants out of the program.
     exported = export.saved(program) if on_device else b""
-    lowered = lower(program, variant)
-    saved, head = _saved(lowered, out)
-    _check_kernels(head, program.graph)
-    # Of a shape whose layouts are the same in memory, the exporter chooses one.
-    request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
-    if not on_device:
-        return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage)
+    try:
+        lowered = lower(program, variant)
+        saved, head = _saved(lowered, out)
+        _check_kernels(head, program.graph)
+        # Of a shape whose layouts are the same in memory, the exporter chooses one.
+        request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
+        if not on_device:
+            return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage)
+    except BuildError as error:
+        raise refusals.named(error, program.graph, inputs.package.files) from error
     (out / vulkan_reference.FILE).write_bytes(exported)
     sibling = EvalSibling(file=vulkan_reference.FILE, file_sha256=hashlib.sha256(exported).hexdigest(), images=0)
     verification = _of_graph(lowered, variant, inputs)

@@ -8,18 +8,25 @@ import torch
 from torch.export import ExportedProgram
 
 from sweeps.errors import BuildError
-from workers.models.eager import load_eager
+from workers.models.normal_form import load_normal
 from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage
 from workers.runtimes.executorch.tracing import quiet
 from workers.runtimes.exporting import check_ends, example_of, not_exportable
+
+_MAX_POOLS = frozenset(
+    (
+        *(torch.ops.aten.max_pool1d.default, torch.ops.aten.max_pool2d.default, torch.ops.aten.max_pool3d.default),
+        *(torch.ops.aten.max_pool2d_with_indices.default, torch.ops.aten.max_pool3d_with_indices.default),
+    )
+)
 
 
 def export(package: ModelPackage, layout: str) -> bytes:
     """The model for inputs of the package's shape and this layout; its weights stay contiguous, as XNNPACK's passes
     ask for. Raises `BuildError`: `not_exportable` or `bad_output`."""
     with quiet(), one_thread():
-        program = exported(load_eager(package), package.input_shape, layout)
+        program = exported(load_normal(package), package.input_shape, layout)
         return saved(program)
 
 
@@ -30,15 +37,24 @@ def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> Exp
     except Exception as error:  # torch raises any exception if it cannot export
         raise not_exportable(error, version()) from error
     signature = program.graph_signature
-    check_ends(len(signature.user_inputs), len(signature.user_outputs))
     if changed := sorted({*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()}):
         raise BuildError(
             "not_exportable",
             f"the model changes {', '.join(changed)} as it runs: two runs of one input would answer differently",
             "put it into eval mode, or take that state out of forward()",
         )
+    check_ends(len(signature.user_inputs), len(signature.user_outputs))
     _name_weights(program)
+    _spell_out_strides(program.graph)
     return program
+
+
+def _spell_out_strides(graph: torch.fx.Graph) -> None:
+    """Give each max pooling its stride, by default its window: XNNPACK's passes read it unasked, and fail with `tuple
+    index out of range` (executorch 1.3.1)."""
+    for node in graph.nodes:
+        if node.target in _MAX_POOLS and (len(node.args) < 3 or not node.args[2]):
+            node.args = (*node.args[:2], node.args[1], *node.args[3:])
 
 
 def _name_weights(program: ExportedProgram) -> None:

@@ -18,8 +18,8 @@ from workers.models.one_thread import one_thread
 from workers.runtimes.executorch.export import version
 from workers.runtimes.executorch.runner import library
 from workers.runtimes.executorch.tracing import quick, quiet
-from workers.runtimes.exporting import chain_of, values_decide
-from workers.runtimes.failures import first_words
+from workers.runtimes.exporting import values_decide
+from workers.runtimes.failures import chain_of, first_words
 from workers.runtimes.work import multiply_adds, operator_of, with_shares
 
 _NO_KERNEL = re.compile(
@@ -109,6 +109,7 @@ def unsupported(operators: list[str], graph: torch.fx.Graph) -> BuildError:
         "unsupported_operator",
         f"{version()} has no kernel for {with_shares(operators, graph)}",
         "replace these operators in the model, or ship it with another runtime",
+        operator=operators[0],
     )
 
 

@@ -7,12 +7,12 @@ from contextlib import suppress
 import torch
 
 from sweeps.errors import BuildError
-from workers.models.eager import load_eager
+from workers.models.normal_form import load_normal
 from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage
-from workers.runtimes.exporting import chain_of, check_ends, example_of, not_exportable, shape_of_values
-from workers.runtimes.failures import first_words
-from workers.runtimes.work import with_shares
+from workers.runtimes.exporting import check_ends, example_of, not_exportable, shape_of_values
+from workers.runtimes.failures import chain_of, first_words
+from workers.runtimes.work import lines_of, with_shares
 
 INPUT, OUTPUT = "input", "output"
 _NO_FUNCTION = re.compile(
@@ -28,7 +28,7 @@ def export(package: ModelPackage, opset: int) -> bytes:
     with warnings.catch_warnings(), torch.no_grad(), one_thread():
         # Of torch's own code that exports, about its own deprecations.
         warnings.simplefilter("ignore")
-        model = load_eager(package)
+        model = load_normal(package)
         try:
             program = torch.onnx.export(
                 model,
@@ -41,13 +41,13 @@ def export(package: ModelPackage, opset: int) -> bytes:
                 verbose=False,
             )
         except Exception as error:  # torch raises any exception if it cannot export
-            raise _failure(error, model, package.input_shape) from error
+            raise _failure(error, model, package) from error
     assert program is not None
     proto = program.model_proto
     check_ends(len(proto.graph.input), len(proto.graph.output))
     sizes = [size.dim_param or size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
     if any(isinstance(size, str) for size in sizes):
-        raise shape_of_values(f"the answer has the shape [{', '.join(map(str, sizes))}]", "ONNX")
+        raise shape_of_values("ONNX", f"the answer has the shape [{', '.join(map(str, sizes))}]")
     # What the exporter notes of each node has paths of this machine in it.
     for part in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.functions):
         part.ClearField("metadata_props")
@@ -59,21 +59,26 @@ def export(package: ModelPackage, opset: int) -> bytes:
         raise BuildError("too_large", f"an ONNX file holds at most 2 GB: {first_words(error)}") from error
 
 
-def _failure(error: Exception, model: torch.nn.Module, shape: tuple[int, ...]) -> BuildError:
+def _failure(error: Exception, model: torch.nn.Module, package: ModelPackage) -> BuildError:
     text = "\n".join(map(str, chain_of(error)))
     if operators := sorted(set(_NO_FUNCTION.findall(text))):
-        named = ", ".join(operators)
+        named, lines = ", ".join(operators), list[tuple[str, int]]()
         # torch raises any exception where it cannot export.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exported = torch.export.export(model, (example_of(shape),))
+            exported = torch.export.export(model, (example_of(package.input_shape),))
+            lines = lines_of(operators[0], exported.graph, package.files)
             # What it has nothing for, it decomposes as far as torch can.
             usual = torch.export.default_decompositions().items()  # type: ignore[no-untyped-call]
             table = dict(usual) | torch._decomp.decomposition_table
             named = with_shares(operators, exported.run_decompositions(table).graph)
+        file, line = lines[0] if lines else ("", 0)
         return BuildError(
             "unsupported_operator",
             f"the ONNX exporter of torch {torch.__version__} has nothing for {named}",
             "replace these operators in the model, or ship it with another runtime",
+            operator=operators[0],
+            file=file,
+            line=line,
         )
     return not_exportable(error, "ONNX")

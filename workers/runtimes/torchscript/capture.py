@@ -198,20 +198,29 @@ def _trace(model: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
             raise BuildError(
                 "not_traceable", f"torch.jit.trace fails: {first_words(error)}", "try capture: [script]"
             ) from error
-    reasons = [first_words(str(w.message)).partition(". ")[0] for w in caught if issubclass(w.category, TracerWarning)]
-    warned = f"; torch said: {reasons[0]}" if reasons else ""
+    doubts = [warning for warning in caught if issubclass(warning.category, TracerWarning)]
+    warned = f"; torch said: {first_words(str(doubts[0].message)).partition('. ')[0]}" if doubts else ""
+    file, line = (doubts[0].filename, doubts[0].lineno) if doubts else ("", 0)
     for what, args in calls.items():
         try:
             expected = model(*_copies(args))
         except _INPUT_ERRORS:
             continue  # not an input for this model
         if not _same(expected, _answer(traced, args)):
-            raise BuildError("trace_differs", f"the trace's output differs on {what}{warned}", "try capture: [script]")
-    if reasons and _is_data_dependent(model, example):
+            raise BuildError(
+                "trace_differs",
+                f"the trace's output differs on {what}{warned}",
+                "try capture: [script]",
+                file=file,
+                line=line,
+            )
+    if doubts and _is_data_dependent(model, example):
         raise BuildError(
             "data_dependent",
             f"the model's control flow depends on its data, and a trace records only one path{warned}",
             "try capture: [script]",
+            file=file,
+            line=line,
         )
     assert isinstance(traced, torch.jit.ScriptModule)
     return traced

@@ -1,6 +1,7 @@
 """Fuses modules before capture. The modules are found in the graph, not listed by hand."""
 
 import copy
+from contextlib import suppress
 
 import torch
 from torch.ao.quantization.quantize_fx import fuse_fx
@@ -10,12 +11,15 @@ from torch.nn.modules.conv import _ConvNd
 
 from sweeps.errors import BuildError
 from workers.runtimes.failures import first_words
+from workers.runtimes.torchscript.functional_calls import CONVOLUTIONS, read_what_is_written, spell_out
+from workers.runtimes.torchscript.sized_trace import sized_trace
 
 
-def symbolic(model: torch.nn.Module) -> GraphModule:
-    """The model's graph. Raises `BuildError("not_traceable")` if its control flow depends on its input."""
+def symbolic(model: torch.nn.Module, example: torch.Tensor | None = None) -> GraphModule:
+    """The model's graph. Raises `BuildError("not_traceable")` if its control flow depends on its input: on values, or
+    without an `example` (B, C, H, W) also on sizes."""
     try:
-        graph = torch.fx.symbolic_trace(model)
+        graph = _traced(model, example)
     except Exception as error:
         raise BuildError(
             "not_traceable",
@@ -28,8 +32,21 @@ def symbolic(model: torch.nn.Module) -> GraphModule:
             node.type = None
     _unshare(graph)
     _normalize_calls(graph)
+    read_what_is_written(graph)
     graph.recompile()
     return graph
+
+
+def _traced(model: torch.nn.Module, example: torch.Tensor | None) -> GraphModule:
+    try:
+        return torch.fx.symbolic_trace(model)
+    except Exception:
+        if example is None:
+            raise
+        # The model's code raises anything; the first error is about the model as it is.
+        with suppress(Exception):
+            return sized_trace(model, example)
+        raise
 
 
 def _normalize_calls(graph: GraphModule) -> None:
@@ -43,6 +60,8 @@ def _normalize_calls(graph: GraphModule) -> None:
             node.op, node.target = "call_function", torch.nn.functional.relu
         elif spelled == ("call_method", "flatten"):
             node.op, node.target = "call_function", torch.flatten
+        elif node.op == "call_function" and node.target in CONVOLUTIONS:
+            spell_out(graph, node)
 
 
 def _unshare(graph: GraphModule) -> None:

@@ -12,7 +12,7 @@ from torch.utils.mobile_optimizer import optimize_for_mobile
 from sweeps.errors import BuildError
 from sweeps.manifest import Coverage, TensorSpec
 from sweeps.variant import Variant
-from workers.models.eager import load_eager
+from workers.models.normal_form import load_normal
 from workers.models.package import BuildInputs
 from workers.runtimes.calibration import calibration_images
 from workers.runtimes.failures import first_words
@@ -79,11 +79,11 @@ class _Build:
         return self._stages.module(name, self._keys[name], make)
 
     def _load(self) -> torch.nn.Module:
-        return self._stage("load", lambda: load_eager(self._inputs.package))
+        return self._stage("load", lambda: load_normal(self._inputs.package))
 
     def _graph(self) -> GraphModule:
         def make() -> GraphModule:
-            graph = symbolic(self._load())
+            graph = symbolic(self._load(), self._images())
             return fit(graph) if self._variant.backend == "nnapi" else graph
 
         return self._stage("graph", make)

@@ -30,6 +30,7 @@ from workers.runtimes.torchscript.quantize.functional_modules import Add, AddReL
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.quantize.qconfigs import has_wrong_kernel, qconfig_mapping
 from workers.runtimes.torchscript.scheme import Scheme
+from workers.runtimes.torchscript.sized_trace import is_of_one_size
 
 _INT8: tuple[type[nn.Module], ...] = (
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear),
@@ -59,7 +60,8 @@ _MULTIPLY = frozenset((operator.mul, operator.imul, torch.mul, "mul", "mul_"))
 
 def prepare_eager(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
     """Fuse, insert stubs between float and int8 parts, and let torch insert observers."""
-    graph = copy.deepcopy(symbolic(model))
+    graph = copy.deepcopy(symbolic(model, example))
+    of_one_size = is_of_one_size(model) or is_of_one_size(graph)
     check_foldable(graph)
     rewrite_bounds(graph, set())
     graph, fused = fuse(graph)
@@ -71,7 +73,7 @@ def prepare_eager(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
         if module is not None and (bounded := mark_of(module)) is not None:
             observed = module.get_submodule("functional") if isinstance(module, AddReLU) else module
             observed.set_submodule("activation_post_process", fixed_to(bounded[1]))
-    return Prepared(module=prepared, fused=fused, example=example)
+    return Prepared(module=prepared, fused=fused, example=example, of_one_size=of_one_size)
 
 
 def convert_eager(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.Module:

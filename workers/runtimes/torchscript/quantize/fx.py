@@ -18,13 +18,18 @@ from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.quantize.qat import fold, load_parameters
 from workers.runtimes.torchscript.quantize.qconfigs import keep_float, qconfig_mapping
 from workers.runtimes.torchscript.scheme import Scheme
+from workers.runtimes.torchscript.sized_trace import is_of_one_size, scales_by_a_size, sized_trace
 
 _LEAVES = PrepareCustomConfig().set_non_traceable_module_classes([FloatOnly])
 
 
 def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
     """Insert observers into the model's graph. Operators without a correct kernel stay float."""
-    graph = symbolic(model)
+    graph = symbolic(model, example)
+    of_one_size = is_of_one_size(model) or is_of_one_size(graph)
+    if scales_by_a_size(graph.graph):
+        # Otherwise torch puts an observer on the number.
+        graph, of_one_size = symbolic(sized_trace(graph, example)), True
     check_foldable(graph)
     keep: set[str] = set()
     while True:
@@ -41,7 +46,7 @@ def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
         refused = _fix_scales(prepared, _marks(before, prepared))
         if not refused:
             fused = folded if scheme.method == "qat" else fused_groups(before, prepared)
-            return Prepared(module=prepared, fused=fused, example=example)
+            return Prepared(module=prepared, fused=fused, example=example, of_one_size=of_one_size)
         keep |= refused
 
 

@@ -14,3 +14,5 @@ class Prepared:
     """The fused groups, in order: `features.0.0 + features.0.1`."""
     example: torch.Tensor
     """(B, C, H, W), float: the input for a test run of the converted model."""
+    of_one_size: bool = False
+    """Whether `module` takes only inputs of the shape of `example`, batch included."""

@@ -24,7 +24,7 @@ from workers.runtimes.torchscript.quantize.calibration import State, observers_o
 _LEARNING_RATE = 3e-5
 """Of Adam. MobileNetV2 on digits gains 2.0 dB with it, 1.5 with 1e-4, and loses 1 to 8 with higher rates."""
 _HELD_OUT = 5
-_BATCH = 16
+BATCH = 16
 _STEPS = 100
 _PIXELS = 100 * 16 * 64 * 64
 """The maximal number of pixels in all steps: 100 steps of 16 images of 64x64, 8 of 224x224."""
@@ -59,8 +59,10 @@ def without_rounding(module: torch.nn.Module) -> None:
     module.apply(disable_fake_quant)
 
 
-def fine_tune(module: torch.nn.Module, images: Images, reference: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters of the calibrated `module` after some steps towards the logits of `reference` on `images`.
+def fine_tune(
+    module: torch.nn.Module, images: Images, reference: torch.nn.Module, batch: int = BATCH
+) -> dict[str, torch.Tensor]:
+    """Parameters of the calibrated `module` after some steps of `batch` images towards the logits of `reference`.
 
     Deterministic on one thread. A fifth of the images is held out from training: if the original parameters, those of
     static int8, are better on these images, they are returned.
@@ -72,14 +74,15 @@ def fine_tune(module: torch.nn.Module, images: Images, reference: torch.nn.Modul
     module.apply(enable_fake_quant)
     inputs = torch.from_numpy(images)
     with torch.no_grad():
-        targets = torch.cat([reference(part) for part in torch.split(inputs, _BATCH)])
+        targets = torch.cat([reference(part) for part in torch.split(inputs, batch)])
         held_out = slice(-max(1, len(inputs) // _HELD_OUT), None)
-        before, error_before = _parameters(module), _error(module, inputs[held_out], targets[held_out])
+        before, error_before = _parameters(module), _error(module, inputs[held_out], targets[held_out], batch)
     trained = slice(None, held_out.start if len(inputs) > 1 else None)
     with torch.enable_grad():
-        _train(module, inputs[trained], targets[trained])
+        _train(module, inputs[trained], targets[trained], batch)
     with torch.no_grad():
-        return _parameters(module) if _error(module, inputs[held_out], targets[held_out]) < error_before else before
+        error = _error(module, inputs[held_out], targets[held_out], batch)
+        return _parameters(module) if error < error_before else before
 
 
 def load_parameters(module: torch.nn.Module, state: State) -> None:
@@ -88,8 +91,8 @@ def load_parameters(module: torch.nn.Module, state: State) -> None:
         parameter.data.copy_(state[name])
 
 
-def _train(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> None:
-    size = min(_BATCH, len(inputs))
+def _train(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor, batch: int) -> None:
+    size = min(batch, len(inputs))
     steps = max(1, min(_STEPS, _PIXELS // (size * inputs[0, 0].numel())))
     module.requires_grad_(True)
     optimizer = torch.optim.Adam(module.parameters(), lr=_LEARNING_RATE)
@@ -111,6 +114,6 @@ def _parameters(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
 
 
-def _error(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> float:
-    answers = torch.cat([module(part) for part in torch.split(inputs, _BATCH)])
+def _error(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor, batch: int) -> float:
+    answers = torch.cat([module(part) for part in torch.split(inputs, batch)])
     return float(torch.nn.functional.mse_loss(answers, targets))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import torch
 from torch.ao.nn.quantized import FloatFunctional
+from torch.fx import GraphModule
 
 from sweeps.errors import BuildError
 from workers.models.package import Images
@@ -14,6 +15,8 @@ from workers.runtimes.torchscript.quantize import dynamic, eager, fx, qat
 from workers.runtimes.torchscript.quantize.calibration import observe, state_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.scheme import Scheme
+
+_NO_VIEW = "view size is not compatible"
 
 
 def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
@@ -51,6 +54,9 @@ def calibrate(
     if scheme.method == "dynamic":
         return {}
     check_images(calibration, tuple(prepared.example.shape))
+    tuned = qat.BATCH
+    if prepared.of_one_size:
+        batch = tuned = len(prepared.example)
     module = copy.deepcopy(prepared.module)
     try:
         if scheme.method == "qat":
@@ -59,7 +65,7 @@ def calibrate(
         state = state_of(module)
         if scheme.method == "qat":
             assert reference is not None
-            state |= qat.fine_tune(module, calibration, reference)
+            state |= qat.fine_tune(module, calibration, reference, tuned)
         return state
     except BuildError:
         raise
@@ -87,12 +93,30 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
                 converted = eager.convert_eager(prepared, state, scheme)
             case _:
                 converted = fx.convert_graph(prepared, state, scheme)
-        converted(prepared.example)  # finds missing quantized kernels here, not on a phone
+        _run(converted, prepared.example)
     except BuildError:
         raise
     except Exception as error:
         raise _failed(scheme, "does not run", error) from error
     return converted
+
+
+def _run(converted: torch.nn.Module, example: torch.Tensor) -> None:
+    """So that missing quantized kernels are found here, not on a phone.
+
+    int8 kernels answer in channels_last, where a `view` that joins channels with pixels is impossible: there it becomes
+    a `reshape`, which copies.
+    """
+    try:
+        converted(example)
+    except RuntimeError as error:
+        if _NO_VIEW not in str(error) or not isinstance(converted, GraphModule):
+            raise
+        for node in converted.graph.nodes:
+            if node.op == "call_method" and node.target == "view":
+                node.target = "reshape"
+        converted.recompile()
+        converted(example)
 
 
 def _refuse_quantized(model: torch.nn.Module) -> None:

@@ -1,0 +1,150 @@
+"""Traces a model for inputs of one shape: whatever follows from sizes is computed while it is traced.
+
+`torch.fx.symbolic_trace` writes sizes, and what is computed from them, into the graph. So it cannot follow a branch on
+a size, nor call what takes only numbers (`torch.zeros(x.size(0), 8)`), and static int8 takes such a number for a
+tensor.
+"""
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node, Proxy, Tracer
+from torch.fx.node import map_aggregate
+from torch.fx.proxy import Attribute
+
+_OF_SIZES = frozenset(("size", "dim", "ndimension", "numel", "element_size"))
+_ONE_SIZE = "edgesweep_one_size"
+_ARITHMETIC = frozenset(
+    (
+        *(operator.add, operator.iadd, operator.mul, operator.imul, operator.matmul),
+        *(torch.add, torch.mul, torch.matmul, "add", "add_", "mul", "mul_", "matmul"),
+    )
+)
+"""What static int8 quantizes, with an observer for each operand."""
+
+
+def sized_trace(model: torch.nn.Module, example: torch.Tensor) -> GraphModule:
+    """The graph of `model` for inputs of the shape of `example`. Raises what the model's code raises, and what fx
+    does, for instance if a branch depends on values."""
+    tracer = _Tracer(example)
+    with torch.no_grad():
+        graph = tracer.trace(model)
+    traced = GraphModule(tracer.root, graph, type(model).__name__)
+    graph.eliminate_dead_code(is_impure_node=_writes)
+    traced.recompile()
+    traced.meta[_ONE_SIZE] = True
+    return traced
+
+
+def is_of_one_size(graph: torch.nn.Module) -> bool:
+    """Whether it was traced for one shape, batch included. It need not take another."""
+    return isinstance(graph, GraphModule) and _ONE_SIZE in graph.meta
+
+
+def scales_by_a_size(graph: Graph) -> bool:
+    """Whether a number that is computed from sizes is added to a tensor, or multiplied with one."""
+    numbers: set[Node] = set()
+    for node in graph.nodes:
+        if (
+            (node.op == "call_method" and node.target in _OF_SIZES)
+            or (node.op == "call_function" and node.target is getattr and node.args[1] in ("shape", "ndim"))
+            or (node.all_input_nodes and numbers.issuperset(node.all_input_nodes))
+        ):
+            numbers.add(node)
+        elif node.target in _ARITHMETIC and not numbers.isdisjoint(node.all_input_nodes):
+            return True
+    return False
+
+
+def _writes(node: Node) -> bool:
+    """Whether something may be left of a node that nothing reads: in-place methods write into their tensor."""
+    return bool(node.is_impure()) or (node.op == "call_method" and str(node.target).endswith("_"))
+
+
+class _Valued(Proxy):
+    """A tensor, or a list of tensors, while the model is traced."""
+
+    value: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self.value)))  # type: ignore[index]  # a proxy has each method
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "value":
+            raise AttributeError(name)
+        found = getattr(self.value, name)
+        return super().__getattr__(name) if callable(found) or _has_tensors(found) else found
+
+
+class _Tracer(Tracer):
+    """Runs each step on fake tensors, which have sizes and no values, as it is recorded. What has no tensor in it is a
+    constant of the graph."""
+
+    def __init__(self, example: torch.Tensor) -> None:
+        super().__init__()
+        self._example = example
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._forward: Callable[..., Any] | None = None
+        self._running = False
+
+    def proxy(self, node: Node) -> Proxy:
+        return _Valued(node, self)
+
+    def call_module(
+        self, m: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if self._running:
+            return forward(*args, **kwargs)
+        self._forward = forward
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        return attr_val if self._running else super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **options: Any) -> Any:
+        forward = self._forward
+        proxy = super().create_proxy(kind, target, args, kwargs, *more, **options)
+        if kind == "output":
+            return proxy
+        self._running = True
+        try:
+            with self._fake:
+                value = self._result(kind, target, map_aggregate(args, _value), map_aggregate(kwargs, _value), forward)
+        finally:
+            self._running = False
+        if not _has_tensors(value):
+            return value
+        proxy.value = value  # type: ignore[attr-defined]  # of `_Valued`
+        return proxy
+
+    def _result(self, kind: str, target: Any, args: Any, kwargs: Any, forward: Callable[..., Any] | None) -> Any:
+        match kind:
+            case "placeholder":
+                return self._fake.from_tensor(self._example)
+            case "get_attr":
+                return operator.attrgetter(target)(self.root)
+            case "call_module":
+                assert forward is not None
+                return forward(*args, **kwargs)
+            case "call_method":
+                return getattr(args[0], target)(*args[1:], **kwargs)
+            case _:
+                return target(*args, **kwargs)
+
+
+def _value(given: Any) -> Any:
+    if isinstance(given, Attribute):
+        return getattr(given.root.value, given.attr)
+    return given.value if isinstance(given, _Valued) else given
+
+
+def _has_tensors(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_has_tensors, value))
+    return isinstance(value, torch.Tensor)
