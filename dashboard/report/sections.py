@@ -286,12 +286,11 @@ def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tupl
     found = device.conditions
     here = [row for row in there if row.outcome == "measured"]
     gate = readiness(found.gate, {label for row in here for label in row.trust})
-    mode = {"fixed performance": found.fixed_performance} if found.fixed_performance else {}
     said = {
         "device": f"{device.device} ({device.device_id}), fingerprint {device.fingerprint}",
         "protocol": f"preset {found.preset}: {max((row.rounds for row in here), default=0)} rounds at most, "
         f"{sum(row.samples for row in here)} samples in all; {gate}",
-        **mode,
+        "fixed performance": found.fixed_performance or "",
         "context": found.exec_context,
         "runtimes": ", ".join(sorted({row.runtime_version for row in here if row.runtime_version})),
         "runners": ", ".join(sorted({row.runner for row in here if row.runner})),

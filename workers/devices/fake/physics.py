@@ -87,8 +87,7 @@ class SimulatedPhone:
         self.phone = phone
         self.fixed_performance = False
         self._random = np.random.Generator(np.random.SFC64(seed))
-        self._now_s = 0.0
-        self._temp_c = phone.ambient_c
+        self._now_s, self._temp_c = 0.0, phone.ambient_c
         self._battery_percent = phone.battery_percent
         self._sample_sigma = sigma_of(phone.sample_cv)
         self._process_sigma = sigma_of(phone.process_cv)
