@@ -278,8 +278,7 @@ class AdbHost:
                 text=True,
                 timeout=_START_S,
                 check=False,
-                # Beside -P, adb would refuse the one; without the other, its server sends to the whole network, for
-                # phones that nobody has connected.
+                # Beside -P, adb refuses the variable; with mDNS, its server sends to the whole network.
                 env={"ADB_MDNS": "0"} | {name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
             )
             said.seek(0)
