@@ -44,6 +44,7 @@ REQUIREMENTS = {
     "compiler": ("g++", "apt-get install -y g++"),
     "cross_compiler": ("aarch64-linux-gnu-g++", "apt-get install -y g++-aarch64-linux-gnu cmake"),
     "postgresql": (postgresql.PG_CTL, "apt-get install -y postgresql"),
+    "strace": ("strace", "apt-get install -y strace"),
     "sshd": (sshd.SSHD, "apt-get install -y openssh-server"),
 }
 

@@ -16,6 +16,7 @@ from dashboard.options import Options, given
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
 from tests.free_port import free_port
+from tests.outside import sent_outside, traced
 
 
 def test_the_command_hands_over_the_workspace_last(tmp_path: Path) -> None:
@@ -59,12 +60,13 @@ def test_a_server_that_is_slow_to_answer_still_has_its_link_told(
     assert capsys.readouterr().err == "here is the link\n"
 
 
+@pytest.mark.strace
 @pytest.mark.fault(56, "a real server started", "it listens on loopback only")
-def test_it_says_where_once_it_answers_and_listens_on_this_machine_only(tmp_path: Path) -> None:
+def test_it_says_where_once_it_answers_and_listens_and_speaks_on_this_machine_only(tmp_path: Path) -> None:
     port = free_port()
     argv = ["-c", "from sweeps.cli.main import main; main()", "dashboard", "--port", str(port)]
     with subprocess.Popen(
-        [sys.executable, *argv, "--workspace", str(tmp_path)],
+        [*traced(tmp_path / "calls"), sys.executable, *argv, "--workspace", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -88,8 +90,10 @@ def test_it_says_where_once_it_answers_and_listens_on_this_machine_only(tmp_path
             }
             assert found == {"127.0.0.1"}
         finally:
-            process.kill()
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
         told += process.stdout.read()
+    assert sent_outside(tmp_path / "calls") == []
     assert told.count(f"http://127.0.0.1:{port}") == 2, told
     assert "URL" not in told
 

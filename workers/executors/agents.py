@@ -1,69 +1,126 @@
 """Ends what a Ray node has started with a driver that was killed: Ray's agents would first look for their head, which
-was killed with it, for a minute.
+was killed with it, for a minute. Ray itself ends a driver, without a word, that uses a raylet which has just ended.
 
-    python -P -m workers.executors.agents DRIVER PID ...
+    python -P -m workers.executors.agents DRIVER PART,PART AGENT ...
 """
 
 import importlib.util
+import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
 
+from sweeps.errors import ClusterError
 from sweeps.with_parent import end_with_parent
+
+_VITAL = frozenset({"gcs_server", "raylet"})
+
+
+def vital_parts() -> dict[int, str]:
+    """Names, by process id, of what no run of this process can go on without, as far as it has started it."""
+    parts = {}
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if child.name() in _VITAL:
+                parts[child.pid] = child.name()
+    return parts
+
+
+def loss_of(parts: Iterable[str]) -> ClusterError:
+    """What a run says that has lost vital parts, by their names."""
+    return ClusterError(
+        f"Ray has ended in the middle of the run: its part {' and '.join(sorted(parts))} is gone",
+        "run the same command again: it goes on where this one ended; if it happens again, see whether memory was "
+        "short (journalctl -k), or work without Ray: --executor inline",
+    )
 
 
 def end_with_driver() -> "subprocess.Popen[bytes]":
     """To be called by the driver that has just started Ray, which then has its agents. Returns the process that watches
     over them, for the driver to end."""
-    driver = psutil.Process()
-    agents = []
-    for child in driver.children():
+    parts, agents = vital_parts(), []
+    for part in parts:
         with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
-            if child.name() == "raylet":
-                agents += [str(agent.pid) for agent in child.children(recursive=True)]
-    words = [sys.executable, "-P", "-m", __name__, str(driver.pid), *agents]
+            agents += [str(agent.pid) for agent in psutil.Process(part).children(recursive=True)]
+    words = [sys.executable, "-P", "-m", __name__, str(os.getpid()), ",".join(map(str, parts)), *agents]
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  # this module, numbers
 
 
 def ray_processes() -> set[psutil.Process]:
     """Those of Ray that this process has started."""
+    return _of_ray(psutil.Process().children(recursive=True), lambda _: True)
+
+
+def marked_processes(name: str, value: str) -> set[psutil.Process]:
+    """Those of Ray that have this in their environment, also where whoever has started them has ended."""
+    return _of_ray(psutil.process_iter(), lambda process: process.environ().get(name) == value)
+
+
+def _of_ray(processes: Iterable[psutil.Process], holds: Callable[[psutil.Process], bool]) -> set[psutil.Process]:
     spec = importlib.util.find_spec("ray")
     if spec is None or spec.origin is None:
         return set()
-    here, found = str(Path(spec.origin).parent), set()
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended meanwhile
-            if any(here in word for word in child.cmdline()):
-                found.add(child)
-    return found
+    folder, chosen = str(Path(spec.origin).parent), set()
+    for process in processes:
+        with suppress(psutil.Error):  # it has ended meanwhile, or is another user's
+            # A worker has a title in place of its words.
+            of_ray = any(folder in word or word.startswith("ray::") for word in process.cmdline())
+            if of_ray and holds(process):
+                chosen.add(process)
+    return chosen
 
 
 def end_all(processes: Iterable[psutil.Process]) -> None:
-    """End what a start of Ray that failed has left: it would compete with what is measured."""
+    """End what a start of Ray that failed, or a Ray that has lost a part, has left: it would compete with what is
+    measured."""
     for one in processes:
         with suppress(psutil.Error):
             one.kill()
 
 
 def main() -> None:
-    driver, *agents = map(int, sys.argv[1:])
+    driver, vital, *agents = sys.argv[1:]
+    lost: list[str] = []
     there = []
     for agent in agents:
         with suppress(psutil.NoSuchProcess):
-            there.append(psutil.Process(agent))
+            there.append(psutil.Process(int(agent)))
 
     def end() -> None:
         for one in there:
             with suppress(psutil.NoSuchProcess):  # also where its number is another one's by now
                 one.kill()
+        if lost:
+            # The driver, which would have ended this process first, cannot say so any more.
+            error = loss_of(lost)
+            sys.stderr.write(f"\nedgesweep: {error.message}\n  next: {error.next_step}\n")
 
-    end_with_parent(driver, end)
-    signal.pause()
+    end_with_parent(int(driver), end)
+    lost += _lost_first(int(driver), [int(part) for part in vital.split(",") if part])
+    while True:
+        signal.pause()
+
+
+def _lost_first(driver: int, parts: Iterable[int]) -> list[str]:
+    """The name of the part that ends before the driver does, which may be never."""
+    if sys.platform != "linux":
+        return []
+    with ExitStack() as opened:
+        watched = {}
+        for process in (driver, *parts):
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                watched[os.pidfd_open(process)] = process, psutil.Process(process).name()
+        for descriptor in watched:
+            opened.callback(os.close, descriptor)
+        ended = [watched[descriptor] for descriptor in select.select([*watched], [], [])[0]]
+    # A driver that is killed takes them with it at once.
+    return [] if driver in dict(ended) else [name for _, name in ended]
 
 
 if __name__ == "__main__":

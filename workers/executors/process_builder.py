@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from multiprocessing import Pipe
 from pathlib import Path
 from select import select
@@ -204,7 +204,7 @@ def _read_answer(path: Path) -> Failed | None:
         content = json.loads(read_regular(path, _ANSWER_BYTES))
         if content is None:
             return None
-        failed = Failed(**content)
+        failed = replace(CRASHED_BUILD, **content)
         if all(type(getattr(failed, one.name)) is type(getattr(CRASHED_BUILD, one.name)) for one in fields(failed)):
             return failed
     except (AttributeError, OSError, ValueError, TypeError, RecursionError):

@@ -29,6 +29,7 @@ from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, Dev
 from workers.executors.lane import Lane, failed_by
 from workers.executors.loopback import LOOPBACK
 from workers.executors.process_builder import Builder
+from workers.executors.vital_parts import VitalParts
 from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
 from workers.measure.device_files import Evaluation
@@ -57,6 +58,7 @@ class RayExecutor:
         """`device_ids`: devices attached to this machine; used only if Ray is started here, not joined."""
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[_RayLane] = []
+        self._parts: VitalParts
         self._guard: subprocess.Popen[bytes] | None = None
         address = os.environ.get("RAY_ADDRESS")
         # Read by ray.init: a start must not wait for the internet to report usage statistics.
@@ -81,6 +83,7 @@ class RayExecutor:
                 slots = {_resource(device_id): 1.0 for device_id in device_ids}
                 ray.init(address="local", resources=slots, include_dashboard=False, _node_ip_address=LOOPBACK, **quiet)
                 self._guard = end_with_driver()
+            self._parts = VitalParts((NODE_FOLDER_VARIABLE, str(folder)))
         except Exception as error:  # Ray raises whatever its parts raise
             with suppress(Exception):  # it may not have come so far
                 ray.shutdown()
@@ -94,7 +97,9 @@ class RayExecutor:
         """One builder per CPU. Each has its own families, so that no two builders run the same long stages."""
         queue = BuildQueue.of(requests)
         inputs: dict[int, tuple[BuildInputs, Any]] = {}
-        idle = [_ActorBuilder() for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
+        call = self._parts.call
+        cpus = call(ray.cluster_resources).get("CPU", 1)
+        idle = [_ActorBuilder(self._parts) for _ in range(max(1, int(cpus)))]
         running: dict[Any, tuple[BuildRequest, _ActorBuilder]] = {}
         try:
             while running or (queue and not stop()):
@@ -108,16 +113,19 @@ class RayExecutor:
                     yield request, None
                     try:
                         # All builds of a model share one object with its weights and data.
-                        shared = inputs.get(id(request.inputs)) or (request.inputs, ray.put(request.inputs))
+                        shared = inputs.get(id(request.inputs)) or (request.inputs, call(ray.put, request.inputs))
                         inputs[id(request.inputs)] = shared
                         running[builder.start(request, shared[1])] = request, builder
                     except exceptions.RayError as error:  # the object store is full
+                        self._parts.check()
                         idle.append(builder)
                         yield request, Failed(stage="build", kind="worker_lost", message=str(error)[:500])
-                done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
+                done, _ = call(ray.wait, list(running), timeout=_POLL_S) if running else ([], [])
                 for reference in done:
                     request, builder = running.pop(reference)
-                    outcome = _build_result(reference)
+                    outcome = call(_build_result, reference)
+                    if isinstance(outcome, Failed):
+                        self._parts.check()
                     if isinstance(outcome, Failed) and outcome.kind in _ENDS_BUILDER:
                         builder.end()
                     idle.append(builder)
@@ -135,19 +143,19 @@ class RayExecutor:
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         resource = _resource(facts.device_id)
-        if resource not in ray.cluster_resources():
+        if resource not in self._parts.call(ray.cluster_resources):
             raise ClusterError(
                 f"no node of the Ray cluster has the device {facts.device_id}",
                 f"start its host with: ray start --address=... --resources='{{\"{resource}\": 1}}'",
             )
-        lane = _RayLane(facts, self._store)
+        lane = _RayLane(facts, self._store, self._parts)
         self._lanes.append(lane)
         return lane
 
     def close(self) -> None:
         for lane in self._lanes:
             lane.close()
-        ray.shutdown()
+        self._parts.close(ray.shutdown)
         if self._guard is not None:
             self._guard.kill()
             self._guard.wait()
@@ -156,13 +164,21 @@ class RayExecutor:
 class _RayLane:
     """The driver's end of a device actor."""
 
-    def __init__(self, facts: DeviceFacts, store: ArtifactStore) -> None:
+    def __init__(self, facts: DeviceFacts, store: ArtifactStore, parts: VitalParts) -> None:
         self._facts = facts
         self._store = store
+        self._parts = parts
         self._images: dict[str, Any] = {}
         self._actor: Any = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        """Raises `ClusterError` where the Ray of this run has ended."""
+        answer = self._parts.call(self._answer, request)
+        if isinstance(answer, Failed):
+            self._parts.check()
+        return answer
+
+    def _answer(self, request: Request[AnswerT]) -> AnswerT | Failed:
         stage = request.stage
         try:
             if self._actor is None:
@@ -196,9 +212,7 @@ class _RayLane:
     def close(self) -> None:
         if self._actor is not None:
             # Do not wait for an actor that is measuring a block.
-            with suppress(exceptions.RayError):
-                ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
-            ray.kill(self._actor)
+            _end(self._actor, self._parts)
             self._actor = None
 
     def _share(self, key: str, images: Evaluation) -> Any:
@@ -218,7 +232,8 @@ class _ActorBuilder:
     """The driver's end of a process that builds. It starts with the first build, and again after a crash or for another
     toolchain: what a process has imported stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: VitalParts) -> None:
+        self._parts = parts
         self.family: tuple[object, ...] | None = None
         self._toolchain = ""
         self._actor: Any = None
@@ -228,16 +243,13 @@ class _ActorBuilder:
         if self._toolchain != request.variant.toolchain:
             self.end()
         self._toolchain = request.variant.toolchain
-        self._actor = self._actor or actor_class.remote()
-        return self._actor.build.remote(request.build_key, request.variant, inputs)
+        self._actor = self._actor or self._parts.call(actor_class.remote)
+        return self._parts.call(self._actor.build.remote, request.build_key, request.variant, inputs)
 
     def end(self, *, gently: bool = False) -> None:
         """`gently`: it is idle, and has ended all of its processes when this returns."""
         if self._actor is not None:
-            if gently:
-                with suppress(exceptions.RayError):
-                    ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
-            ray.kill(self._actor)
+            _end(self._actor, self._parts, gently=gently)
             self._actor = None
 
 
@@ -274,6 +286,20 @@ class _DeviceActor:
 
     def close(self) -> None:
         self._lane.close()
+
+
+def _end(actor: Any, parts: VitalParts, *, gently: bool = True) -> None:
+    """End an actor; `gently`: it may close first. If Ray has ended, its actors have."""
+
+    def end() -> None:
+        if gently:
+            with suppress(exceptions.RayError):
+                ray.get(actor.close.remote(), timeout=_CLOSE_S)
+        ray.kill(actor)
+
+    if not parts.have_ended:
+        with suppress(ClusterError):
+            parts.call(end)
 
 
 def _build_result(reference: Any) -> PackedArtifact | Failed:

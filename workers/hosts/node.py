@@ -173,10 +173,16 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
         f"--object-store-memory={_OBJECTS_BYTES}",
         f"--labels={NODE_LABEL}={options.label}",
         f"--temp-dir={folder}",
-        *(any_ports(int(port)) if options.ports is None else options.ports.words(head=options.is_head)),
+        *_ports(options, int(port)),
         "--disable-usage-stats",
         "--block",
     ]
+
+
+def _ports(options: NodeOptions, lab_port: int) -> list[str]:
+    if options.ports is None:
+        return any_ports(lab_port, head=options.is_head)
+    return options.ports.words(head=options.is_head)
 
 
 def _is_beside(options: NodeOptions) -> bool:

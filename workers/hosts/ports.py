@@ -63,18 +63,22 @@ class Ports:
 
     def words(self, *, head: bool) -> list[str]:
         """For `ray start`."""
-        options = [*_NAMED, *([_CLIENTS] if head and importlib.util.find_spec("grpc") else [])]
+        options = [*_NAMED, *_of_clients(head=head)]
         named = [f"{option}={self.first + number}" for number, option in enumerate(options)]
         workers = self.first + len(options)
         return [*named, f"--min-worker-port={workers}", f"--max-worker-port={self.last}"]
 
 
-def any_ports(lab_port: int) -> list[str]:
+def any_ports(lab_port: int, *, head: bool) -> list[str]:
     """For `ray start` of a node without a range: its workers listen where the system has a free port. Ray's own choice
     is fixed, and it refuses to start where one of its ports is the lab's."""
-    fixed = {_CLIENTS: 10001, "--dashboard-agent-listen-port": 52365}
+    fixed = dict.fromkeys(_of_clients(head=head), 10001) | {"--dashboard-agent-listen-port": 52365}
     moved = [f"{option}={port - 1}" for option, port in fixed.items() if port == lab_port]
     return ["--min-worker-port=0", "--max-worker-port=0", *moved]
+
+
+def _of_clients(*, head: bool) -> list[str]:
+    return [_CLIENTS] if head and importlib.util.find_spec("grpc") else []
 
 
 DEFAULT_PORTS = Ports(24000, 24999)

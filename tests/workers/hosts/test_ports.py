@@ -20,7 +20,7 @@ from tests.conftest import EDGESWEEP
 from tests.workers.hosts.hosts import PATIENCE_S
 from workers.hosts import ports
 from workers.hosts.node import NodeOptions
-from workers.hosts.ports import Ports, kept_to
+from workers.hosts.ports import Ports, any_ports, kept_to
 from workers.hosts.supervisor import check_ports
 
 Edgesweep = Callable[..., CompletedProcess[str]]
@@ -76,6 +76,17 @@ def test_every_port_of_a_node_is_in_its_range_and_none_is_given_twice(
     assert all(int(port) in one for port in given.values())
     assert 23999 not in one
     assert 24100 not in one
+
+
+@pytest.mark.parametrize("grpc", [True, False])
+@pytest.mark.parametrize("lab_port", [6379, 10001, 16379, 52365])
+def test_none_of_rays_own_ports_is_the_labs(lab_port: int, grpc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports.importlib.util, "find_spec", lambda name: name if grpc else None)
+    given = dict(word.split("=") for word in any_ports(lab_port, head=True))
+    assert grpc or "--ray-client-server-port" not in given, "Ray takes it for an error then, and opens none"
+    assert given["--min-worker-port"] == given["--max-worker-port"] == "0", "ports that are free"
+    fixed = {"--dashboard-agent-listen-port": "52365"} | ({"--ray-client-server-port": "10001"} if grpc else {})
+    assert str(lab_port) not in (fixed | given).values()
 
 
 def test_a_node_that_others_reach_outside_of_its_ports_is_refused(tmp_path: Path) -> None:

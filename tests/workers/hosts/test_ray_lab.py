@@ -1,6 +1,7 @@
 """A lab of real Ray nodes on loopback, driven by its commands: a head and a further host, each with a device."""
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -22,8 +23,11 @@ from tests.conftest import EDGESWEEP, OWN_NET
 from tests.faults import seen
 from tests.faults.invariants import Scene, check
 from tests.free_port import free_port
+from tests.outside import sent_outside, traced
 from tests.sockets import listening
+from tests.workers.adb_server import kill_server
 from tests.workers.driver_process import GONE_S
+from tests.workers.hosts.test_ports import told_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.ray]
 
@@ -182,6 +186,46 @@ def test_a_sweep_measures_on_both_hosts_also_where_an_agent_is_killed_and_listen
         "host:lab-1/fake:steady",
         "host:lab-2/local",
     ]
+
+
+@pytest.mark.strace
+@pytest.mark.parametrize("port", [16379, 10001], ids=["of Ray's workers", "of Ray's clients"])
+def test_a_host_starts_on_a_port_that_is_rays_own_by_default_lists_its_keepers_reaches_nobody_and_logs_no_token(
+    tmp_path: Path, port: int
+) -> None:
+    log, state = tmp_path / "log", ("--state", str(tmp_path / "state"))
+    words = ("up", "--port", str(port), "--device", "fake:steady", *state)
+    adb = free_port()  # of a server that the host starts
+    with log.open("wb") as output:
+        host = subprocess.Popen(
+            [*traced(tmp_path / "calls"), EDGESWEEP, "host", *words],
+            stdout=output,
+            stderr=output,
+            env=os.environ | {"ANDROID_ADB_SERVER_PORT": str(adb)},
+        )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while "listening:" not in log.read_text():
+            assert host.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        processes = psutil.Process(host.pid).children(recursive=True)
+        [keeper] = [one for one in processes if "-m workers.hosts.keeper" in _title(one)]
+        own = {one.laddr.port for one in keeper.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+        told = log.read_text()
+        assert own
+        assert own | {port} <= told_ports(told)
+        assert (tmp_path / "state" / "token").read_text().strip() not in told
+        left = subprocess.run([EDGESWEEP, "host", "leave", *state], capture_output=True, text=True)
+        assert left.returncode == 0, left.stderr
+        kill_server(adb)
+        assert host.wait(PATIENCE_S) == 0, log.read_text()
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            for one in psutil.Process(host.pid).children(recursive=True):
+                one.kill()
+        host.wait()
+    assert sent_outside(tmp_path / "calls") == []
 
 
 def test_a_token_is_kept_to_its_owner_and_another_one_is_refused_at_once(lab: RunningLab, tmp_path: Path) -> None:

@@ -292,8 +292,8 @@ def _run(adb: Path, port: int, word: str) -> "subprocess.CompletedProcess[str]":
             text=True,
             timeout=_START_S,
             check=False,
-            # Beside -P, adb would refuse it.
-            env={name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
+            # Beside -P, adb refuses the variable; with mDNS, its server sends to the whole network.
+            env={"ADB_MDNS": "0"} | {name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
         )
         said.seek(0)
         ended.stdout = said.read()

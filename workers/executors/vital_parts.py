@@ -1,0 +1,107 @@
+"""Watches those parts of a Ray of this process that no run can go on without: Ray itself would wait for minutes.
+
+What it leaves then is ended, so that it does not compete with the next run.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
+
+import psutil
+
+from sweeps.errors import ClusterError
+from workers.executors.agents import end_all, loss_of, marked_processes, ray_processes, vital_parts
+
+_LOOK_S = 0.5
+_GONE_S = 5.0
+Words = ParamSpec("Words")
+Returned = TypeVar("Returned")
+
+
+class VitalParts:
+    """To be made by the driver that has just started Ray. In a driver that joins one there is nothing to watch."""
+
+    def __init__(self, mark: tuple[str, str]) -> None:
+        """`mark`: a name and its value in the environment of all that this Ray starts, and of no other Ray."""
+        self._mark = mark
+        # Ray's agents have a title where their environment was.
+        self._started = ray_processes()
+        self._names = {psutil.Process(part): name for part, name in vital_parts().items()}
+        self._looking = threading.Lock()
+        self._calls: set[threading.Thread] = set()
+        self._ended: Future[None] = Future()
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="watches Ray", daemon=True).start()
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether one has: from then on a call of Ray may neither return nor fail."""
+        return self._ended.done()
+
+    def check(self) -> None:
+        """Raises `ClusterError` if one has ended: then that is why something failed."""
+        with self._looking:
+            gone = [name for part, name in self._names.items() if not _runs(part)]
+            if gone and not self._ended.done():
+                self._ended.set_exception(loss_of(gone))
+        if self._ended.done():
+            self._ended.result()
+
+    def call(self, function: Callable[Words, Returned], *args: Words.args, **options: Words.kwargs) -> Returned:
+        """The result of a function that calls Ray. Raises `ClusterError` as soon as a part has ended; the function is
+        left behind then, in a thread that ends with the process."""
+        self.check()
+        result: Future[Returned] = Future()
+        pending: list[Future[Any]] = [result, self._ended]
+
+        def run() -> None:
+            try:
+                result.set_result(function(*args, **options))
+            except BaseException as error:  # noqa: BLE001  # raised where it was called
+                result.set_exception(error)
+            finally:
+                self._calls.discard(threading.current_thread())
+
+        thread = threading.Thread(target=run, name="calls Ray", daemon=True)
+        self._calls.add(thread)
+        thread.start()
+        wait(pending, return_when=FIRST_COMPLETED)
+        if not result.done():
+            self._ended.result()
+        return result.result()
+
+    def close(self, shutdown: Callable[[], object]) -> None:
+        """End Ray by its own `shutdown`, and, if a part has ended, what that leaves."""
+        self._closed.set()
+        if not self.have_ended:
+            shutdown()
+            return
+        # A call that uses the memory of a raylet as that ends takes this process with it: the other parts go first.
+        end_all(self._left() - self._names.keys())
+        deadline = time.monotonic() + _GONE_S
+        for thread in [*self._calls]:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        # Without it, Ray's threads would end this process with a signal. It takes 5 s then.
+        shutdown()
+        left = self._left()
+        end_all(left)
+        psutil.wait_procs(left, timeout=_GONE_S)
+
+    def _left(self) -> set[psutil.Process]:
+        """Also what is no child of this process any more, since its parent has ended."""
+        return self._started | ray_processes() | marked_processes(*self._mark)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_S) and not self.have_ended:
+            with suppress(ClusterError):  # raised in whoever waits
+                self.check()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
