@@ -13,7 +13,7 @@ The spread of a pair's ratios is its own, drawn towards that of all pairs as far
 
 A race looks at its rounds after each of them and may end. So each of its looks has its share of the 5 % (Bonferroni).
 Where batches decided, their intervals are of the race's own model, whose probabilities hold whenever it ends. But the
-race eliminates, too: a share of the 5 % is left for those that are still in it.
+race eliminates, too: half of the 5 % is left for those that are still in it.
 """
 
 import math
@@ -45,8 +45,8 @@ _FEW = 12
 """Up to so many rows are compared pair by pair, without numpy."""
 _NEIGHBOURS = 6
 """With how many others each row is paired to find how much ratios vary: of up to 13 rows, with all."""
-_LEFT_BY_BATCHES = 0.6
-"""Simulated on the phones for tuning: where batches decide, 2 % of races eliminate a twin, so 3 % are left."""
+_LEFT_BY_BATCHES = 0.5
+"""Simulated: where batches decide, 2 to 3 % of races eliminate a twin."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ ARMS = ("quick", "full", "race", "deciding")
 FORMS = [name for name in NOISE_FORMS if name.startswith("judge_")]
 START_S = 2.5
 MOST_WRONG, MOST_LOST = 5.0, 10.0
-MISSED = {("deciding", "half"), ("deciding", "best alone")}
+MISSED = {("quick", "half"), ("deciding", "half"), ("deciding", "best alone")}
 """Where more than `MOST_LOST` is lost, as `infra/protocol.md` says: reported only."""
 
 

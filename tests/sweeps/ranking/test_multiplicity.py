@@ -97,8 +97,8 @@ def test_the_ratio_to_the_winner_is_above_one_only_where_the_ranking_says_slower
 
 @pytest.mark.parametrize("batches", [False, True])
 def test_each_look_of_a_race_has_its_share_of_the_error(batches: bool) -> None:
-    # The intervals of batches are of the race's model: it may look as often as it likes, but eliminates.
-    looks = 1 / 0.6 if batches else 9
+    # The intervals of batches are of the race's model: it may look as often as it likes, but eliminates with half.
+    looks = 2 if batches else 9
     ended = replace(RACE, batches_decide=batches, batches=9 if batches else 3)
     beside = replace(ended, by_key="a", ratio=1.05, ratio_low=1.02, ratio_high=1.08)
     rounds = {} if batches else {0: 10.5, 1: 10.7, 2: 10.3}
