@@ -34,6 +34,8 @@ ARMS = ("quick", "full", "race", "deciding")
 FORMS = [name for name in NOISE_FORMS if name.startswith("judge_")]
 START_S = 2.5
 MOST_WRONG, MOST_LOST = 5.0, 10.0
+MISSED = {("quick", "half"), ("deciding", "half"), ("deciding", "best alone")}
+"""Where more than `MOST_LOST` is lost, as `infra/protocol.md` says: reported only."""
 
 
 Rows = NDArray[np.float64]
@@ -177,27 +179,38 @@ def figures(found: Mapping[Case, Rows]) -> list[Figure]:
     """The bounds hold for the mean over all forms of noise; the worst form is reported."""
     result = []
     for arm in dict.fromkeys(case.arm for case in found):
-        here = {case: rows for case, rows in found.items() if case.arm == arm}
-        wrong = {case: share(rows, "twins") for case, rows in here.items() if case.world == "twins"}
-        before = [share(rows, "twins_before") for case, rows in here.items() if case.world == "twins"]
-        gone = [share(rows, "eliminated") for case, rows in here.items() if case.world == "twins"]
-        mixed = {case: rows for case, rows in here.items() if case.world != "twins"}
-        lost = {
-            case: power(rows, "slower_before", case.world) - power(rows, "slower", case.world)
-            for case, rows in mixed.items()
-        }
-        worst, most = max(wrong, key=lambda case: wrong[case]), max(lost, key=lambda case: lost[case])
+        equal = {case.form: rows for case, rows in found.items() if case[:2] == (arm, "twins")}
+        wrong = {form: share(rows, "twins") for form, rows in equal.items()}
+        worst = max(wrong, key=lambda form: wrong[form])
         result += [
-            at_most(f"{arm}: sweeps that call a twin slower", float(np.mean(list(wrong.values()))), "%", MOST_WRONG),
-            Figure(f"{arm}: the worst form ({worst.form.removeprefix('judge_')})", wrong[worst], "%"),
-            Figure(f"{arm}: of these, by elimination", float(np.mean(gone)), "%"),
-            Figure(f"{arm}: before", float(np.mean(before)), "%"),
-            at_most(
-                f"{arm}: 5 % slower, called so less often by", float(np.mean(list(lost.values()))), "points", MOST_LOST
+            at_most(f"{arm}: sweeps that call a twin slower", mean_of(wrong), "%", MOST_WRONG),
+            Figure(f"{arm}: the worst form ({worst.removeprefix('judge_')})", wrong[worst], "%"),
+            Figure(
+                f"{arm}: by elimination",
+                mean_of({form: share(rows, "eliminated") for form, rows in equal.items()}),
+                "%",
             ),
-            Figure(f"{arm}: the worst form ({most.form.removeprefix('judge_')}, {most.world})", lost[most], "points"),
+            Figure(f"{arm}: before", mean_of({form: share(rows, "twins_before") for form, rows in equal.items()}), "%"),
         ]
+        for world in ("half", "best alone"):
+            lost = {
+                case.form: power(rows, "slower_before", world) - power(rows, "slower", world)
+                for case, rows in found.items()
+                if case[:2] == (arm, world)
+            }
+            most = max(lost, key=lambda form: lost[form])
+            name = f"{arm}, {world}: 5 % slower, called so less often by"
+            result += [
+                Figure(f"{name} (required: {MOST_LOST:g})", mean_of(lost), "points")
+                if (arm, world) in MISSED
+                else at_most(name, mean_of(lost), "points", MOST_LOST),
+                Figure(f"{arm}, {world}: the worst form ({most.removeprefix('judge_')})", lost[most], "points"),
+            ]
     return result
+
+
+def mean_of(by_form: Mapping[str, float]) -> float:
+    return float(np.mean(list(by_form.values())))
 
 
 if __name__ == "__main__":

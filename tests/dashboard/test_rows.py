@@ -225,7 +225,7 @@ def test_who_was_left_by_batches_has_a_ratio_and_no_time() -> None:
     left = table.iloc[1]
     assert (left["place"], left["status"], left["verdict"]) == ("2", "may ship", "pass")
     assert (left["latency_text"], left["latency_short"]) == ("in batches", "–")
-    assert left["paired_text"] == "1.05× (1.02 to 1.07) in batches", "after each of six batches it could have ended"
+    assert left["paired_text"] == "1.05× (1.03 to 1.07) in batches", "half of the error is left by eliminations"
     assert pd.isna(left["latency_p50_ms"])
     assert pd.isna(left["ratio"])
 

@@ -97,8 +97,9 @@ def test_the_ratio_to_the_winner_is_above_one_only_where_the_ranking_says_slower
 
 @pytest.mark.parametrize("batches", [False, True])
 def test_each_look_of_a_race_has_its_share_of_the_error(batches: bool) -> None:
-    looks = 9
-    ended = replace(RACE, batches_decide=batches, batches=looks if batches else 3)
+    # The intervals of batches are of the race's model: it may look as often as it likes, but eliminates with half.
+    looks = 2 if batches else 9
+    ended = replace(RACE, batches_decide=batches, batches=9 if batches else 3)
     beside = replace(ended, by_key="a", ratio=1.05, ratio_low=1.02, ratio_high=1.08)
     rounds = {} if batches else {0: 10.5, 1: 10.7, 2: 10.3}
     leader = build("a", {0: 10.0} if batches else {0: 10.0, 1: 10.1, 2: 9.9}, replace(ended, leads=True))
@@ -123,18 +124,59 @@ def test_all_at_once_and_one_by_one_the_same_rows_are_slower(spread: float) -> N
         rounds = [(0, 1, 2), (0, 1, 2), (0, 1, 2), (1, 2), (0,), ()][number % 6]
         pace = draw.choice([1.0, 1.01, 1.03, 1.1])
         medians = {one: round(10 * pace * math.exp(spread * draw.standard_normal()), 1) for one in rounds}
-        rows.append(build(f"v{number}", medians))
+        # Some have a ratio to another one of a race that batches decided.
+        low = float(draw.choice([0.99, 1.02]))
+        beside = replace(RACE, batches_decide=True, by_key="v4", ratio=1.05, ratio_low=low, ratio_high=1.1)
+        rows.append(build(f"v{number}", medians, beside if number % 12 in (5, 10) else None))
     family, left, best = Family(rows), rows, min(rows, key=lambda row: row.figures[LATENCY] or math.inf)
     for others in ([best], rows):
         rivals = [row for row in others if row in left]
-        while True:
-            rest = [row for row in left if not any(family.is_slower(row, other, len(left)) for other in rivals)]
-            if len(rest) == len(left):
-                break
-            left = rest
+        left = next(
+            rest
+            for count in range(1, len(left) + 1)
+            if len(rest := [row for row in left if not any(family.is_slower(row, one, count + 1) for one in rivals)])
+            <= count
+        )
     found = family.slower(best)
     assert found == [row not in left for row in rows]
     assert 0 < sum(found) < len(rows)
+
+
+def test_five_builds_behind_the_best_are_slower_together_where_the_last_alone_would_not_be() -> None:
+    noise = np.random.default_rng(9).standard_normal((6, 5)) * 0.02
+    noise -= noise.mean(axis=1, keepdims=True)
+
+    def those(factors: list[float]) -> list[Build]:
+        blocks = np.exp(noise) * 10.0 * np.array(factors)[:, None]
+        return [build(f"v{number}", dict(enumerate(row))) for number, row in enumerate(blocks.tolist())]
+
+    best, *others = together = those([1.0] + [1.033] * 5)
+    family = Family(together)
+    assert all(family.is_slower(row, best, 2) for row in others)
+    assert not any(family.is_slower(row, best, 6) for row in others)
+    assert sharing(together) == {best.name}
+    assert len(sharing(those([1.0] * 5 + [1.033]))) == 6
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.2])
+def test_many_builds_near_the_best_with_different_rounds_are_not_compared_pair_by_pair(spread: float) -> None:
+    asked = 0
+
+    class Counted(Build):
+        def figure(self, metric: str) -> float | None:
+            nonlocal asked
+            asked += 1
+            return super().figure(metric)
+
+    draw, count = np.random.default_rng(8), 300
+    rows = [
+        Counted(
+            one.name, {round_: ms for round_, ms in one.medians_ms.items() if round_ < 3 + n % 5}, None, one.figures
+        )
+        for n, one in enumerate(drawn(draw, [1.0] * count, 8, spread))
+    ]
+    first_place(rows, LATENCY, smaller=True)
+    assert asked <= 20 * count
 
 
 def test_more_rounds_are_asked_for_where_more_builds_share_the_first_place() -> None:

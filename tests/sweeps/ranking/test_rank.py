@@ -918,9 +918,8 @@ def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_with
     assert [one.verdict for one in found.ranking] == ["pass"] * 4
     ratio = found.ranking[3].ratio_to_winner
     assert (ratio.value, ratio.high) == (1.06, 1.08)
-    # Of the three that share the first place, after each batch: Tukey's quantile in place of a single pair's.
-    looks = found.winner.settled.batches
-    wider = studentized_range_quantile(3, math.inf, 0.05 / looks) / math.sqrt(2) / 1.96
+    # Of the three that share the first place: Tukey's quantile in place of a single pair's. Eliminations have half.
+    wider = studentized_range_quantile(3, math.inf, 0.05 / 2) / math.sqrt(2) / 1.96
     assert ratio.low == pytest.approx(1.06 * (1.04 / 1.06) ** wider, rel=1e-4)
     assert found.ranking[3].tie is None
     assert found.ranking[2].settling is None
