@@ -18,7 +18,7 @@ _BUILDING = {
     "memory -> correct models: (source, arguments, weights, input_shape), and try it with edgesweep plan --check; the "
     "next run tries it again",
     "crashed": "the process ended without a result, by a signal or an exit code -> the message and the log have its "
-    "last words; run --retry-failed after the cause is gone",
+    "last words: remove the cause",
     "crashed_on_load": "the built file crashed when it was loaded on this computer -> try another capture or format in "
     "grids",
     "crashed_on_run": "the built file crashed when it was checked on this computer -> try another capture, format or "

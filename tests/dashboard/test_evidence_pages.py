@@ -143,7 +143,7 @@ def test_a_failed_job_has_stage_kind_message_and_next_step(shown: Shown, evidenc
     text = said(shown(evidence_store, "result", sweep="broken"))
     assert "This job failed." in text
     assert "Stage: run\nKind: crashed\nMessage: <script>alert(1)</script>" in text
-    assert "Next step: see whether other builds run on this device" in text
+    assert "Next step: the message and the log have its last words: remove the cause" in text
     assert f"edgesweep run SWEEP.yaml --workspace '{evidence_store}' --retry-failed tries it again" in text
     assert "No block of it was accepted" in text
     assert evil not in "\n".join(str(part.value) for part in shown(evidence_store, "result", sweep="broken").markdown)

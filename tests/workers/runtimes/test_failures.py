@@ -13,7 +13,7 @@ from sweeps.json_records import from_json, to_json
 from sweeps.records import Failed
 from sweeps.variant import Variant
 from tests.workers.tiny_model import tiny_inputs
-from workers.artifacts import build_packed
+from workers.artifacts import failure_of_build
 from workers.models.package import BuildInputs
 from workers.runtimes.failures import located, place_in
 
@@ -70,7 +70,7 @@ def test_a_failed_build_names_the_line_of_the_user_s_code(
     network: str, axes: dict[str, object], kind: str, line: int, tmp_path: Path
 ) -> None:
     variant = replace(Variant(fuse=False, optimize=False), **axes)
-    failed = build_packed(tmp_path / "artifacts", "b" * 64, variant, inputs(network))
+    failed = failure_of_build(tmp_path / "artifacts", "b" * 64, variant, inputs(network))
     assert isinstance(failed, Failed)
     assert (failed.kind, failed.file, failed.line) == (kind, "deep/own_nets.py", line)
     assert failed.text.endswith(f" (at deep/own_nets.py:{line})")
