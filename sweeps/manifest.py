@@ -5,9 +5,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from sweeps.errors import StoreError
+from sweeps.untrusted_file import read_regular
 from sweeps.variant import Variant
 
 FILE_NAME = "manifest.json"
+_MOST_BYTES = 64 * 2**20
 
 
 class TensorSpec(BaseModel):
@@ -144,7 +146,7 @@ class Manifest(BaseModel):
         """Raises `StoreError` if the manifest is missing or damaged."""
         path = folder / FILE_NAME
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_regular(path, _MOST_BYTES))
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"{path} cannot be read: {error}", "run the sweep again: it rebuilds what is missing"

@@ -3,11 +3,11 @@ waiting."""
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """The file, opened for reading. Raises `OSError` if it is missing, a link, a pipe, a device or a folder."""
     # A pipe that nobody writes to would block.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
@@ -20,7 +20,8 @@ def open_regular(path: Path) -> BinaryIO:
 def read_regular(path: Path, most_bytes: int) -> bytes:
     """The content of a file. Raises as `open_regular`, and `ValueError` if it has more than `most_bytes`."""
     with open_regular(path) as file:
-        content = file.read(most_bytes + 1)
+        # By its size: a bound alone would be allocated whole.
+        content = file.read(min(os.fstat(file.fileno()).st_size, most_bytes) + 1)
     if len(content) > most_bytes:
         raise ValueError(f"{path} has more than {most_bytes} bytes")
     return content

@@ -17,6 +17,7 @@ from sweeps import manifest as manifests
 from sweeps.errors import BuildError, EdgeSweepError, StoreError
 from sweeps.manifest import Manifest
 from sweeps.records import Failed
+from sweeps.untrusted_file import open_regular
 from sweeps.variant import Variant
 from sweeps.workspace import BUILD_LOG, Workspace
 from workers.build_log import recorded
@@ -196,5 +197,5 @@ def _first_words(error: Exception) -> str:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,7 +18,7 @@ from workers.forks.server import Program, serve
 from workers.models import apart
 from workers.models.code import OwnCode, check_not_hidden, own_code
 from workers.models.images import InputShape
-from workers.models.request_folder import Request
+from workers.models.request_folder import Request, has_types, overwritten
 
 LIMITS = replace(apart.LIMITS, silent_s=120.0)
 FORKS = Forks("workers.first_look")
@@ -54,8 +54,17 @@ def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape
         request.write(model, code, Workspace(folder))
         request.ask({"shapes": [list(shape) for shape in shapes]})
         found = apart.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
-    batch, channels, height, width = found.pop("input_shape")
-    return Model(input_shape=(batch, channels, height, width), other_sizes=tuple(found.pop("other_sizes")), **found)
+    texts = ("weights_text", "script", "trace", "graph")
+    counts = ("classes", "parameters", "convolutions", "linears")
+    types: dict[str, type] = dict.fromkeys(texts, str) | dict.fromkeys(counts, int)
+    match found:
+        case {
+            "input_shape": [int(batch), int(channels), int(height), int(width)],
+            "other_sizes": [*sizes],
+        } if has_types(found, types) and all(type(size) is int for size in sizes):
+            shape = (batch, channels, height, width)
+            return Model(input_shape=shape, other_sizes=tuple(sizes), **{name: found[name] for name in types})
+    raise overwritten(model.source)
 
 
 def needed_arguments(source: str, code: OwnCode) -> tuple[str, ...]:

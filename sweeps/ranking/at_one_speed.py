@@ -24,6 +24,7 @@ from sweeps.trust import disqualified, stored_in_order
 _PASSES = 200
 """Of the fit by least squares, where the medians begin."""
 _MEDIAN_PASSES = 20
+_CONVERGED = 1e-9
 
 
 def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
@@ -39,14 +40,16 @@ def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
     runs = {run_of(visit) for medians_ms in sound.values() for visit in medians_ms}
     if not shifted and len(runs) < 2:
         return list(group)
-    latencies_ms, levels = _fitted(sound)
+    latencies_ms, factors, levels = _fitted(sound)
     if not shifted and (not levels or max(levels) - min(levels) <= math.log1p(MOVED)):
         return list(group)
-    return [_at(row, latencies_ms[row.job_key]) if row.job_key in latencies_ms else row for row in group]
+    return [_at(row, latencies_ms[row.job_key], factors) if row.job_key in latencies_ms else row for row in group]
 
 
-def _at(row: ResultRow, ms: float) -> ResultRow:
-    before_ms = row.figure(LATENCY)
+def _at(row: ResultRow, ms: float, factors: Mapping[int, float]) -> ResultRow:
+    # Of every build alike: what a round shares still cancels, and the interval is made of blocks at this speed.
+    medians_ms = tuple((visit, one * factors.get(visit, 1.0)) for visit, one in row.block_medians_ms)
+    row, before_ms = replace(row, block_medians_ms=medians_ms), row.figure(LATENCY)
     if before_ms is None or abs(math.log(ms / before_ms)) < math.log1p(NEGLIGIBLE):
         return row
     ends = {name: row.metrics[name] * ms / before_ms for name in INTERVALS[LATENCY] if name in row.metrics}
@@ -54,9 +57,11 @@ def _at(row: ResultRow, ms: float) -> ResultRow:
     return replace(row, metrics={**row.metrics, LATENCY: ms, **ends}, trust=trust)
 
 
-def _fitted(medians_ms: Mapping[str, Mapping[int, float]]) -> tuple[dict[str, float], list[float]]:
+def _fitted(
+    medians_ms: Mapping[str, Mapping[int, float]],
+) -> tuple[dict[str, float], dict[int, float], list[float]]:
     """The latencies (ms) of the builds that have rounds in common, directly or through others, with most of the blocks;
-    and the levels of the runs that these are from, as logarithms."""
+    by round, what brings its blocks to that speed; and the levels of the runs that these are from, as logarithms."""
     logs = {key: {visit: math.log(ms) for visit, ms in medians_ms[key].items()} for key in _linked(medians_ms)}
     by_visit: dict[int, list[str]] = defaultdict(list)
     for key, found in logs.items():
@@ -64,10 +69,15 @@ def _fitted(medians_ms: Mapping[str, Mapping[int, float]]) -> tuple[dict[str, fl
             by_visit[visit].append(key)
     visits = dict.fromkeys(by_visit, 0.0)
     builds = dict.fromkeys(logs, 0.0)
-    for number in range(_PASSES + _MEDIAN_PASSES):
-        middle = statistics.fmean if number < _PASSES else statistics.median
-        builds = {key: middle([one - visits[visit] for visit, one in found.items()]) for key, found in logs.items()}
-        visits = {visit: middle([logs[key][visit] - builds[key] for key in keys]) for visit, keys in by_visit.items()}
+    for middle, passes in ((statistics.fmean, _PASSES), (statistics.median, _MEDIAN_PASSES)):
+        for _ in range(passes):
+            before = visits
+            builds = {key: middle([one - visits[visit] for visit, one in found.items()]) for key, found in logs.items()}
+            visits = {
+                visit: middle([logs[key][visit] - builds[key] for key in keys]) for visit, keys in by_visit.items()
+            }
+            if all(abs(visits[visit] - before[visit]) < _CONVERGED for visit in visits):
+                break
     usual = statistics.median(visits[visit] for found in logs.values() for visit in found) if logs else 0.0
     builds = {
         key: statistics.median(one - visits[visit] for visit, one in found.items()) for key, found in logs.items()
@@ -76,7 +86,8 @@ def _fitted(medians_ms: Mapping[str, Mapping[int, float]]) -> tuple[dict[str, fl
     for visit, effect in visits.items():
         by_run[run_of(visit)] += [effect] * len(by_visit[visit])
     latencies_ms = {key: math.exp(effect + usual) for key, effect in builds.items()}
-    return latencies_ms, [statistics.median(effects) for effects in by_run.values()]
+    factors = {visit: math.exp(usual - effect) for visit, effect in visits.items()}
+    return latencies_ms, factors, [statistics.median(effects) for effects in by_run.values()]
 
 
 def _linked(medians_ms: Mapping[str, Mapping[int, float]]) -> set[str]:

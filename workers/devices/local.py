@@ -27,7 +27,8 @@ from workers.devices.linux.sensors import read_sensors
 # More than any runner prints: a program that prints more is faulty.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
-_END_S = 5.0
+# A program that contains others gives them seconds to end.
+_END_S = 30.0
 _ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a", "armv7l": "armeabi-v7a"}
 # The instruction sets that decide which kernels run.
 _FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
@@ -56,7 +57,7 @@ class LocalDevice:
 
     def _run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         # Otherwise a runner would outlive a killed driver and disturb the next sweep's measurements.
-        die_with_parent = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+        die_with_parent = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
         self._folder.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryFile(dir=self._folder) as stdout,

@@ -18,7 +18,7 @@ from types import FrameType
 
 from sweeps.with_parent import end_with_parent
 from workers.artifacts import failure_of_build
-from workers.executors.process_builder import write_answer
+from workers.executors.process_builder import UNANSWERED, write_answer
 
 _ORPHAN_END_S = 1.0
 """Time to end by itself where the driver is gone. Unfinished files stay then, until another builder starts."""
@@ -34,7 +34,11 @@ def build_forever(connection: Connection, root: Path) -> None:
             sys.path[:] = connection.recv()
             while True:
                 build_key, variant, inputs, answer = connection.recv()
-                write_answer(Path(answer), failure_of_build(root, build_key, variant, inputs))
+                failed = failure_of_build(root, build_key, variant, inputs)
+                try:
+                    write_answer(Path(answer), failed)
+                except OSError:
+                    sys.exit(UNANSWERED)
                 os.write(connection.fileno(), Path(answer).stem.encode())
     finally:
         # It ends by itself now: being told to must not break its clean-up off.

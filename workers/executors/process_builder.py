@@ -16,7 +16,7 @@ from dataclasses import asdict, fields, replace
 from multiprocessing import Pipe
 from pathlib import Path
 from select import select
-from threading import Lock
+from threading import Lock, Thread
 
 import psutil
 
@@ -38,6 +38,10 @@ _LEAST_CPU_S = 0.5
 _LOOK_S = 5.0
 _END_S = GRACE_S + 30.0
 _ANSWER_BYTES = 2**20
+_MESSAGE_CHARACTERS = 20_000
+UNANSWERED = 75
+"""Exit code of a process that could not write its answer, as `EX_TEMPFAIL` of sysexits.h."""
+_ENDLESS_STEP = "look for a wait or an endless loop in the model's code, or build it while the computer is less busy"
 
 
 class Builder:
@@ -116,13 +120,14 @@ class _BuilderProcess:
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed | None:
         """`None` if the process ended during the build."""
         answer = self._answers / f"{secrets.token_hex(16)}.json"
+        # In a thread: whoever does not read must not keep this process waiting without a deadline.
+        Thread(target=self._ask, args=((build_key, variant, inputs, str(answer)),), daemon=True).start()
         try:
-            self._connection.send((build_key, variant, inputs, str(answer)))
             late = self._wait_for(answer.stem.encode())
         except (EOFError, ConnectionError):
             return None
         if late:
-            return Failed(stage="build", kind="timeout", message=late)
+            return Failed(stage="build", kind="timeout", message=late, next_step=_ENDLESS_STEP)
         failed = _read_answer(answer)
         if failed is not None:
             return failed
@@ -131,10 +136,16 @@ class _BuilderProcess:
             return Failed(stage="build", kind="crashed", message="the process that built it left no whole file")
         return self._store.pack(manifest)
 
+    def _ask(self, request: tuple[str, Variant, BuildInputs, str]) -> None:
+        with suppress(OSError):  # the process has ended, which `_wait_for` sees
+            self._connection.send(request)
+
     def death(self) -> Failed:
         """Why the process ended."""
         self._end()
         self.close()
+        if self._process.returncode == UNANSWERED:
+            return Failed(stage="build", kind="os_error", message="what came of the build could not be written down")
         if self._process.returncode == -signal.SIGKILL:
             # Killed by the kernel for lack of memory, or by a person.
             return Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
@@ -161,8 +172,8 @@ class _BuilderProcess:
 
         Returns why the build took too long, or an empty text. Raises `EOFError` if the process ended.
         """
-        began_s = active_s = time.monotonic()
-        used_s, tail = 0.0, b""
+        began_s = active_s = looked_s = time.monotonic()
+        active_cpu_s, tail = 0.0, b""
         descriptor = self._connection.fileno()
         while word not in tail:
             if select([descriptor], [], [], _LOOK_S)[0]:
@@ -170,11 +181,12 @@ class _BuilderProcess:
                 if not content:
                     raise EOFError
                 tail = tail[-len(word) :] + content
-                continue
-            now_s, before_s = time.monotonic(), used_s
-            used_s = self._cpu_s()
-            if abs(used_s - before_s) > _LEAST_CPU_S:
-                active_s = now_s
+            now_s = time.monotonic()
+            if now_s - looked_s >= _LOOK_S:
+                looked_s, cpu_s = now_s, self._cpu_s()
+                # Less, where a process has ended whose time counted.
+                if abs(cpu_s - active_cpu_s) > _LEAST_CPU_S:
+                    active_s, active_cpu_s = now_s, cpu_s
             if now_s - began_s > DEADLINE_S:
                 return f"it was not built within {duration(DEADLINE_S)}"
             if now_s - active_s > IDLE_S:
@@ -195,6 +207,8 @@ class _BuilderProcess:
 def write_answer(path: Path, failed: Failed | None) -> None:
     """What came of a build, for `_read_answer`. It is there whole or not at all."""
     part = path.with_suffix(f".{os.getpid()}.part")
+    if failed is not None:
+        failed = replace(failed, message=failed.message[:_MESSAGE_CHARACTERS])
     part.write_text(json.dumps(None if failed is None else asdict(failed)), encoding="utf-8", errors="replace")
     part.replace(path)
 

@@ -30,6 +30,7 @@ from workers.executors.lane import Lane, failed_by
 from workers.executors.loopback import LOOPBACK
 from workers.executors.process_builder import Builder
 from workers.executors.vital_parts import VitalParts
+from workers.forks.contained import GRACE_S
 from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
 from workers.measure.device_files import Evaluation
@@ -44,6 +45,8 @@ _ENDS_BUILDER = frozenset({CRASHED_BUILD.kind, OUT_OF_MEMORY.kind, "worker_lost"
 _POLL_S = 0.5
 _CONNECT_S = 5.0
 _CLOSE_S = 2.0
+_BUILDER_END_S = GRACE_S + 30.0
+"""For a builder to end what a model's code has started: it must not run beside the first block."""
 _PLACED_S = 60.0
 """Time for a device's actor to start. Without this limit, it would wait as long as another sweep uses the device."""
 
@@ -88,6 +91,7 @@ class RayExecutor:
             with suppress(Exception):  # it may not have come so far
                 ray.shutdown()
             end_all(ray_processes() - before)
+            self._end_guard()
             raise ClusterError(
                 f"Ray cannot start: {error}",
                 "check RAY_ADDRESS and free memory and disk, or work without Ray: --executor inline",
@@ -155,7 +159,12 @@ class RayExecutor:
     def close(self) -> None:
         for lane in self._lanes:
             lane.close()
-        self._parts.close(ray.shutdown)
+        try:
+            self._parts.close(ray.shutdown)
+        finally:
+            self._end_guard()
+
+    def _end_guard(self) -> None:
         if self._guard is not None:
             self._guard.kill()
             self._guard.wait()
@@ -249,7 +258,7 @@ class _ActorBuilder:
     def end(self, *, gently: bool = False) -> None:
         """`gently`: it is idle, and has ended all of its processes when this returns."""
         if self._actor is not None:
-            _end(self._actor, self._parts, gently=gently)
+            _end(self._actor, self._parts, within_s=_BUILDER_END_S if gently else None)
             self._actor = None
 
 
@@ -288,13 +297,13 @@ class _DeviceActor:
         self._lane.close()
 
 
-def _end(actor: Any, parts: VitalParts, *, gently: bool = True) -> None:
-    """End an actor; `gently`: it may close first. If Ray has ended, its actors have."""
+def _end(actor: Any, parts: VitalParts, *, within_s: float | None = _CLOSE_S) -> None:
+    """End an actor, which may close first within this time, if any. If Ray has ended, its actors have."""
 
     def end() -> None:
-        if gently:
+        if within_s is not None:
             with suppress(exceptions.RayError):
-                ray.get(actor.close.remote(), timeout=_CLOSE_S)
+                ray.get(actor.close.remote(), timeout=within_s)
         ray.kill(actor)
 
     if not parts.have_ended:

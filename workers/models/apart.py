@@ -76,7 +76,7 @@ def asked(
 
     def told(line: str) -> None:
         share, _, title = line.partition("\t")
-        progress(title, float(share) if share else None)
+        progress(plain(title), _share(share))
 
     modules = () if program == TRY_IMAGES else _modules(source, request.code())
     try:
@@ -102,6 +102,15 @@ def asked(
         case {"error": str(), "message": str(message), "next_step": str(step)}:
             raise ModelError(message, step)
     return answer
+
+
+def _share(text: str) -> float | None:
+    """From 0 to 1; `None` for what is none: the model's code may have written it."""
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0.0 <= share <= 1.0 else None
 
 
 def _modules(source: str, code: OwnCode | None) -> tuple[str, ...]:

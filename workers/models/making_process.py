@@ -14,6 +14,7 @@ from workers.models.data_sources import torchvision_sets
 from workers.models.decoding import check_ends, content_of, decoded
 from workers.models.repeats import check_repeats
 from workers.models.request_folder import Request
+from workers.models.uncompiled import uncompiled
 
 MOST_PROBLEMS = 5
 SAMPLE_S = 5.0
@@ -114,7 +115,8 @@ def program(run: Callable[[Request], None]) -> Callable[[list[str]], int]:
         os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
         request = Request(folder)
         try:
-            run(request)
+            with uncompiled():
+                run(request)
         except Exception as error:  # noqa: BLE001  # any: it is the user's code
             request.refuse(error)
         return 0

@@ -114,7 +114,7 @@ class Request:
     def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
         """Raises `ModelError` if the model's code wrote over what was made of it."""
         try:
-            state = read_regular(self.state, psutil.virtual_memory().available)
+            state = read_regular(self.state, psutil.virtual_memory().available // 2)
         except (OSError, ValueError) as error:
             raise overwritten(model.source) from error
         match answer:
@@ -141,16 +141,24 @@ class Request:
 
     def logits(self, count: int, source: str) -> Logits:
         """Raises `ModelError`, also if the model's code wrote over them."""
+        file = self.folder / "logits.npy"
         try:
-            with open_regular(self.folder / "logits.npy"):
+            with open_regular(file):
                 # Mapped: a header may claim any shape, and this compares it with the file's size.
-                mapped = np.load(self.folder / "logits.npy", allow_pickle=False, mmap_mode="r")
-        except (OSError, ValueError, EOFError, OverflowError) as error:
+                mapped = np.lib.format.open_memmap(file, mode="r")
+        except (OSError, ValueError, EOFError, OverflowError, SyntaxError) as error:
             raise overwritten(source) from error
+        if mapped.nbytes > psutil.virtual_memory().available // 2:
+            raise overwritten(source)
         if mapped.ndim != 2 or len(mapped) != count or mapped.dtype != np.float32:
             raise ModelError(f"its answers have the shape {list(mapped.shape)}, not ({count}, classes)")
         logits: Logits = np.array(mapped)
         return logits
+
+
+def has_types(answer: Mapping[str, object], types: Mapping[str, type]) -> bool:
+    """Whether an answer has these values, each of exactly its type."""
+    return all(type(answer.get(name)) is wanted for name, wanted in types.items())
 
 
 def overwritten(source: str) -> ModelError:

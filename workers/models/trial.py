@@ -21,7 +21,7 @@ from workers.models import apart
 from workers.models.code import check_not_hidden, own_code
 from workers.models.data import check_channels
 from workers.models.data_sources import evaluation_files, files_in
-from workers.models.request_folder import Request
+from workers.models.request_folder import Request, has_types, overwritten
 from workers.models.room import folder_of_request
 from workers.models.sampled import sampled
 
@@ -81,6 +81,8 @@ def try_models(
                 if data is not None and model.weights not in WEIGHTS:
                     request.ask({"data": data.model_dump(mode="json")})
                 found = apart.asked("try_model", folder, model.source, limits=limits, forks=forks)
+                if not has_types(found, {"classes": int, "parameters": int, "weights_text": str}):
+                    raise overwritten(model.source)
         except ModelError as error:
             yield model, error, Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
             continue

@@ -7,6 +7,7 @@ import pytest
 
 from sweeps.protocol.noise import told_apart
 from sweeps.ranking.at_one_speed import at_one_speed
+from sweeps.ranking.intervals import with_intervals
 from sweeps.ranking.resolution import resolution
 from sweeps.settled import Settled
 
@@ -41,6 +42,17 @@ def test_builds_with_rounds_on_both_sides_of_a_shift_are_compared_at_one_speed(r
     assert [row.figure("latency_p50_ms") for row in found] == pytest.approx([5.0, 6.0, 7.0])
     assert found[0].metrics["latency_ci_low_ms"] == pytest.approx(5.0)
     assert [row.trust for row in found] == [("device_moved",), (), ()], "the others are as they were"
+
+
+def test_an_interval_is_of_the_speed_that_its_p50_is_of(records):
+    medians = [*on_both_sides(), {visit: 8.0 + visit / 100 for visit in range(3)}]
+    medians = [
+        {visit: ms * (1 + 0.004 * ((visit * 7 + number) % 3 - 1)) for visit, ms in of.items()}
+        for number, of in enumerate(medians)
+    ]
+    found = at_one_speed(rows(records, medians, trust=("device_moved",)))
+    ranked = with_intervals(found, None)[0].metrics
+    assert 4.8 < ranked["latency_ci_low_ms"] < ranked["latency_p50_ms"] < ranked["latency_ci_high_ms"] < 5.3
 
 
 def test_two_runs_at_two_speeds_need_no_label(records):

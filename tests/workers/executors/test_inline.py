@@ -131,6 +131,15 @@ if os.fork() == 0:
 while not (os.path.exists({marker!r}) and pathlib.Path({marker!r}).read_text()):
     time.sleep(0.01)
 """
+_ENDLESSLY = b"""
+import os
+while True:
+    for descriptor in range(3, 32):
+        try:
+            os.write(descriptor, b"\\xff" * 1000)
+        except OSError:
+            pass
+"""
 _EVERYWHERE = b"""
 import os
 for descriptor in range(3, 256):
@@ -159,6 +168,7 @@ def test_what_a_model_s_code_starts_and_writes_neither_outlives_nor_holds_up_its
     [
         (b"import time\ntime.sleep(1000)\n", {"IDLE_S": 0.5}, "nothing was computed"),
         (b"while True:\n    pass\n", {"DEADLINE_S": 3.0, "IDLE_S": 100.0}, "was not built within"),
+        (_ENDLESSLY, {"DEADLINE_S": 3.0}, "was not built within"),
     ],
 )
 def test_a_build_without_end_is_ended(

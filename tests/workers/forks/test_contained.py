@@ -27,12 +27,15 @@ while not os.path.exists(sys.argv[1]) or not pathlib.Path(sys.argv[1]).read_text
 """
 
 
-def started(marker: Path, ending: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(contained([sys.executable, "-c", DAEMON + ending, str(marker)]), start_new_session=True)
+def started(marker: Path, ending: str, beginning: str = "") -> "subprocess.Popen[bytes]":
+    words = [sys.executable, "-c", beginning + DAEMON + ending, str(marker)]
+    return subprocess.Popen(contained(words), start_new_session=True)
 
 
 def daemon_of(marker: Path) -> psutil.Process:
+    until_s = time.monotonic() + 60.0
     while not (marker.exists() and marker.read_text()):
+        assert time.monotonic() < until_s
         time.sleep(0.01)
     return psutil.Process(int(marker.read_text()))
 
@@ -51,12 +54,12 @@ def test_a_daemon_ends_with_its_program_whose_end_is_handed_on(tmp_path: Path, e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_program_that_does_not_listen_is_ended_with_its_daemon(tmp_path: Path, number: signal.Signals) -> None:
     marker = tmp_path / "pid"
-    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(1000)"
-    with started(marker, deaf) as process:
+    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    with started(marker, "time.sleep(1000)", deaf) as process:
         daemon = daemon_of(marker)
         programs = [one for one in psutil.Process(process.pid).children() if one != daemon]
         process.send_signal(number)
-        process.wait(60)
+        assert process.wait(60) == -signal.SIGKILL
     assert psutil.wait_procs(programs, timeout=30)[1] == []
     if number == signal.SIGTERM:
         assert not daemon.is_running()

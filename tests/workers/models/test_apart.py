@@ -98,6 +98,16 @@ def overwrite_with_other_types():
 def overwrite_with_a_pipe():
     return overwriting(None)
 
+def tell_nonsense():
+    os.makedirs(FOLDER, exist_ok=True)
+    open(os.path.join(FOLDER, "progress"), "w").write("nan and more\\tx\\x1b[31m")
+    time.sleep(0.3)
+    return make()
+
+def answer_itself():
+    open(os.path.join(FOLDER, "answer.json"), "w").write("{}")
+    os._exit(0)
+
 def write_everywhere():
     for descriptor in range(3, 256):
         try:
@@ -165,6 +175,7 @@ def nothing_is_left() -> Iterator[None]:
         ("overwrite_with_depth", "evil:overwrite_with_depth: what was made of it is gone, or is something else"),
         ("overwrite_with_other_types", "gone, or is something else"),
         ("overwrite_with_a_pipe", "gone, or is something else"),
+        ("answer_itself", "gone, or is something else"),
     ],
 )
 def test_code_that_misbehaves_is_one_model_error_and_leaves_nothing(home: Path, function: str, message: str) -> None:
@@ -181,7 +192,7 @@ def test_an_endless_loop_is_ended_after_a_while_without_progress(home: Path, mon
 
 
 @pytest.mark.usefixtures("nothing_is_left")
-@pytest.mark.parametrize("function", ["put_pipes", "write_everywhere"])
+@pytest.mark.parametrize("function", ["put_pipes", "write_everywhere", "tell_nonsense"])
 def test_a_good_model_is_made_whatever_its_code_wrote_before(home: Path, function: str) -> None:
     assert made(home, function)[-1].startswith(function)
 

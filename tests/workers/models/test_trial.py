@@ -64,6 +64,15 @@ def test_what_is_whole_is_told_with_its_figures(home: Path) -> None:
     assert not (home / "workspace").exists()
 
 
+@pytest.mark.parametrize("answer", ["{}", '{"classes": 4, "parameters": "many", "weights_text": ""}', "[]"])
+def test_code_that_answers_in_place_of_edgesweep_is_a_problem_and_no_traceback(home: Path, answer: str) -> None:
+    code = f"import os\nopen(os.path.join(os.environ['TMPDIR'], 'answer.json'), 'w').write({answer!r})\nos._exit(0)\n"
+    (home / "nets.py").write_text(f"def make():\n    {code.replace(chr(10), chr(10) + '    ')}")
+    [model, *_] = tried(home)
+    assert model.problem
+    assert "gone, or is something else" in model.message
+
+
 def test_what_is_done_to_a_checkpoint_is_told(home: Path) -> None:
     state = torch.load(home / "net.pt", weights_only=True)
     half = {f"module.{name}": tensor.half() for name, tensor in state.items() if name != "1.num_batches_tracked"}
