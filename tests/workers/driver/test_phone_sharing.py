@@ -37,7 +37,7 @@ from workers.plan import device_facts, plan_sweep
 pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 ROUNDS = 2
-USUAL_NS, SLOWER_NS = 2000, 2600
+USUAL_NS, SLOWER_NS = 2_000_000, 2_600_000
 # Two builds: what is of one build stays on one unit.
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), threads=(1, 2))
 SHARED = {"protocol": ONE_ROUND.model_copy(update={"rounds": ROUNDS}), "share": "class"}
