@@ -96,6 +96,9 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
         if pidfd is not None:
             os.close(pidfd)
         group.end()
+    # A program that ends between two looks has told its last step all the same.
+    if (step := watch.progress()) is not None:
+        _tell(answers, {"progress": step})
     exit_code = -9 if status is None else os.waitstatus_to_exitcode(status)
     _tell(answers, {"exit_code": exit_code, "beyond": watch.passed, "limit": watch.limit})
     return True
@@ -112,7 +115,7 @@ class _Watch:
         self._shared_bytes = resident_bytes(os.getpid())
         self._memory_bytes = _free_bytes() if limits.memory_bytes == "free" else limits.memory_bytes
         self._began_s = self._told_s = time.monotonic()
-        self._told = 0
+        self._told = (0, 0)
         self.passed: Beyond = ""
         self.limit = 0.0
 
@@ -121,7 +124,9 @@ class _Watch:
         if self._progress is None:
             return None
         with suppress(OSError, ValueError):
-            changed = self._progress.stat().st_mtime_ns
+            # Two steps within one tick of the file system's clock are two files.
+            status = self._progress.stat()
+            changed = (status.st_mtime_ns, status.st_ino)
             if changed != self._told:
                 self._told, self._told_s = changed, time.monotonic()
                 return read_regular(self._progress, _PROGRESS_BYTES).decode("utf-8", "replace")
