@@ -11,12 +11,14 @@ _WIDTH = 120
 PACKAGES = ("sweeps", "workers", "dashboard")
 
 _FIRST = ("command", "spec", "planning", "build", "measure")
-STEPS = (*_FIRST, "journal", "store", "ranking", "report", "launch", "dashboard")
-"""The way of the data. A folder of a package names its step in its docstring, in a line `Step: build`."""
+STEPS = (*_FIRST, "journal", "ranking", "report", "dashboard", "launch", "store")
+"""The way of the data; sweeps that the browser starts, and the copy of results for others, come last.
+
+A folder of a package names its step in its docstring, in a line `Step: build`."""
 
 OTHER_FOLDERS = {
     "sweeps/specs/": "Sweep files that run.",
-    "infra/": "Pinned versions, documents and what writes them, rules for phones.",
+    "infra/": "Pinned versions, documents and the programs that write them, rules for phones.",
     "tests/": "Mirror the packages; tests/benchmarks/ is make bench.",
 }
 """Folders without a package's docstring."""

@@ -1,7 +1,4 @@
-"""Write the parts of the documents that come from the code: axes, releases, tree, faults, tables of the protocol page.
-
-`make docs` runs it; a test fails where a page differs. `--simulate`: for the protocol page too, which takes 2 minutes.
-"""
+"""Write what documents have from the code: `make docs`. With `--simulate` the simulator's tables too: 2 minutes."""
 
 import math
 import platform
@@ -32,7 +29,7 @@ from sweeps.spec.protocol import GateSpec
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
-PROTOCOL = ROOT / "infra" / "protocol.md"
+PROTOCOL, MODEL, EVIDENCE = (ROOT / "infra" / f"protocol{part}.md" for part in ("", "-model", "-evidence"))
 SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
     "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
@@ -124,7 +121,7 @@ def figures() -> str:
         ("Batches that decide: most", f"{PRESETS['race'].last_round}", "simulated: 24 leave many open at 4 %"),
         ("Batches are contradicted if shown to be off by", f"{100 * batch_alarm.MOST:g} %", "judged, see above"),
         ("Screen: enough at a probability of", f"{100 * screen.ENOUGH:g} %", "simulated"),
-        ("Screen: in the finals is everything within", f"{100 * (screen.NEAR - 1):.0f} %", "simulated, see above"),
+        ("Screen: in the finals is everything within", f"{100 * (screen.NEAR - 1):.0f} %", "simulated"),
         ("Screen: half a block for who is behind by", f"{100 * (screen.FAR - 1):.0f} %", "simulated"),
         ("Blocks that confirm a race's winner", f"{PRESETS['race'].confirmations}", "judged"),
         (
@@ -234,9 +231,10 @@ GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "infra" / "tree.md": {"tree": tree},
     ROOT / "infra" / "faults.md": {"faults": fault_rows.table},
     ROOT / "infra" / "words.md": {"words": word_tables.tables},
-    PROTOCOL: {"presets": presets, "gates": gates, "labels": labels, "figures": figures},
+    PROTOCOL: {"presets": presets, "gates": gates, "labels": labels},
+    MODEL: {"figures": figures},
 }
-"""By page, its generated parts."""
+"""By page, its generated parts; those of the simulator are made only when they are asked for."""
 
 
 def rendered(page: Path, text: str) -> str:
@@ -294,7 +292,7 @@ def _marked(values: Iterable[object], default: tuple[Any, ...]) -> list[str]:
 
 if __name__ == "__main__":
     for page in GENERATED:
-        written = rendered(page, page.read_text(encoding="utf-8"))
-        if page == PROTOCOL and "--simulate" in sys.argv[1:]:
-            written = _filled(written, {"simulator": simulator()}, by="python infra/write_docs.py --simulate")
-        page.write_text(written, encoding="utf-8")
+        page.write_text(rendered(page, page.read_text("utf-8")), "utf-8")
+    if "--simulate" in sys.argv[1:]:
+        parts, by = {"simulator": simulator()}, "python infra/write_docs.py --simulate"
+        EVIDENCE.write_text(_filled(EVIDENCE.read_text("utf-8"), parts, by), "utf-8")

@@ -94,7 +94,7 @@ def test_what_is_needed_is_what_make_and_the_project_ask_for() -> None:
 
 def test_pages_with_generated_parts_are_what_the_code_writes(write_docs: dict[str, Any]) -> None:
     pages = write_docs["GENERATED"]
-    generated = {"axes.md", "runtimes.md", "tree.md", "faults.md", "protocol.md", "words.md"}
+    generated = {"axes.md", "runtimes.md", "tree.md", "faults.md", "protocol.md", "protocol-model.md", "words.md"}
     assert {page.name for page in pages} == generated
     for page in pages:
         text = page.read_text(encoding="utf-8")

@@ -113,6 +113,49 @@ COMMANDS = {
 }
 """`module:command` and the first sentence of the help, which `edgesweep --help` prints without importing the module."""
 
+VERBS_BY_PURPOSE = {
+    "Start": (
+        "doctor",
+        "demo",
+        "init",
+        "plan",
+        "run",
+        "status",
+        "rank",
+        "report",
+        "export",
+        "check",
+        "dashboard",
+    ),
+    "Devices and labs": (
+        "devices",
+        "runner",
+        "virtual-phone",
+        "host",
+        "hosts",
+        "toolchain",
+    ),
+    "Look closer": (
+        "explain",
+        "compare",
+        "noise",
+        "profile",
+        "recipe",
+        "import",
+    ),
+    "Keep house": (
+        "sweeps",
+        "journal",
+        "store",
+        "schema",
+        "completion",
+        "constraints",
+        "support",
+        "simulate",
+    ),
+}
+"""The headings of `edgesweep --help`, each with its verbs in the order in which people need them."""
+
 
 class LazyCommand(click.Command):
     """A name and its line of help; the command itself is imported when its arguments are parsed."""
@@ -140,7 +183,21 @@ class LazyCommand(click.Command):
 
 
 class Group(click.Group):
-    """Prints an expected error as one red line with its next step. Only bugs print a traceback."""
+    """Lists its commands by purpose, and prints an expected error as one red line with its next step.
+
+    Only bugs print a traceback.
+    """
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
+        column = max(map(len, self.commands))
+        for heading, verbs in VERBS_BY_PURPOSE.items():
+            with formatter.section(heading):
+                # click indents a section by 2 and parts its columns by 2 more, and wraps from there on.
+                room = formatter.width - 6 - column
+                formatter.write_dl(
+                    [(verb.ljust(column), self.commands[verb].get_short_help_str(room)) for verb in verbs]
+                )
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):

@@ -15,9 +15,9 @@ The leader has the smallest mean among the candidates of the highest precedence.
 
 **Error.** These are Bayesian stopping rules: the probabilities hold under the model and its priors, and testing after
 every round needs no correction. How often they are wrong with other noise (heavy tails, bursts, two-state clocks,
-correlated samples) was simulated: `infra/protocol.md` shows it, `tests/benchmarks/bench_policy.py` repeats it. The
-scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke, Chick and
-Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
+correlated samples) was simulated: `infra/protocol-evidence.md` shows it, `tests/benchmarks/bench_policy.py` repeats
+it. The scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke,
+Chick and Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
 
 **Precedence** says which candidate may eliminate which: a class (`sweeps.ranking.precedence`). 2 passes the
 constraints, 1 is unresolved, 0 fails and cannot win while another may.

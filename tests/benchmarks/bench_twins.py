@@ -35,7 +35,7 @@ FORMS = [name for name in NOISE_FORMS if name.startswith("judge_")]
 START_S = 2.5
 MOST_WRONG, MOST_LOST = 5.0, 10.0
 MISSED = {("quick", "half"), ("deciding", "half"), ("deciding", "best alone")}
-"""Where more than `MOST_LOST` is lost, as `infra/protocol.md` says: reported only."""
+"""Where more than `MOST_LOST` is lost, as `infra/protocol-evidence.md` says: reported only."""
 
 
 Rows = NDArray[np.float64]

@@ -1,5 +1,6 @@
 """The table of commands: each line is the command's own help, and nothing is imported that is not asked for."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli.main import COMMANDS, LazyCommand, main
+from sweeps.cli.main import COMMANDS, VERBS_BY_PURPOSE, LazyCommand, main
 from sweeps.extras import as_installed_here
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
@@ -38,6 +39,19 @@ def test_each_line_of_the_table_is_the_command_s_own(name: str) -> None:
     assert command.name == name
     for width in (30, 45, 80, 110, 200):
         assert listed.get_short_help_str(width) == command.get_short_help_str(width)
+
+
+def test_every_verb_stands_under_exactly_one_heading() -> None:
+    assert sorted(verb for verbs in VERBS_BY_PURPOSE.values() for verb in verbs) == sorted(COMMANDS)
+
+
+def test_the_help_lists_the_verbs_under_their_headings_in_the_order_of_use() -> None:
+    _, _, listed = CliRunner().invoke(main, ["--help"]).stdout.partition("-h, --help")
+    sections = re.findall(r"^(\S.+):\n((?:  .+\n)+)", listed, re.MULTILINE)
+    assert [(heading, tuple(re.findall(r"^  (\S+)", lines, re.MULTILINE))) for heading, lines in sections] == list(
+        VERBS_BY_PURPOSE.items()
+    )
+    assert len({line.index(line.split()[1], 3) for _, lines in sections for line in lines.splitlines()}) == 1
 
 
 def test_the_list_of_commands_imports_no_heavy_library() -> None:
