@@ -1,251 +1,119 @@
-"""The support table: model by precision, method, capture and backend, for a terminal, as Markdown and as JSON. Pure."""
+"""The support table as values: the cells of each model, and in which part and column of the table each stands."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, assert_never
 
-from sweeps.manifest import Coverage, Manifest
-from sweeps.records import Failed
-from sweeps.surveys import Cell, Column, Row, State, SupportTable, column_of, group_of
-from sweeps.text import plain
+from sweeps.manifest import Manifest
+from sweeps.records import Failed, Skipped
+from sweeps.spec import built_in, catalog
 from sweeps.variant import Variant
 
-_VERIFIED = (
-    "the SQNR in dB of a verified build: saved, loaded in a new process with its own engine, and compared with the "
-    "model in PyTorch. `equal`: bit-identical. The reasons of skipped and failed builds are below."
-)
-LEGEND = f"A figure is {_VERIFIED}"
-PAGE_LEGEND = (
-    f"A cell is a lower limit of {_VERIFIED} Only what is the same on every machine stands here: "
-    "kinds of CPU add numbers in different orders, and after a training the figures differ by up to 2.5 dB. "
-    "`edgesweep support` and its `--json` have the figures of your machine."
-)
+State = Literal["verified", "skipped", "failed"]
 
-_TAKERS = {"NNAPI takes": False, "delegates take": True}
+Column = tuple[str, str]
+"""Two lines of a heading: numbers or method, and capture or interface."""
 
-LEAST_DB = (80, 40, 15, 10)
-"""What a page says of an SQNR: the first of these that it reaches. The figures of the listed models that training moves
-lie further than 2.5 dB from each of them; below 10 dB no int8 build is verified."""
+_CAPTURES = ("script", "trace", "mixed")
+
+_INTERFACES = ("none", "core", "full", "inside")
+
+_METHODS = ("none", "static", "static_fx", "static_eager", "qat", "dynamic")
+
+_PRECISIONS = ("fp32", "fp16", "int8")
 
 
-def terminal_text(table: SupportTable) -> str:
-    """Lines without control characters, about 150 wide."""
-    lines = [*_header(table), LEGEND.replace("`", "")]
-    for group, columns in _groups(table):
-        heads = [["", *(column[line] for column in columns)] for line in (0, 1)]
-        body = [[row.model, *map(_exact, _figures(row, group, columns))] for row in table.rows]
-        widths = _widths([*heads, *body])
-        lines += ["", group, *(_padded(head, widths) for head in heads), "─" * (sum(widths) + 2 * (len(widths) - 1))]
-        lines += [_padded(cells, widths) for cells in body]
-        lines += [f"checked by {checks}" for checks in _checks(table, group)]
-    return plain("\n".join([*lines, "", *_reasons(table)]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """How one variant of one model ended: verified as its manifest says, skipped or failed."""
+
+    variant: Variant
+    outcome: Manifest | Skipped | Failed
+
+    @property
+    def state(self) -> State:
+        match self.outcome:
+            case Manifest():
+                return "verified"
+            case Skipped():
+                return "skipped"
+            case Failed():
+                return "failed"
+            case never:
+                assert_never(never)
+
+    @property
+    def reason(self) -> str:
+        """Why there is no verified build; else empty."""
+        match self.outcome:
+            case Manifest():
+                return ""
+            case Skipped() as skipped:
+                return skipped.reason
+            case Failed() as failed:
+                return f"{failed.stage}, {failed.kind}: {failed.message}"
+            case never:
+                assert_never(never)
 
 
-def markdown(table: SupportTable, command: str) -> str:
-    """A Markdown page. `command`: the command that writes it."""
-    head = [
-        "# What is supported",
-        f"Written by `{command}`. Do not edit it.",
-        "\n".join(f"* {line}" for line in _header(table)),
-        PAGE_LEGEND,
-    ]
-    parts = []
-    for group, columns in _groups(table):
-        rows = [["model", *map(_title, columns)]]
-        rows += [[row.model, *map(_coarse, _figures(row, group, columns))] for row in table.rows]
-        widths = _widths(rows)
-        lines = [f"| {_padded(cells, widths, ' | ')} |" for cells in rows]
-        lines.insert(1, "|".join(["", "-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:]), ""]))
-        parts += [f"## {group}", "\n".join(lines), *(f"Checked by {checks}." for checks in _checks(table, group))]
-    return plain("\n\n".join([*head, *parts, "## Reasons and operators", "\n".join(_markdown_details(table))]) + "\n")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One model with all of its cells."""
+
+    model: str
+    source: str
+    weights: str
+    input_shape: tuple[int, int, int, int]
+    cells: tuple[Cell, ...]
 
 
-def document(table: SupportTable) -> dict[str, Any]:
-    """`edgesweep support --json`."""
-    return {
-        "date": table.date,
-        "machine": table.machine,
-        "versions": dict(table.versions),
-        "references": dict(table.references),
-        "models": [
-            {
-                "model": row.model,
-                "source": row.source,
-                "weights": row.weights,
-                "input_shape": list(row.input_shape),
-                "cells": [_cell_document(cell) for cell in row.cells],
-            }
-            for row in table.rows
-        ],
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportTable:
+    """What was built and verified, when, where and by what."""
+
+    date: str
+    machine: str
+    versions: Mapping[str, str]
+    """Of EdgeSweep, its builder and the libraries."""
+    references: Mapping[str, str]
+    """By backend, what checks it on this host."""
+    rows: tuple[Row, ...]
 
 
-def count(table: SupportTable) -> dict[State, int]:
-    """Cells by state."""
-    states: dict[State, int] = {"verified": 0, "skipped": 0, "failed": 0}
-    for row in table.rows:
-        for cell in row.cells:
-            states[cell.state] += 1
-    return states
+def group_of(variant: Variant) -> str:
+    """The part of the table that a variant stands in."""
+    if variant.runtime != built_in.TORCHSCRIPT.name:
+        return f"{variant.runtime} {variant.backend}"
+    if not catalog.backend_of(variant).support_parts:
+        return variant.backend
+    return f"{variant.backend} {variant.precision}" + f", engine {variant.qengine}" * (variant.precision != "fp32")
 
 
-def _groups(table: SupportTable) -> Iterator[tuple[str, list[Column]]]:
-    """Groups with their columns, in the order of the cells."""
-    found: dict[str, dict[Column, None]] = {}
-    for row in table.rows:
-        for cell in row.cells:
-            found.setdefault(group_of(cell.variant), {})[column_of(cell.variant)] = None
-    for group, columns in found.items():
-        yield group, list(columns)
+def column_of(variant: Variant) -> Column:
+    backend = catalog.backend_of(variant)
+    method = f"int8 {variant.quantization}" if variant.precision == "int8" else variant.precision
+    axis = backend.support_columns.get(variant.precision, "")
+    value = getattr(variant, axis) if axis else ""
+    words = [value.replace("_", " ") if isinstance(value, str) else axis.replace("_", " ") * value]
+    words += ["not fused"] * (variant.precision == "fp32" and not variant.fuse and "fuse" in backend.chosen_axes)
+    return method.removeprefix("int8 ") if backend.support_parts else method, ", ".join(filter(None, words))
 
 
-def _figures(row: Row, group: str, columns: Sequence[Column]) -> list[str | float]:
-    """The SQNR (dB) of each cell, or the words in its place."""
-    cells = {column_of(cell.variant): cell for cell in row.cells if group_of(cell.variant) == group}
-    return [_figure(cells[column]) for column in columns]
-
-
-def _figure(cell: Cell) -> str | float:
-    if not isinstance(cell.outcome, Manifest):
-        return cell.state
-    sqnr_db = cell.outcome.verification.sqnr_db
-    return "equal" if sqnr_db is None else sqnr_db
-
-
-def _exact(figure: str | float) -> str:
-    return figure if isinstance(figure, str) else f"{figure:.1f}"
-
-
-def _coarse(figure: str | float) -> str:
-    if isinstance(figure, str):
-        return figure
-    return next((f"≥ {least}" for least in LEAST_DB if figure >= least), f"< {LEAST_DB[-1]}")
-
-
-def _checks(table: SupportTable, group: str) -> list[str]:
-    """The executors that verified the cells of a group, and the references that they were compared with."""
-    found: dict[str, None] = {}
-    for row in table.rows:
-        for cell in row.cells:
-            if group_of(cell.variant) == group and isinstance(cell.outcome, Manifest):
-                verification = cell.outcome.verification
-                who = verification.executor or "this machine's CPU"
-                found[f"{who}, against {verification.against}"] = None
-    return sorted(found)
-
-
-def _header(table: SupportTable) -> list[str]:
-    states = count(table)
-    return [
-        f"{table.date} on {table.machine}",
-        ", ".join(f"{name} {version}" for name, version in table.versions.items()),
-        f"{states['verified']} verified, {states['skipped']} skipped, {states['failed']} failed",
-    ]
-
-
-def _described(row: Row) -> str:
-    shape = "x".join(map(str, row.input_shape))
-    return f"{row.model}: {row.source}, {row.weights} weights, input {shape}"
-
-
-def _title(column: Column) -> str:
-    return " ".join(filter(None, column))
-
-
-def _grouped(said: Iterable[tuple[str, Variant]]) -> list[str]:
-    """Each text once, with all columns that it applies to."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for text, variant in said:
-        groups = found.setdefault(" ".join(text.split()), {})
-        groups.setdefault(group_of(variant), []).append(_title(column_of(variant)))
-    places = {
-        text: "; ".join(f"{group}: {', '.join(titles)}" for group, titles in groups.items())
-        for text, groups in found.items()
-    }
-    return [f"{text} ({where})" for text, where in places.items()]
-
-
-def _coverage(row: Row, *, by_delegates: bool) -> list[str]:
-    """The part of the model that NNAPI, or the delegates of a runtime, compute, for each verified build."""
-    said = []
-    for cell in row.cells:
-        coverage = cell.outcome.coverage if isinstance(cell.outcome, Manifest) else None
-        if coverage is not None and (coverage.delegates is not None) == by_delegates:
-            operations = ", ".join(f"{name} {number}" for name, number in sorted(coverage.operations.items()))
-            share = f"{coverage.multiply_adds_covered_percent:.0f} % of multiply-adds"
-            left = ", ".join(
-                f"{name} {number}{_percent(coverage, name)}" for name, number in sorted(coverage.left.items())
-            )
-            said.append(("; ".join(filter(None, (share, operations, left and f"not {left}"))), cell.variant))
-    return _grouped(said)
-
-
-def _percent(coverage: Coverage, operator: str) -> str:
-    percent = coverage.left_percent.get(operator)
-    return "" if percent is None else f" ({percent:.0f} % of multiply-adds)"
-
-
-def _operators(row: Row) -> list[str]:
-    """Per backend or runtime, all operators that a phone's runtime must know to load its builds."""
-    found: dict[str, set[str]] = {}
-    for cell in row.cells:
-        if isinstance(cell.outcome, Manifest):
-            found.setdefault(group_of(cell.variant).partition(" ")[0], set()).update(cell.outcome.operators)
-    return [f"{backend}: {', '.join(sorted(names))}" for backend, names in found.items()]
-
-
-def _details(row: Row) -> Iterator[tuple[str, list[str]]]:
-    for state in ("failed", "skipped"):
-        yield state, _grouped((cell.reason, cell.variant) for cell in row.cells if cell.state == state)
-
-
-def _reasons(table: SupportTable) -> Iterator[str]:
-    for row in table.rows:
-        yield _described(row)
-        for state, lines in _details(row):
-            yield from (f"  {state}: {line}" for line in lines)
-
-
-def _markdown_details(table: SupportTable) -> Iterator[str]:
-    for row in table.rows:
-        yield f"### {row.model}\n\n{_described(row)}.\n"
-        covered = [(title, _coverage(row, by_delegates=delegates)) for title, delegates in _TAKERS.items()]
-        for title, lines in (*_details(row), *covered, ("operators", _operators(row))):
-            yield from (f"* {title}: {_escaped(line)}" for line in lines)
-        yield ""
-
-
-def _escaped(line: str) -> str:
-    return line.replace("<", "&lt;").replace("_", r"\_").replace("*", r"\*")
-
-
-def _cell_document(cell: Cell) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    if isinstance(cell.outcome, Manifest):
-        made = {
-            "verification": cell.outcome.verification.model_dump(mode="json"),
-            "operators": list(cell.outcome.operators),
-            "coverage": cell.outcome.coverage and cell.outcome.coverage.model_dump(mode="json"),
-            "build_key": cell.outcome.build_key,
-        }
-    elif isinstance(cell.outcome, Failed):
-        made = {"stage": cell.outcome.stage, "kind": cell.outcome.kind}
-    return {
-        "group": group_of(cell.variant),
-        "column": _title(column_of(cell.variant)),
-        "variant": cell.variant.axes(),
-        "state": cell.state,
-        "reason": cell.reason,
-        **made,
-    }
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-
-
-def _padded(cells: Sequence[str], widths: Sequence[int], between: str = "  ") -> str:
-    first, *rest = (
-        cell.rjust(width) if column else cell.ljust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
+    """Sorts variants as the table shows them: values that are not known here last."""
+    return (
+        _place(catalog.values("runtime"), variant.runtime),
+        _place(catalog.values("backend"), variant.backend),
+        _place(_PRECISIONS, variant.precision),
+        variant.qengine,
+        _place(_METHODS, variant.quantization),
+        variant.granularity,
+        _place(_INTERFACES, variant.interface),
+        variant.relaxed_fp16,
+        not variant.fuse,
+        _place(_CAPTURES, variant.capture),
     )
-    return between.join([first, *rest])
+
+
+def _place(known: tuple[str, ...], value: str) -> int:
+    return known.index(value) if value in known else len(known)

@@ -91,16 +91,11 @@ COMMANDS = {
         "sweeps.cli.schema:schema",
         "Print the JSON Schema of sweep files, for completion and checks in editors.",
     ),
-    "simulate": ("sweeps.cli.simulate:simulate", "Simulate what a protocol would cost and find, on simulated phones."),
     "status": (
         "sweeps.cli.status:status",
         "Progress and failures of a sweep (by default the latest).",
     ),
     "store": ("sweeps.cli.store:store", "The database of results, where it is a file of the workspace."),
-    "support": (
-        "sweeps.cli.support:support",
-        "Build and verify models with all combinations; print what works, and why the rest does not.",
-    ),
     "sweeps": ("sweeps.cli.sweeps:sweeps", "List the sweeps of the workspace; rename, tag, note and delete them."),
     "toolchain": (
         "sweeps.cli.toolchain:toolchains",
@@ -139,8 +134,8 @@ class LazyCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-class Group(click.Group):
-    """Prints an expected error as one red line with its next step. Only bugs print a traceback."""
+class Program(click.Command):
+    """A command that prints an expected error as one red line with its next step. Only bugs print a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -158,6 +153,10 @@ class Group(click.Group):
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
             ctx.exit(EXIT_INTERRUPTED)
+
+
+class Group(Program, click.Group):
+    """The program with all commands."""
 
 
 def _typed(step: str, context: click.Context) -> str:

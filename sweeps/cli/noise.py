@@ -48,7 +48,7 @@ BATCH_MINUTES = 25.0
     "--traces",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all samples to FILE, for edgesweep simulate --traces.",
+    help="Write all samples to FILE, for tests/benchmarks/simulate.py --traces.",
 )
 @workspace_option
 @json_option

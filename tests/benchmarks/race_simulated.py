@@ -11,9 +11,9 @@ from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import protocol_of
 from sweeps.records import Block
 from sweeps.stats import median
+from tests.benchmarks.simulated_sweep import simulate
 from workers.devices.fake.phones import Phone, recorded
 from workers.devices.fake.traces import Trace
-from workers.simulation import simulate
 
 
 def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:

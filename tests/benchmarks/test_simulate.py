@@ -1,4 +1,4 @@
-"""`edgesweep simulate` says what a protocol would cost and find, and that it is simulated."""
+"""`simulate.py` says what a protocol would cost and find, and that it is simulated."""
 
 import json
 import math
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sweeps.cli.main import main
 from sweeps.protocol.presets import PRESETS
+from tests.benchmarks import simulate as program
+from tests.benchmarks.simulated_sweep import FIXED_REST, latencies_ms, simulate
 from workers.devices.fake.phones import PHONES
-from workers.simulation import FIXED_REST, latencies_ms, simulate
 
-SPECS = Path(__file__).parents[3] / "sweeps" / "specs"
+SPECS = Path(__file__).parents[2] / "sweeps" / "specs"
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["simulate", *words])
+    return CliRunner().invoke(program.simulate, words)
 
 
 def found(*words: str) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.errors import SpecError
+from sweeps.nnapi_answers import Answer
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
-from sweeps.surveys import Answer
 from tests import gallery
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, of_accelerators
