@@ -25,11 +25,12 @@ from sweeps.spec.sweep import SweepSpec
 from sweeps.stats import NEGLIGIBLE
 from sweeps.workspace import Workspace
 from tests.benchmarks import simulated_sweep, simulation_report
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.recorded_phone import RecordedPhone, read_trace
 from tests.benchmarks.simulated_sweep import FIXED_REST, Method, SimulatedSweep, latencies_ms
 from tests.benchmarks.simulation_report import Figures, PhoneFigures, Simulation
-from workers.devices.fake import phones as known
-from workers.devices.fake.phones import Phone, recorded
-from workers.devices.fake.traces import read_trace
+from workers.devices.fake.phones import PHONES as NAMED_PHONES
+from workers.devices.fake.phones import Phone
 
 PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
 """Quiet, noisy, with spikes, too hot for a long run, and one that no method was tuned on."""
@@ -99,7 +100,7 @@ def simulate(
         if math.isnan(value):  # click's range check accepts it
             raise SpecError(f"{option} is not a number", "leave it out, or give a number")
     methods = standard_methods()
-    recordings = [recorded(str(path), read_trace(path)) for path in traces]
+    recordings = [RecordedPhone(name=str(path), trace=read_trace(path)) for path in traces]
     with RunProgress() as progress:
         if sweep_file is not None:
             spec = load_sweep(sweep_file, yes=True)
@@ -198,11 +199,11 @@ def _figures(method: Method, sweeps: Sequence[SimulatedSweep]) -> Figures:
 
 
 def _phone(name: str) -> Phone:
-    phones = known.PHONES | known.NOISE_FORMS
+    phones = NAMED_PHONES | NOISE_FORMS
     if name not in phones:
         raise SpecError(
             f"there is no simulated phone called {name!r}{did_you_mean(name.removeprefix('fake:'), phones)}",
-            f"use one of: {', '.join(known.PHONES)}",
+            f"use one of: {', '.join(NAMED_PHONES)}",
         )
     return phones[name]
 
@@ -278,7 +279,8 @@ def _block(protocol: Protocol) -> str:
 
 
 def _about_phone(phone: Phone) -> str:
-    if (trace := phone.trace) is not None:
+    if isinstance(phone, RecordedPhone):
+        trace = phone.trace
         spread = f"{100 * trace.spread:.1f} %"
         return f"recorded, {len(trace.processes)} processes of {trace.samples:,} samples in all vary by {spread}"
     words = [f"samples vary by {100 * phone.sample_cv:g} %", f"processes by {100 * phone.process_cv:g} %"]
