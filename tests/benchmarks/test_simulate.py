@@ -177,10 +177,11 @@ def test_a_plain_mean_is_moved_by_spikes_and_a_median_is_not() -> None:
     assert values[True] > 1.15 * values[False]
 
 
-def test_an_unknown_phone_is_refused_with_the_nearest_name() -> None:
-    done = run("--phone", "hoot", "--seeds", "2")
+@pytest.mark.parametrize("name", ["hoot", "fake:hott"])
+def test_an_unknown_phone_is_refused_with_the_nearest_name(name: str) -> None:
+    done = run("--phone", name, "--seeds", "2")
     assert done.exit_code == 2
-    assert "there is no simulated phone called 'hoot'; did you mean 'hot'?" in done.stderr
+    assert f"there is no simulated phone called {name!r}; did you mean 'hot'?" in done.stderr
     assert "holdout_daemons" in done.stderr
     assert done.stdout == ""
 
