@@ -7,16 +7,12 @@ import streamlit as st
 
 WIDTH_PX = 1280
 
-BLUE = "#0072B2"
-SKY = "#56B4E9"
 GREEN = "#009E73"
 ORANGE = "#E69F00"
 VERMILION = "#D55E00"
 PINK = "#CC79A7"
 """These are Okabe and Ito's."""
 GREY = "#8A94A0"
-INK = "#6B7785"
-"""Intervals, lines and small print: readable on the light and on the dark background."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
     "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
 }
-"""Headings of the protocol page, and what `edgesweep simulate` is given for each."""
+"""Headings of the protocol page, and what `tests/benchmarks/simulate.py` is given for each."""
 
 
 def axes() -> str:
@@ -200,17 +200,16 @@ def figures() -> str:
 
 
 def simulator() -> str:
-    """The tables of `edgesweep simulate`, each under the command that prints the same figures."""
-    from sweeps.cli.main import main
-    from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
-    from sweeps.report import simulation as simulation_text
+    """The tables of `tests/benchmarks/simulate.py`, each under the command that prints the same figures."""
     from sweeps.report.progress import RunProgress
+    from tests.benchmarks import simulation_report
+    from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
 
     versions = ", ".join(f"{name} {version(name)}" for name in ("edgesweep", "numpy", "scipy"))
     parts = [f"Written {time.strftime('%Y-%m-%d')} with {versions}, Python {platform.python_version()}.\n"]
     with RunProgress() as progress:
         for title, words in SIMULATIONS.items():
-            given = main.commands["simulate"].make_context("simulate", list(words)).params
+            given = simulate.make_context("simulate.py", list(words)).params
             found = simulation(
                 PHONES,
                 standard_methods(),
@@ -220,9 +219,9 @@ def simulator() -> str:
                 seeds=given["seeds"],
                 progress=partial(progress.step, title),
             )
-            shown = f"```console\n.venv/bin/edgesweep simulate {' '.join(words)}\n```\n\n"
-            parts.append(f"### {title}\n\n{shown}{simulation_text.markdown(found)}")
-    return "\n".join([*parts, simulation_text.legend(found)])
+            shown = f"```console\n.venv/bin/python tests/benchmarks/simulate.py {' '.join(words)}\n```\n\n"
+            parts.append(f"### {title}\n\n{shown}{simulation_report.markdown(found)}")
+    return "\n".join([*parts, simulation_report.legend(found)])
 
 
 GENERATED: dict[Path, dict[str, Callable[[], str]]] = {

@@ -261,6 +261,3 @@ class Measured:
 
     timing: Timing | None
     accuracy: Accuracy | None
-
-
-Outcome = Measured | Skipped | Failed

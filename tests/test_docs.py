@@ -132,7 +132,7 @@ def test_every_command_that_is_shown_exists_with_its_options(document: Path) -> 
 
 def test_commands_are_found_in_documents() -> None:
     shown = {typed.split()[0] for document in DOCUMENTS for typed in documented_commands(document)}
-    assert {"plan", "run", "rank", "export", "import", "compare", "check", "devices", "doctor", "support"} <= shown
+    assert {"plan", "run", "rank", "export", "import", "compare", "check", "devices", "doctor"} <= shown
 
 
 def test_every_make_target_that_is_shown_exists() -> None:

@@ -12,8 +12,8 @@ from sweeps.errors import ABSENT_KINDS
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "infra" / "phones.md").read_text(encoding="utf-8")
 NATIVE = sorted((ROOT / "workers" / "native").glob("runner*"))
-# What runs on the way from a sweep file to a phone and back; what only builds, simulates or serves a host is left out.
-_ELSEWHERE = {"artifacts", "demo_training", "doctor", "inline", "simulation", "support"}
+# What runs on the way from a sweep file to a phone and back; what only builds or serves a host is left out.
+_ELSEWHERE = {"artifacts", "demo_training", "doctor", "inline"}
 _TORCHSCRIPT = ("batch_report", "native_runner", "printed_tensor", "programs", "report", "speed_benchmark*")
 SOURCES = sorted(
     {

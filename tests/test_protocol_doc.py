@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from sweeps.cli.main import main
-from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
 from sweeps.protocol.sentinel import MOVED
 from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.sessions import ENOUGH_FOR_ONE, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.ties import UNREPEATED_SPREAD
-from sweeps.report.simulation import markdown
 from sweeps.spec.protocol import GateSpec
 from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import TRUST
 from sweeps.variant import Variant
+from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
+from tests.benchmarks.simulation_report import markdown
 from workers.runtimes.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ PAGE = PATH.read_text(encoding="utf-8")
 MODEL, EVIDENCE = (PATH.with_stem(f"protocol-{name}").read_text(encoding="utf-8") for name in ("model", "evidence"))
 PAGES = (PAGE, MODEL, EVIDENCE)
 SIMULATED = EVIDENCE.partition("<!-- simulator: ")[2].partition("<!-- /simulator -->")[0]
-COMMANDS = re.findall(r"^\.venv/bin/edgesweep simulate (.+)$", SIMULATED, re.MULTILINE)
+COMMANDS = re.findall(r"^\.venv/bin/python tests/benchmarks/simulate\.py (.+)$", SIMULATED, re.MULTILINE)
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -86,12 +86,12 @@ def test_the_simulator_s_tables_say_when_and_with_which_versions_they_were_made(
 
 def test_the_commands_of_the_simulator_s_tables_are_taken() -> None:
     for words in COMMANDS:
-        assert main.commands["simulate"].make_context("simulate", words.split()).params["variants"] is None
+        assert simulate.make_context("simulate.py", words.split()).params["variants"] is None
 
 
 @pytest.mark.system
 def test_a_row_of_the_simulator_s_table_is_what_the_simulator_says_now() -> None:
-    given = main.commands["simulate"].make_context("simulate", COMMANDS[0].split()).params
+    given = simulate.make_context("simulate.py", COMMANDS[0].split()).params
     found = simulation(
         ["steady"],
         [one for one in standard_methods() if one.name == "race"],
@@ -152,6 +152,6 @@ def test_every_reference_is_cited_and_every_citation_is_a_reference() -> None:
 
 def test_every_command_that_is_shown_exists() -> None:
     shown = set(re.findall(r"edgesweep ([a-z]+)", " ".join(PAGES).replace("edgesweep 0", "")))
-    expected = "simulate plan run compare check status noise journal store export rank report sweeps"
+    expected = "plan run compare check status noise journal store export rank report sweeps"
     assert shown - set(expected.split()) == set()
     assert shown <= set(main.commands)

@@ -10,13 +10,13 @@ from pathlib import Path
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, DeviceError, RunnerError, SpecError
 from sweeps.manifest import Manifest
+from sweeps.nnapi_answers import Accelerator, Answer
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job, Skipped
 from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
-from sweeps.surveys import Accelerator, Answer
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Device
 from workers.devices.local import LocalDevice, from_os_error

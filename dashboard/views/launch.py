@@ -21,7 +21,6 @@ from sweeps.launching.start import start
 from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
 
-MOST_CHARACTERS = launch_form.MOST_CHARACTERS
 PLANNED = "launch plan"
 """Of the last preview, with the text that it is of, and where it would run."""
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"

@@ -91,16 +91,11 @@ COMMANDS = {
         "sweeps.cli.schema:schema",
         "Print the JSON Schema of sweep files, for completion and checks in editors.",
     ),
-    "simulate": ("sweeps.cli.simulate:simulate", "Simulate what a protocol would cost and find, on simulated phones."),
     "status": (
         "sweeps.cli.status:status",
         "Progress and failures of a sweep (by default the latest).",
     ),
     "store": ("sweeps.cli.store:store", "The database of results, where it is a file of the workspace."),
-    "support": (
-        "sweeps.cli.support:support",
-        "Build and verify models with all combinations; print what works, and why the rest does not.",
-    ),
     "sweeps": ("sweeps.cli.sweeps:sweeps", "List the sweeps of the workspace; rename, tag, note and delete them."),
     "toolchain": (
         "sweeps.cli.toolchain:toolchains",
@@ -150,9 +145,7 @@ VERBS_BY_PURPOSE = {
         "schema",
         "completion",
         "constraints",
-        "support",
-        "simulate",
-    ),
+            ),
 }
 """The headings of `edgesweep --help`, each with its verbs in the order in which people need them."""
 
@@ -182,22 +175,8 @@ class LazyCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-class Group(click.Group):
-    """Lists its commands by purpose, and prints an expected error as one red line with its next step.
-
-    Only bugs print a traceback.
-    """
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
-        column = max(map(len, self.commands))
-        for heading, verbs in VERBS_BY_PURPOSE.items():
-            with formatter.section(heading):
-                # click indents a section by 2 and parts its columns by 2 more, and wraps from there on.
-                room = formatter.width - 6 - column
-                formatter.write_dl(
-                    [(verb.ljust(column), self.commands[verb].get_short_help_str(room)) for verb in verbs]
-                )
+class Program(click.Command):
+    """A command that prints an expected error as one red line with its next step. Only bugs print a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -215,6 +194,21 @@ class Group(click.Group):
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
             ctx.exit(EXIT_INTERRUPTED)
+
+
+class Group(Program, click.Group):
+    """The program with all commands, listed by purpose."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
+        column = max(map(len, self.commands))
+        for heading, verbs in VERBS_BY_PURPOSE.items():
+            with formatter.section(heading):
+                # click indents a section by 2 and parts its columns by 2 more, and wraps from there on.
+                room = formatter.width - 6 - column
+                formatter.write_dl(
+                    [(verb.ljust(column), self.commands[verb].get_short_help_str(room)) for verb in verbs]
+                )
 
 
 def _typed(step: str, context: click.Context) -> str:

@@ -15,12 +15,11 @@ from sweeps.protocol.batch_noise import PairedRound
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.noise import Calibration, calibrate
 from sweeps.records import Block
-from sweeps.report.noise import batch_document, batch_text, document, print_noise
+from sweeps.report.noise import batch_document, batch_text, document, print_noise, trace_text
 from sweeps.report.progress import RunProgress
 from sweeps.spec.inputs import ModelSpec
 from sweeps.text import plain
 from sweeps.workspace import Workspace
-from workers.devices.fake.traces import trace_text
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
@@ -48,7 +47,7 @@ BATCH_MINUTES = 25.0
     "--traces",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all samples to FILE, for edgesweep simulate --traces.",
+    help="Write all samples to FILE, for tests/benchmarks/simulate.py --traces.",
 )
 @workspace_option
 @json_option

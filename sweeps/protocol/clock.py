@@ -90,14 +90,6 @@ def spike_share(samples_ns: Sequence[int]) -> float:
     return 1 - statistics.fmean(_ordinary(samples_ns, tick_ns(samples_ns)))
 
 
-def resolution_ns(samples_ns: Sequence[int]) -> float:
-    """By how much the clock alone may falsify `figure_ns`; 0 for a fine clock.
-
-    With a coarse clock it is a tick, up or down, unless the samples show that they share their readings.
-    """
-    return _resolution_ns([Readings(samples_ns)])
-
-
 def shows_ticks(processes: Sequence[Readings]) -> bool:
     """Whether the clock of these processes is coarse: one of them shows it, or those of too few samples together."""
     return any(is_coarse(process.samples) for process in processes) or is_coarse(_few_together(processes).samples)
@@ -114,7 +106,10 @@ def with_resolution(p50_ms: Estimate, processes: Sequence[Readings]) -> Estimate
 
 
 def _resolution_ns(processes: Sequence[Readings]) -> float:
-    """Of the median of their figures, as of `resolution_ns`."""
+    """By how much the clock alone may falsify the median of the processes' figures (`figure_ns`); 0 for a fine clock.
+
+    With a coarse clock it is a tick, up or down, unless the samples show that they share their readings.
+    """
     coarse = [process for process in processes if is_coarse(process.samples)]
     if not coarse or 2 * len(coarse) < len(processes):
         together = _few_together(processes)

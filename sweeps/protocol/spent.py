@@ -34,11 +34,6 @@ class Spent:
         return self.pushing_s + blocks_s + self.evaluating_s
 
     @property
-    def timed_share(self) -> float:
-        """Of `measuring_s`, from 0 to 1; 0 without any time."""
-        return self.timed_s / self.measuring_s if self.measuring_s > 0.0 else 0.0
-
-    @property
     def text(self) -> str:
         """For people; empty without any time. Pushes and accuracy are left out where none was recorded."""
         if self.measuring_s <= 0.0:

@@ -10,8 +10,8 @@ from typing import Any
 
 from rich.table import Table
 
+from sweeps.nnapi_answers import Accelerator, Answer
 from sweeps.report.tables import cells, new_table
-from sweeps.surveys import Accelerator, Answer
 
 NOTHING = "–"
 

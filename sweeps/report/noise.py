@@ -22,6 +22,14 @@ _ROUNDS = (3, 5, 10)
 _PRESETS = ("quick", "full", "race")
 
 
+def trace_text(blocks: Sequence[Block]) -> str:
+    """The samples of these blocks as CSV, which infra/racing.md describes: one process each."""
+    lines = ["process,sample_ns"]
+    for number, block in enumerate(blocks, 1):
+        lines += [f"{number},{sample}" for sample in block.samples_ns]
+    return "\n".join(lines) + "\n"
+
+
 def document(facts: DeviceFacts, blocks: Sequence[Block], found: Calibration) -> dict[str, Any]:
     """`edgesweep noise --json`. `blocks`: those that `found` was made from."""
     return {

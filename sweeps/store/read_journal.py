@@ -5,7 +5,6 @@ from pathlib import Path
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import read_results
-from sweeps.journal.results_table import Place
 from sweeps.journal.told import told_by
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
@@ -63,9 +62,3 @@ def _read_sweep(journal: Journal, sweep: str) -> SweepResults:
         raise no_results(journal, sweep)
     updated = next(info.updated for info in journal.sweeps() if info.name == sweep)
     return SweepResults(name=sweep, spec=journal.spec(sweep), frame=to_frame(rows), updated=updated)
-
-
-def rank_place(journal: Journal, place: Place) -> Ranking:
-    """The ranking of one device and model. Raises `DamagedResultsError`."""
-    spec, rows = journal.spec(place.sweep), journal.result_rows(place.sweep, place)
-    return rank_rows(rows, spec.objective, place.sweep, told=told_by(spec))

@@ -34,8 +34,8 @@ OURS, TELLING, LOOK, PLAIN = "run", "run of a program that prints", "sensors wit
 PHONE = """
 import sys, signal
 from pathlib import Path
-from workers.devices.virtual_phone.phone import VirtualPhone
-with VirtualPhone(Path(sys.argv[1])) as phone:
+from tests.faulty_phone import FaultyPhone
+with FaultyPhone(Path(sys.argv[1])) as phone:
     print(phone.serial, flush=True)
     signal.sigwait({signal.SIGTERM})
 """

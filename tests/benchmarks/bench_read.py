@@ -32,11 +32,11 @@ from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
-from sweeps.ranking.rank import rank
+from sweeps.journal.told import told_by
+from sweeps.ranking.rank import rank, rank_rows
 from sweeps.store.client import active_runs, connect
 from sweeps.store.copied import result_files
 from sweeps.store.mlflow import Store
-from sweeps.store.read_journal import rank_place
 from sweeps.store.reading import load
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
@@ -72,7 +72,8 @@ def command_s(workspace: Workspace, *words: str) -> float:
 def page(workspace: Workspace) -> None:
     with Journal.open(workspace.journal, read_only=True) as journal:
         journal.watermark()
-        [entry] = rank_place(journal, Place(SWEEP, "phone-0001", "net1")).devices
+        spec, rows = journal.spec(SWEEP), journal.result_rows(SWEEP, Place(SWEEP, "phone-0001", "net1"))
+        [entry] = rank_rows(rows, spec.objective, SWEEP, told=told_by(spec)).devices
     assert len(entry.ranking) == VARIANTS
 
 

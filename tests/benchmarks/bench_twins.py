@@ -25,8 +25,8 @@ from sweeps.protocol.presets import PRESETS
 from sweeps.ranking.first_place import first_place
 from sweeps.ranking.ties import LATENCY, outdone, worse
 from sweeps.settled import Settled
-from workers.devices.fake.phones import NOISE_FORMS
-from workers.simulation import SimulatedSweep, simulate
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.simulated_sweep import SimulatedSweep, simulate
 
 BEST_MS, SLOWER = 10.0, 1.05
 WORLDS = {"twins": (1.0,) * 6, "half": (1.0,) * 3 + (SLOWER,) * 3, "best alone": (1.0,) + (SLOWER,) * 5}

@@ -10,7 +10,7 @@ from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
-from sweeps.records import Measured, Outcome
+from sweeps.records import Failed, Measured, Skipped
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
@@ -50,7 +50,7 @@ class Ended:
     """A sweep after its run: by combination what the journal has, all that MLflow has, and the ranking of it."""
 
     plan: Plan
-    outcomes: dict[Combination, Outcome | None]
+    outcomes: dict[Combination, Measured | Skipped | Failed | None]
     rows: pd.DataFrame
     ranking: DeviceRanking
     names: dict[str, Combination]

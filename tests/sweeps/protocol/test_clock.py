@@ -1,14 +1,16 @@
 """Coarse clocks."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sweeps.protocol.blocks import block_labels, summarize
-from sweeps.protocol.clock import figure_ns, is_coarse, resolution_ns, tick_ns
+from sweeps.protocol.clock import Readings, figure_ns, is_coarse, tick_ns, with_resolution
 from sweeps.protocol.presets import resolve
 from sweeps.spec.protocol import ProtocolSpec
+from sweeps.stats import Estimate
 from workers.devices.fake.ticks import Ticks, shown_ns
 
 QUICK = resolve(ProtocolSpec(preset="quick"))
@@ -29,6 +31,14 @@ CLOCKS = [
     pytest.param(SLEWED, 9.3, id="1 ms, 12.3 ppm fast"),
     pytest.param(KERNEL, 9.7, id="250 Hz of Linux"),
 ]
+
+
+def resolution_ns(samples_ns: Sequence[int]) -> float:
+    """By how much an interval allows for the clock."""
+    known_ms = figure_ns(samples_ns) / 1e6
+    high_ms = with_resolution(Estimate(known_ms, known_ms, known_ms), [Readings(samples_ns)]).high
+    assert high_ms is not None
+    return 1e6 * (high_ms - known_ms)
 
 
 def noisy_ms(latency_ms: float, count: int, cv: float = 0.0, seed: int = 0) -> np.ndarray:

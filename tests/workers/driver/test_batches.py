@@ -22,11 +22,11 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
+from tests.faulty_device import Faults, FaultyDevice
 from tests.gallery import RememberingHost
 from tests.store_double import doubled, make
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver.events import Left, MeasuredAlone
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
@@ -47,7 +47,7 @@ class Latencies(dict[str, float]):
         return self.setdefault(digest, 10.0 * self.step ** len(self))
 
 
-class KnownPhone(FakeDevice):
+class KnownPhone(FaultyDevice):
     latencies = Latencies()
 
     def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:

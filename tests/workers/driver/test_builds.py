@@ -14,11 +14,11 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from tests import gallery
+from tests.faulty_device import Faults, FaultyDevice
 from tests.gallery import RememberingHost
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import Sweep
 from workers.artifacts import ArtifactStore
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver.events import Away, Building, Event, Measuring
 from workers.executors.build_queue import BuildQueue
 from workers.executors.inline import InlineExecutor
@@ -34,7 +34,7 @@ ANY = ObjectiveSpec(constraints=())
 RACE = {"budget": "race", "protocol": ProtocolSpec(preset="race", gate="none", sentinel_every=0)}
 
 
-class Phone(FakeDevice):
+class Phone(FaultyDevice):
     """`steady` is an Arm phone; `hot` calls itself a virtual phone, which is this computer."""
 
     def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:

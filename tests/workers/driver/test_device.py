@@ -21,10 +21,10 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.trust import disqualified
+from tests.faulty_device import Faults, FaultyDevice
 from tests.gallery import RememberingHost
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver import contests
 from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
 from workers.executors.inline import InlineExecutor
@@ -46,7 +46,7 @@ class Latencies(dict[str, float]):
         return self.setdefault(digest, 10.0 * 1.12 ** len(self))
 
 
-class KnownPhone(FakeDevice):
+class KnownPhone(FaultyDevice):
     """One on which two files are never equally fast by chance, and nothing is evaluated twice."""
 
     latencies = Latencies()
@@ -70,7 +70,7 @@ class SimulatedPhones(InlineExecutor):
         super().__init__(folder)
         self._at = folder
         self._faults = faults
-        self.phones: list[FakeDevice] = []
+        self.phones: list[FaultyDevice] = []
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         faults = self._faults.get(facts.name) if isinstance(self._faults, dict) else self._faults
@@ -517,7 +517,7 @@ def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(
 
 
 def test_a_phone_that_does_not_leave_the_mode_keeps_its_round_and_its_jobs_wait(tmp_path: Path) -> None:
-    class Stubborn(FakeDevice):
+    class Stubborn(FaultyDevice):
         def set_fixed_performance(self, on: bool) -> bool:
             return (on or not self.fixed_performance) and super().set_fixed_performance(on)
 
@@ -619,7 +619,7 @@ def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_g
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
-class Unmade(FakeDevice):
+class Unmade(FaultyDevice):
     """A phone of a package that does not work."""
 
     def __init__(self, folder: Path, name: str) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from sweeps.journal.journal import Journal
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import ONE_ROUND, PhoneSweep
 from workers.devices.adb.attempt import KEPT_SHELL
 from workers.devices.adb.kept_shell import KeptShell
 from workers.devices.adb.link import AdbLink
 from workers.devices.adb.wire import Deadline, Wire
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -22,7 +22,7 @@ SWITCH = "shell,v2,raw:cmd power set-fixed-performance-mode-enabled"
 
 @pytest.mark.parametrize("mode", [False, True], ids=["as it is", "fixed performance"])
 def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
-    pair: list[VirtualPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: bool
+    pair: list[FaultyPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: bool
 ) -> None:
     """The sensors before it, its program, the sensors after it; once a round the mode ends, begins, and has clocks.
 

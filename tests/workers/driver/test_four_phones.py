@@ -15,8 +15,8 @@ from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from tests.conftest import OWN_NET, OWN_NET_INPUTS
+from tests.faulty_phone import FaultyPhone, faulty_phones
 from workers.devices.adb.host import AdbHost
-from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.ladder import AwayWait
 from workers.driver.sweep import Driver
 
@@ -35,9 +35,9 @@ objective: {constraints: []}
 
 
 @pytest.fixture
-def phones(port: int, tmp_path: Path) -> Iterator[list[VirtualPhone]]:
+def phones(port: int, tmp_path: Path) -> Iterator[list[FaultyPhone]]:
     host = AdbHost(port)
-    with up(4, tmp_path / "phones") as phones:
+    with faulty_phones(4, tmp_path / "phones") as phones:
         assert all(host.connect(phone.serial) for phone in phones)
         yield phones
         for phone in phones:
@@ -51,7 +51,7 @@ def edgesweep(*arguments: object) -> str:
     return ended.stdout
 
 
-def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
+def unplug_after_its_first_block(phone: FaultyPhone, journal: Path) -> None:
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         time.sleep(0.05)
@@ -69,7 +69,7 @@ def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
 
 @pytest.mark.smoke
 def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_it_is_back(
-    phones: list[VirtualPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phones: list[FaultyPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.operations.run.Driver", partial(Driver, away_wait=AwayWait(3.0, 2.0)))
     (tmp_path / "net.py").write_text(OWN_NET)
@@ -103,7 +103,7 @@ def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_
         assert after[key][: len(blocks)] == blocks, "nothing that was accepted is measured again"
 
 
-def test_devices_lists_the_phones_and_cleans_them(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_devices_lists_the_phones_and_cleans_them(phones: list[FaultyPhone], tmp_path: Path) -> None:
     listed = json.loads(edgesweep("devices", "--workspace", tmp_path / "data", "--json"))
     found = {device["device_id"]: device for device in listed["devices"]}
     assert {phone.serialno for phone in phones} < set(found)

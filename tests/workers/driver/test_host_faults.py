@@ -22,6 +22,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.store.publishing import Publisher
 from sweeps.store.reading import load
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import (
     GRID,
     PAUSE,
@@ -35,7 +36,6 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from tests.workers.tiny_model import SOURCE
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Building, Event
 from workers.executors.ray import RayExecutor
 from workers.models.code import construct
@@ -44,7 +44,7 @@ from workers.plan import plan_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 TWO_BUILDS = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 

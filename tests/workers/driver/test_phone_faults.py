@@ -15,6 +15,7 @@ from sweeps.cli import main as cli
 from sweeps.errors import DeviceError
 from sweeps.journal.journal import Journal
 from sweeps.records import Measured
+from tests.faulty_phone import FaultyPhone
 from tests.workers.adb_server import kill_server
 from tests.workers.devices.adb.test_device import Stranger
 from tests.workers.phone_sweep import (
@@ -34,13 +35,12 @@ from tests.workers.phone_sweep import (
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import plan_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 SWEEP = """
 name: tiny
@@ -363,7 +363,7 @@ def test_two_phones_of_one_serial_number_are_refused(pair: Pair, built: Path, tm
     sweep = PhoneSweep(tmp_path, built, [second])
     root, roots = sweep.workspace.root, (sweep.home,)
     told: list[str] = []
-    with VirtualPhone(tmp_path / "twin", first.serialno) as twin:
+    with FaultyPhone(tmp_path / "twin", first.serialno) as twin:
         AdbHost(port).connect(twin.serial)
         try:
             spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})

@@ -18,6 +18,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
 from sweeps.store.reading import load
 from sweeps.trust import disqualified
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
     ONE_ROUND,
@@ -33,13 +34,12 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from workers.devices.interface import Sensors
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.measure import readiness, requests
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/hostile) [bold](y) \x1b[31m"
 HOSTILE_SERIAL = "a,b;$(touch /tmp/hostile)\x1b[2J<script>"
@@ -407,7 +407,7 @@ def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_cannot_win(pair: Pai
 # Rows 23 to 25
 
 
-def traces(phone: VirtualPhone) -> list[Path]:
+def traces(phone: FaultyPhone) -> list[Path]:
     """The files that there are if a shell, of the phone or of the host, ran hostile text."""
     return [path for path in (phone.data.parent / "tmp/hostile", Path("/tmp/hostile")) if path.exists()]
 

@@ -15,6 +15,7 @@ from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook, Rule
 from sweeps.records import Measured
 from sweeps.spec.recovery import RecoverySpec
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import (
     ONE_ROUND,
     ImpatientPhone,
@@ -28,14 +29,13 @@ from workers.devices.adb import recovery
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.interface import Completed, Sensors
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.canary import BLOCKS
 from workers.driver.events import Away, Quarantined, Readmitted, Recovering
 from workers.driver.ladder import AwayWait
 
 pytestmark = pytest.mark.system
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 MEASURES = """
 import sys
@@ -53,11 +53,11 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "ANSWER_S", 3.0)
 
 
-def device_of(phone: VirtualPhone) -> AdbDevice:
+def device_of(phone: FaultyPhone) -> AdbDevice:
     return AdbDevice(Path(), phone.serial, answer_s=5.0)
 
 
-def name_of(phone: VirtualPhone) -> str:
+def name_of(phone: FaultyPhone) -> str:
     return f"adb:{phone.serial}"
 
 

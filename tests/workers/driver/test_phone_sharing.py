@@ -14,6 +14,7 @@ from sweeps.journal.assignments import EVERY_UNIT
 from sweeps.journal.journal import Journal
 from sweeps.records import Job, Measured
 from sweeps.spec.grid import GridSpec
+from tests.faulty_phone import FaultyPhone, faulty_phones
 from tests.workers.driver_process import DriverProcess
 from tests.workers.hosts.hosts import World
 from tests.workers.phone_sweep import (
@@ -27,7 +28,6 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from workers.devices.adb.host import AdbHost
-from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.events import AttemptFailed, Away
 from workers.driver.sharing import Sharing
 from workers.executors.lane import Lane
@@ -44,16 +44,16 @@ SHARED = {"protocol": ONE_ROUND.model_copy(update={"rounds": ROUNDS}), "share": 
 
 
 @pytest.fixture
-def third(pair: list[VirtualPhone], port: int, tmp_path: Path) -> Iterator[VirtualPhone]:
+def third(pair: list[FaultyPhone], port: int, tmp_path: Path) -> Iterator[FaultyPhone]:
     """Of the same class as the pair."""
-    with up(1, tmp_path / "phones") as [phone]:
+    with faulty_phones(1, tmp_path / "phones") as [phone]:
         assert AdbHost(port).connect(phone.serial)
         as_new(phone)
         yield phone
         AdbHost(port).disconnect(phone.serial)
 
 
-def tell(phone: VirtualPhone, ns: int, *, first: str = ":") -> None:
+def tell(phone: FaultyPhone, ns: int, *, first: str = ":") -> None:
     """Every iteration takes so long, by what the phone's runner tells. `first` is done before a block."""
     fault(
         phone,
@@ -64,11 +64,11 @@ esac""",
     )
 
 
-def on(sweep: PhoneSweep, phone: VirtualPhone) -> list[Job]:
+def on(sweep: PhoneSweep, phone: FaultyPhone) -> list[Job]:
     return [job for job in sweep.plan.jobs if job.device_id == phone.serialno]
 
 
-def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[VirtualPhone]) -> None:
+def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[FaultyPhone]) -> None:
     """All units measured the common variant, and each other variant was measured on one of them, beside it."""
     links = [job for job in sweep.plan.jobs if job.key == job.link]
     others = [job for job in sweep.plan.jobs if job.key != job.link]
@@ -87,7 +87,7 @@ def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[VirtualPhone]
 
 
 def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_slower(
-    pair: list[VirtualPhone], third: VirtualPhone, built: Path, tmp_path: Path
+    pair: list[FaultyPhone], third: FaultyPhone, built: Path, tmp_path: Path
 ) -> None:
     sweep = PhoneSweep(tmp_path, built, [*pair, third], GRID, **SHARED)
     whole = sweep.plan
@@ -133,7 +133,7 @@ class OnAHost(Lane):
         raise NotImplementedError
 
 
-def test_phones_of_two_hosts_share_a_sweep(pair: list[VirtualPhone], built: Path, tmp_path: Path) -> None:
+def test_phones_of_two_hosts_share_a_sweep(pair: list[FaultyPhone], built: Path, tmp_path: Path) -> None:
     for phone in pair:
         tell(phone, USUAL_NS)
     sweep = PhoneSweep(tmp_path, built, pair, GRID, **SHARED)

@@ -8,9 +8,9 @@ import pytest
 
 from sweeps.journal.journal import Journal
 from sweeps.records import Measured
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import MANY_IMAGES, PAUSE, ImpatientPhone, PhoneSweep, fault, in_a_pause
 from workers.devices.adb.device import AdbDevice
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -29,7 +29,7 @@ exit $ended
 """
 
 
-def runs(phone: VirtualPhone) -> list[Interval]:
+def runs(phone: FaultyPhone) -> list[Interval]:
     """Of the runner, by the clock of this host: lines of two runs that overlapped would not be in order."""
     times = [float(line) for line in (phone.data / LOG).read_text().split()]
     assert times == sorted(times)
@@ -41,7 +41,7 @@ def overlap(one: Interval, other: Interval) -> bool:
 
 
 def test_phones_measure_at_once_and_each_does_one_thing_at_a_time(
-    pair: list[VirtualPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: list[FaultyPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pushes: dict[str, list[Interval]] = {phone.serial: [] for phone in pair}
     push = ImpatientPhone.push

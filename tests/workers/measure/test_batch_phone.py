@@ -11,10 +11,10 @@ from sweeps.protocol.presets import resolve
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import Variant
 from tests import gallery
+from tests.faulty_phone import FaultyPhone
 from tests.workers.runtimes import batches
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.measure import processes
 from workers.measure.attach import Attached, attach
 from workers.measure.batch_request import BatchRequest
@@ -29,7 +29,7 @@ VARIANTS = {"a" * 64: Variant(), "b" * 64: Variant(format="ptl")}
 
 
 @pytest.fixture(scope="module")
-def attached(phone: VirtualPhone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
+def attached(phone: FaultyPhone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
     found = attach(f"adb:{phone.serial}", tmp_path_factory.mktemp("attached"))
     yield found
     found.device.release()

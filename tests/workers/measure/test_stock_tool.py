@@ -23,13 +23,13 @@ from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
 from sweeps.tool_logs.pytorch import parse_speed_benchmark
 from sweeps.variant import Variant
+from tests.faulty_phone import FaultyPhone
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, host_abi, local_facts
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed
 from workers.measure.attach import attach
 from workers.measure.bench import Bench
@@ -107,7 +107,7 @@ def version_of(runners: Path) -> str:
 
 
 def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
-    phone: VirtualPhone, runners: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phone: FaultyPhone, runners: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundled, "MAX_IMAGES", IMAGES)
     grids = (
@@ -169,7 +169,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
 
 
 def test_our_own_runner_goes_first_and_a_format_of_its_own_has_a_program_of_its_own(
-    phone: VirtualPhone, runners: Path, tmp_path: Path
+    phone: FaultyPhone, runners: Path, tmp_path: Path
 ) -> None:
     lite = runners / programs.RUNNERS["ptl"]
     lite.symlink_to(native_runner.program())

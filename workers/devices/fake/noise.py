@@ -27,8 +27,6 @@ def median_factor(phone: Phone, slowed: bool | None = None) -> float:
     `slowed`: over those only that a daemon slows, or that none does."""
     if slowed is not None and phone.daemon_every_s:
         return median_factor(replace(phone, daemon_every_s=0.0)) * (phone.daemon_slower if slowed else 1.0)
-    if phone.trace is not None:
-        return phone.trace.median
     random = np.random.Generator(np.random.SFC64(0))
     # The correlation of neighbouring samples does not change the median, so the draws are independent.
     factors = sample_factors(phone, random, past_weights(0.0), sigma_of(phone.sample_cv), _TRUTH_DRAWS)

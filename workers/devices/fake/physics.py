@@ -28,7 +28,6 @@ from workers.devices.fake.noise import (
 )
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.ticks import shown_ns
-from workers.devices.fake.traces import Playback
 
 Times = NDArray[np.float64]
 """Seconds, one for each inference ..."""
@@ -86,13 +85,12 @@ class SimulatedPhone:
     def __init__(self, phone: Phone, seed: int) -> None:
         self.phone = phone
         self.fixed_performance = False
-        self._random = np.random.Generator(np.random.SFC64(seed))
+        self.random = np.random.Generator(np.random.SFC64(seed))
         self._now_s, self._temp_c = 0.0, phone.ambient_c
         self._battery_percent = phone.battery_percent
         self._sample_sigma = sigma_of(phone.sample_cv)
         self._process_sigma = sigma_of(phone.process_cv)
         self._past = past_weights(phone.ar1)
-        self._playback = None if phone.trace is None else Playback(phone.trace, self._random)
         self._awake_s = (math.inf, math.inf)
         if phone.daemon_every_s:
             self._awake_s = (0.0, 0.0)
@@ -126,22 +124,13 @@ class SimulatedPhone:
         """Receive a file; takes time, and no noticeable heat."""
         self._pass(size_bytes / self.phone.push_bytes_per_s, busy=False)
 
-    def seconds_to_cool(self, temp_c: float) -> float:
-        """Rest needed until the phone is at `temp_c`; infinite if the ambient temperature is not below that."""
-        if self._temp_c <= temp_c:
-            return 0.0
-        if temp_c <= self.phone.ambient_c:
-            return math.inf
-        excess = (self._temp_c - self.phone.ambient_c) / (temp_c - self.phone.ambient_c)
-        return self.phone.cooling_s * math.log(excess)
-
     def true_p50_ms(self, true_ms: float, temp_c: float | None = None, *, slowed: bool | None = None) -> float:
         """The median of all samples at a temperature (default: ambient), with spikes. `slowed`: see `median_factor`."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
             slower *= self.phone.throttled_slower
-        return true_ms * self._pace() * slower * median_factor(self.phone, slowed)
+        return true_ms * self._pace() * slower * self.median_factor(slowed)
 
     def block(self, true_ms: float, **length: Unpack[BlockLength]) -> SimulatedBlock:
         """Start a process and time it: load, first inference, warm-up, then the timed iterations.
@@ -150,7 +139,7 @@ class SimulatedPhone:
         """
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
         self._pass(self.phone.start_s, busy=True)
-        block = self._item(true_ms, self._placement(true_ms) * cores_factor(self.phone, self._random), True, length)
+        block = self._item(true_ms, self.process_factor(true_ms) * cores_factor(self.phone, self.random), True, length)
         return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
 
     def batch(self, items: Sequence[tuple[float, BlockLength]]) -> list[SimulatedBlock]:
@@ -161,8 +150,10 @@ class SimulatedPhone:
         """
         started_s = self._now_s
         self._pass(self.phone.start_s, busy=True)
-        cores = cores_factor(self.phone, self._random)
-        blocks = [self._item(ms, self._placement(ms) * cores, not at, length) for at, (ms, length) in enumerate(items)]
+        cores = cores_factor(self.phone, self.random)
+        blocks = [
+            self._item(ms, self.process_factor(ms) * cores, not at, length) for at, (ms, length) in enumerate(items)
+        ]
         return [replace(blocks[0], started_s=started_s), *blocks[1:]] if blocks else []
 
     def _item(self, true_ms: float, process: float, cold: bool, length: BlockLength) -> SimulatedBlock:
@@ -215,11 +206,7 @@ class SimulatedPhone:
         Heat and daemons are taken at the times at which the inferences would start without them.
         """
         phone = self.phone
-        if self._playback is None:
-            taken_s = sample_factors(phone, self._random, self._past, self._sample_sigma, count)
-        else:
-            taken_s = self._playback.factors(count)
-        taken_s *= base_s
+        taken_s = self.sample_factors(count) * base_s
         starts_s = busy_s + taken_s.cumsum()
         if phone.drift_per_c or self._temp_after(float(starts_s[-1]), busy=True) >= phone.throttles_at_c:
             taken_s *= self._warmth(starts_s)
@@ -252,15 +239,20 @@ class SimulatedPhone:
             self._next_daemon()
 
     def _next_daemon(self) -> None:
-        wakes_s = self._awake_s[1] + self._random.exponential(self.phone.daemon_every_s)
-        self._awake_s = (wakes_s, wakes_s + self._random.exponential(self.phone.daemon_s))
+        wakes_s = self._awake_s[1] + self.random.exponential(self.phone.daemon_every_s)
+        self._awake_s = (wakes_s, wakes_s + self.random.exponential(self.phone.daemon_s))
 
-    def _placement(self, true_ms: float) -> float:
-        """Draw the factor of one variant in one process. A recorded process brings its own noise."""
-        if self._playback is not None:
-            self._playback.start()
-            return 1.0
-        return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self._random.standard_normal())
+    def median_factor(self, slowed: bool | None) -> float:
+        """The median of all noise: see `workers.devices.fake.noise.median_factor`."""
+        return median_factor(self.phone, slowed)
+
+    def sample_factors(self, count: int) -> NDArray[np.float64]:
+        """Draw the factors of the next samples of the process that runs."""
+        return sample_factors(self.phone, self.random, self._past, self._sample_sigma, count)
+
+    def process_factor(self, true_ms: float) -> float:
+        """Draw the factor of one variant in one process, which begins."""
+        return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self.random.standard_normal())
 
     def _pace(self) -> float:
         return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0

@@ -28,7 +28,7 @@ class Answers:
             self.set_property(name, value)
         self.end_fixed_performance()
         self.boot()
-        self.heat(self._temp_c)
+        self._write_services()
 
     def set_property(self, name: str, value: str | None) -> None:
         """Set the value that `getprop` prints for `name`; `None` removes the property."""
@@ -38,18 +38,8 @@ class Answers:
         else:
             path.write_text(value, encoding="utf-8")
 
-    def heat(self, temp_c: float, thermal_status: int = 0) -> None:
-        """Set the battery temperature and the thermal status, from 0 (none) to 6 (shutdown)."""
-        self._temp_c, self._status = temp_c, thermal_status
-        self._write_services()
-
-    def drain(self, percent: int) -> None:
-        """Set the battery's charge."""
-        self._percent = percent
-        self._write_services()
-
     def say(self, service: str, text: str | None) -> None:
-        """Set the output of `dumpsys service`, until the next `heat` or `drain`; `None` removes the service."""
+        """Set the output of `dumpsys service`; `None` removes the service."""
         path = self._folder / "dumpsys" / service
         if text is None:
             path.unlink(missing_ok=True)
@@ -60,16 +50,6 @@ class Answers:
         """Switch the mode off, as a restart does. A phone without the mode stays without it."""
         if self._has_fixed_performance:
             (self._folder / "fixed_performance").write_text("false\n")
-
-    def refuse_fixed_performance(self, words: str | None) -> None:
-        """Answer every request to switch the mode with this text; `None`: switch it again."""
-        path = self._folder / "power_says"
-        path.write_text(words, encoding="utf-8") if words is not None else path.unlink(missing_ok=True)
-
-    def refuse_restart(self, refuse: bool) -> None:
-        """Whether the phone refuses a request to restart."""
-        path = self._folder / "stays_up"
-        path.touch() if refuse else path.unlink(missing_ok=True)
 
     def boot(self) -> None:
         """Set a new boot id."""

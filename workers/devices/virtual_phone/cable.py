@@ -1,4 +1,4 @@
-"""The connection to a virtual phone, which tests can unplug, slow down and plug in again."""
+"""The connection to a virtual phone, which can be unplugged and plugged in again."""
 
 import contextlib
 import ctypes
@@ -7,7 +7,6 @@ import os
 import socket
 import struct
 import threading
-import time
 
 _CLONE_NEWNET = 0x40000000
 _SIOCSIFFLAGS = 0x8914
@@ -21,16 +20,11 @@ class Cable:
     def __init__(self) -> None:
         self.port = 0
         """It stays the same when the cable is plugged in again; 0 before the first time."""
-        self.bytes_per_s: float | None = None
-        self.passing = threading.Event()
-        self.passing.set()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._port_kept: socket.socket | None = None
         """Bound but never listening: it reserves the port, and connections to an unplugged phone are refused."""
         self._ends: set[socket.socket] = set()
-        self._dead: set[socket.socket] = set()
-        self._cut_after: int | None = None
         self._network = -1
 
     def plug(self) -> None:
@@ -42,13 +36,9 @@ class Cable:
         listener = _bound(self.port)
         listener.listen()
         self._listener = listener
-        self._cut_after = None
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
-    def unplug(self, after_bytes: int = 0) -> None:
-        if after_bytes:
-            self._cut_after = after_bytes
-            return
+    def unplug(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
             # Only this wakes the thread that waits in `accept`.
@@ -60,13 +50,7 @@ class Cable:
         for end in ends:
             _end(end)
 
-    def lose_connections(self) -> None:
-        """Nothing comes through the present connections any more, and nobody is told. New ones work."""
-        with self._lock:
-            self._dead |= self._ends
-
     def close(self) -> None:
-        self.passing.set()
         self.unplug()
         if self._port_kept is not None:
             self._port_kept.close()
@@ -130,26 +114,19 @@ class Cable:
                     far.close()
                     return
                 self._ends |= {near, far}
-            for source, sink, to_phone in ((near, far, True), (far, near, False)):
-                threading.Thread(target=self._carry, args=(source, sink, to_phone), daemon=True).start()
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=ends, daemon=True).start()
 
-    def _carry(self, source: socket.socket, sink: socket.socket, to_phone: bool) -> None:
+    def forward(self, block: bytes, source: socket.socket, sink: socket.socket) -> None:
+        """Pass on what came from one end of a connection to its other end."""
+        sink.sendall(block)
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while block := source.recv(_BLOCK_BYTES):
-                self.passing.wait()
-                if source in self._dead:
-                    continue
-                if to_phone and (left := self._cut_after) is not None:
-                    self._cut_after = left = left - len(block)
-                    if left <= 0:
-                        self.unplug()
-                        break
-                if (bytes_per_s := self.bytes_per_s) is not None:
-                    time.sleep(len(block) / bytes_per_s)
-                sink.sendall(block)
+                self.forward(block, source, sink)
         with self._lock:
             self._ends -= {source, sink}
-            self._dead -= {source, sink}
         for end in (source, sink):
             _end(end)
 

@@ -107,13 +107,6 @@ def lower(
     return Lowered(capture.script(module.eval()), covered)
 
 
-def serialized_model(module: torch.jit.ScriptModule) -> bytes:
-    """The serialized NNAPI model inside a module from `lower`, also after saving and loading. See `parse`."""
-    wrapper = module if hasattr(module, "nnapi") else module.core
-    serialized: torch.Tensor = wrapper.nnapi.ser_model
-    return serialized.numpy().tobytes()
-
-
 def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None) -> torch.jit.ScriptModule:
     """The traced model. An int8 core is traced with float ends, so that the trace can be compared with eager."""
     if quantized is None:

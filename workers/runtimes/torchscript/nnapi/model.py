@@ -50,22 +50,6 @@ OPERATIONS = {
 Feature levels 1 to 5 are the Android API levels 27 to 31 (NeuralNetworks.h); 6 came with updates of Android 12.
 """
 
-OPERAND_TYPES = {
-    0: "FLOAT32",
-    1: "INT32",
-    2: "UINT32",
-    3: "TENSOR_FLOAT32",
-    4: "TENSOR_INT32",
-    5: "TENSOR_QUANT8_ASYMM",
-    6: "BOOL",
-    7: "TENSOR_QUANT16_SYMM",
-    8: "TENSOR_FLOAT16",
-    9: "TENSOR_BOOL8",
-    10: "FLOAT16",
-    11: "TENSOR_QUANT8_SYMM_PER_CHANNEL",
-    12: "TENSOR_QUANT16_ASYMM",
-}
-
 _MAX_COUNT = 1 << 24
 """The loader's own limit for every count."""
 _IMMEDIATE, _BUFFER = 0, 2

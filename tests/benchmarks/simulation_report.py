@@ -1,20 +1,18 @@
 """Costs and results of simulated sweeps: a table per phone for a terminal, one table as Markdown, and JSON.
 
-Decides nothing.
+Nothing is decided here.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.text import Text
 
 from sweeps.report.tables import cells, new_table, open_console
-from sweeps.surveys import Figures, Simulation
 from sweeps.text import plain
 
 SIMULATED = "Simulated: virtual time on phones that exist only in a program. No figure here comes from a real phone."
-
 
 _ROWS = (
     "device time of a sweep, median (min)",
@@ -28,6 +26,65 @@ _ROWS = (
     "blocks marked and kept apart (% of all)",
     "races undecided (sweeps)",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One method on one phone, over `sweeps` sweeps."""
+
+    method: str
+    sweeps: int
+    device_minutes: float
+    """Of one sweep, the median: pushes, starts, loads, warm-ups and waits counted."""
+    measuring_percent: float
+    """Share of the device's time in which timed iterations ran."""
+    samples: int
+    """Of one sweep, the median."""
+    best_named: int
+    """Sweeps whose best is within 2 % of the true best."""
+    best_eliminated: int | None
+    """Sweeps in which the true best left the race; `None` without elimination."""
+    intervals: int
+    """95 % intervals given ..."""
+    intervals_with_truth: int
+    blocks: int
+    """Of all sweeps."""
+    marked_blocks: int
+    """Kept apart, as throttled or because the phone was not ready in time."""
+    throttled_blocks: int
+    throttled_unmarked_blocks: int
+    """Counted as results all the same."""
+    undecided: int | None
+    """Races that were not decided when their rounds or their time ended; `None` where there is no race."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneFigures:
+    """Every method on one phone."""
+
+    phone: str
+    about: str
+    methods: tuple[Figures, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """One run of `simulate.py`."""
+
+    variants: int
+    base_ms: float
+    sigma: float
+    seeds: int
+    methods: Mapping[str, str]
+    """Name to what is done, in words."""
+    phones: tuple[PhoneFigures, ...]
+
+    @property
+    def about(self) -> str:
+        return (
+            f"{self.seeds} sweeps of {self.variants} variants each; their true latencies are lognormal around "
+            f"{self.base_ms:g} ms (sigma {self.sigma:g}). Builds, accuracy passes and the sentinel are not counted"
+        )
 
 
 def document(simulation: Simulation) -> dict[str, Any]:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from sweeps.errors import SpecError
+from sweeps.report.noise import trace_text
+from tests.benchmarks.recorded_phone import Playback, RecordedPhone, Trace, read_trace, simulated_phone
 from tests.sweeps.conftest import Records
-from workers.devices.fake.phones import PHONES, recorded
+from workers.devices.fake.phones import PHONES
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
-from workers.devices.fake.traces import Playback, Trace, read_trace, trace_text
 
 ROWS = [(f"p{process}", 1_000_000 * (process + 1) + 1_000 * sample) for process in range(6) for sample in range(8)]
 
@@ -125,7 +126,7 @@ def test_a_phone_with_recorded_noise_has_the_noise_of_the_one_that_it_was_record
         (str(number), sample) for number, block in enumerate(blocks(original, 300)) for sample in block.samples_ns
     ]
     trace = read_trace(written(tmp_path, csv_of(rows)))
-    again = SimulatedPhone(recorded("again", trace), 1)
+    again = simulated_phone(RecordedPhone(name="again", trace=trace), 1)
     logs = [
         np.log([block.median_ms for block in made])
         for made in (blocks(SimulatedPhone(PHONES["correlated"], 2), 300), blocks(again, 300))
@@ -141,7 +142,7 @@ def test_a_phone_with_recorded_noise_has_the_noise_of_the_one_that_it_was_record
 def test_the_truth_of_recorded_noise_is_the_median_over_its_processes() -> None:
     random = np.random.default_rng(0)
     trace = Trace(tuple(level * np.exp(0.1 * random.standard_normal(50)) for level in (0.9, 0.95, 1.0, 1.3, 1.5)))
-    phone = SimulatedPhone(recorded("r", trace), 3)
+    phone = simulated_phone(RecordedPhone(name="r", trace=trace), 3)
     made = blocks(phone, 3000)
     samples = np.concatenate([block.samples_ns[:10] for block in made]) / 1e6
     assert np.median(samples) == pytest.approx(made[0].true_p50_ms, rel=0.01)

@@ -1,4 +1,4 @@
-"""The results of surveys, as values: support tables, accelerators of devices, simulations of protocols."""
+"""The support table as values: the cells of each model, and in which part and column of the table each stands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,45 +21,6 @@ _INTERFACES = ("none", "core", "full", "inside")
 _METHODS = ("none", "static", "static_fx", "static_eager", "qat", "dynamic")
 
 _PRECISIONS = ("fp32", "fp16", "int8")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """One method on one phone, over `sweeps` sweeps."""
-
-    method: str
-    sweeps: int
-    device_minutes: float
-    """Of one sweep, the median: pushes, starts, loads, warm-ups and waits counted."""
-    measuring_percent: float
-    """Share of the device's time in which timed iterations ran."""
-    samples: int
-    """Of one sweep, the median."""
-    best_named: int
-    """Sweeps whose best is within 2 % of the true best."""
-    best_eliminated: int | None
-    """Sweeps in which the true best left the race; `None` without elimination."""
-    intervals: int
-    """95 % intervals given ..."""
-    intervals_with_truth: int
-    blocks: int
-    """Of all sweeps."""
-    marked_blocks: int
-    """Kept apart, as throttled or because the phone was not ready in time."""
-    throttled_blocks: int
-    throttled_unmarked_blocks: int
-    """Counted as results all the same."""
-    undecided: int | None
-    """Races that were not decided when their rounds or their time ended; `None` where there is no race."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneFigures:
-    """Every method on one phone."""
-
-    phone: str
-    about: str
-    methods: tuple[Figures, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,58 +117,3 @@ def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
 
 def _place(known: tuple[str, ...], value: str) -> int:
     return known.index(value) if value in known else len(known)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator:
-    """One of NNAPI's devices, as its driver describes it."""
-
-    name: str
-    type: str
-    """`accelerator`, `gpu`, `cpu`, `other` or `unknown`."""
-    version: str
-    feature_level: int
-    accepts: tuple[bool, ...]
-    """For each operation of the model, in its order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What one phone said of one model in one precision."""
-
-    phone: str
-    """As a sweep file names it."""
-    device: str
-    """Maker, model and SoC, for people."""
-    device_id: str
-    model: str
-    precision: str
-    variant: str = ""
-    """That it was asked with; empty where it was not asked."""
-    operations: tuple[str, ...] = ()
-    """NNAPI's names, one for each operation of the model."""
-    accelerators: tuple[Accelerator, ...] = ()
-    reference: str = ""
-    """`reference:nnapi@<version>` where a library on this host answered, and not the phone; else empty."""
-    note: str = ""
-    """Why the phone itself did not answer; else empty."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """One run of `edgesweep simulate`."""
-
-    variants: int
-    base_ms: float
-    sigma: float
-    seeds: int
-    methods: Mapping[str, str]
-    """Name to what is done, in words."""
-    phones: tuple[PhoneFigures, ...]
-
-    @property
-    def about(self) -> str:
-        return (
-            f"{self.seeds} sweeps of {self.variants} variants each; their true latencies are lognormal around "
-            f"{self.base_ms:g} ms (sigma {self.sigma:g}). Builds, accuracy passes and the sentinel are not counted"
-        )

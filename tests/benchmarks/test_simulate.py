@@ -1,4 +1,4 @@
-"""`edgesweep simulate` says what a protocol would cost and find, and that it is simulated."""
+"""`simulate.py` says what a protocol would cost and find, and that it is simulated."""
 
 import json
 import math
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sweeps.cli.main import main
 from sweeps.protocol.presets import PRESETS
+from tests.benchmarks import simulate as program
+from tests.benchmarks.simulated_sweep import FIXED_REST, latencies_ms, simulate
 from workers.devices.fake.phones import PHONES
-from workers.simulation import FIXED_REST, latencies_ms, simulate
 
-SPECS = Path(__file__).parents[3] / "sweeps" / "specs"
+SPECS = Path(__file__).parents[2] / "sweeps" / "specs"
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["simulate", *words])
+    return CliRunner().invoke(program.simulate, words)
 
 
 def found(*words: str) -> dict[str, Any]:
@@ -177,10 +177,11 @@ def test_a_plain_mean_is_moved_by_spikes_and_a_median_is_not() -> None:
     assert values[True] > 1.15 * values[False]
 
 
-def test_an_unknown_phone_is_refused_with_the_nearest_name() -> None:
-    done = run("--phone", "hoot", "--seeds", "2")
+@pytest.mark.parametrize("name", ["hoot", "fake:hott"])
+def test_an_unknown_phone_is_refused_with_the_nearest_name(name: str) -> None:
+    done = run("--phone", name, "--seeds", "2")
     assert done.exit_code == 2
-    assert "there is no simulated phone called 'hoot'; did you mean 'hot'?" in done.stderr
+    assert f"there is no simulated phone called {name!r}; did you mean 'hot'?" in done.stderr
     assert "holdout_daemons" in done.stderr
     assert done.stdout == ""
 

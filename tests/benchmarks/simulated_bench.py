@@ -7,9 +7,10 @@ from typing import Literal
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.stopping import shuffled_order
+from tests.benchmarks.recorded_phone import simulated_phone
 from workers.devices.fake.block_length import BlockLength
 from workers.devices.fake.phones import Phone
-from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
+from workers.devices.fake.physics import SimulatedBlock
 
 Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
@@ -39,7 +40,7 @@ class SimulatedBench:
     def __init__(
         self, phone: Phone, true_ms: Mapping[str, float], protocol: Protocol, seed: int, rest: Rest, plain: bool
     ) -> None:
-        self.device = SimulatedPhone(phone, seed)
+        self.device = simulated_phone(phone, seed)
         self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
         self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
         self.confirmed_ms: dict[str, dict[int, float]] = {}

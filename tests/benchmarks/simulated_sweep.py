@@ -26,8 +26,8 @@ from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
 from sweeps.settled import Settled
 from sweeps.stats import Estimate, median, p50_estimate
+from tests.benchmarks.simulated_bench import Rest, SimulatedBench
 from workers.devices.fake.phones import Phone
-from workers.simulated_bench import Rest, SimulatedBench
 
 _TOP1_PERCENT = (94.0, 97.0)
 """Accuracies are drawn between these."""

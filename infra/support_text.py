@@ -1,11 +1,12 @@
-"""The support table: model by precision, method, capture and backend, for a terminal, as Markdown and as JSON. Pure."""
+"""The support table as text: for a terminal, as Markdown and as JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from support_table import Cell, Column, Row, State, SupportTable, column_of, group_of
+
 from sweeps.manifest import Coverage, Manifest
 from sweeps.records import Failed
-from sweeps.surveys import Cell, Column, Row, State, SupportTable, column_of, group_of
 from sweeps.text import plain
 from sweeps.variant import Variant
 
@@ -17,7 +18,7 @@ LEGEND = f"A figure is {_VERIFIED}"
 PAGE_LEGEND = (
     f"A cell is a lower limit of {_VERIFIED} Only what is the same on every machine stands here: "
     "kinds of CPU add numbers in different orders, and after a training the figures differ by up to 2.5 dB. "
-    "`edgesweep support` and its `--json` have the figures of your machine."
+    "`infra/write_support.py` and its `--json` have the figures of your machine."
 )
 
 _TAKERS = {"NNAPI takes": False, "delegates take": True}
@@ -60,7 +61,7 @@ def markdown(table: SupportTable, command: str) -> str:
 
 
 def document(table: SupportTable) -> dict[str, Any]:
-    """`edgesweep support --json`."""
+    """The document of `--json`."""
     return {
         "date": table.date,
         "machine": table.machine,

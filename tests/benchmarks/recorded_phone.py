@@ -1,4 +1,4 @@
-"""Recorded traces: the noise of a real device, for simulations. A trace is CSV with a process and a sample per line.
+"""Simulated phones with the recorded noise of a real device. A trace is CSV with a process and a sample per line.
 
     process,sample_ms
     1,3.021
@@ -12,7 +12,6 @@ of one process stand in the order of its samples, without its warm-up. `edgeswee
 import csv
 import io
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import SpecError
-from sweeps.records import Block
+from workers.devices.fake.phones import Phone
+from workers.devices.fake.physics import SimulatedPhone
 
 FEWEST_PROCESSES = 5
 FEWEST_SAMPLES = 5
@@ -55,6 +55,13 @@ class Trace:
         return float(np.log([np.median(one) for one in self.processes]).std(ddof=1))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedPhone(Phone):
+    """A cool phone with recorded noise of samples and processes, and with no other."""
+
+    trace: Trace
+
+
 class Playback:
     """Samples of a trace, process by process: which process, and where in it, is drawn (a block bootstrap)."""
 
@@ -73,6 +80,31 @@ class Playback:
         taken = self._process[(self._at + np.arange(count)) % self._process.size]
         self._at += count
         return taken
+
+
+class PlayingPhone(SimulatedPhone):
+    """A simulated phone that plays its recorded noise."""
+
+    def __init__(self, phone: RecordedPhone, seed: int) -> None:
+        super().__init__(phone, seed)
+        self._median = phone.trace.median
+        self._playback = Playback(phone.trace, self.random)
+
+    def median_factor(self, slowed: bool | None) -> float:
+        return self._median
+
+    def sample_factors(self, count: int) -> NDArray[np.float64]:
+        return self._playback.factors(count)
+
+    def process_factor(self, true_ms: float) -> float:
+        """A recorded process brings its own noise."""
+        self._playback.start()
+        return 1.0
+
+
+def simulated_phone(phone: Phone, seed: int) -> SimulatedPhone:
+    """The phone at rest: with its recorded noise, where it has one."""
+    return PlayingPhone(phone, seed) if isinstance(phone, RecordedPhone) else SimulatedPhone(phone, seed)
 
 
 def read_trace(path: Path) -> Trace:
@@ -105,14 +137,6 @@ def read_trace(path: Path) -> Trace:
         )
     middle = float(np.median([np.median(samples) for samples in recorded]))
     return Trace(tuple(samples / middle for samples in recorded))
-
-
-def trace_text(blocks: Sequence[Block]) -> str:
-    """The trace of these blocks: one process each."""
-    lines = ["process,sample_ns"]
-    for number, block in enumerate(blocks, 1):
-        lines += [f"{number},{sample}" for sample in block.samples_ns]
-    return "\n".join(lines) + "\n"
 
 
 def _processes(path: Path, text: str) -> dict[str, tuple[int, list[float]]]:

@@ -5,13 +5,14 @@ import re
 from dataclasses import replace
 
 import pytest
+from support_table import Cell, Row, SupportTable, table_order
+from support_text import count, document, markdown, terminal_text
 
 from sweeps.manifest import Coverage, Manifest, TensorSpec, Verification
 from sweeps.records import Failed, Skipped
-from sweeps.report.support import count, document, markdown, terminal_text
-from sweeps.surveys import Cell, Row, SupportTable, table_order
 from sweeps.variant import RunAxes, Variant
 
+COMMAND = "python infra/write_support.py"
 SHAPE = (1, 3, 64, 64)
 SCRIPT = Variant(layout="nhwc", fuse=True, optimize=True)
 TRACE = Variant(layout="nhwc", fuse=True, optimize=True, capture="trace")
@@ -142,12 +143,12 @@ def test_reasons_stand_beneath_once_for_all_cells_that_share_them(table: Support
 
 
 def test_what_comes_from_outside_cannot_steer_the_terminal(table: SupportTable) -> None:
-    assert "\x1b" not in terminal_text(table) + markdown(table, "edgesweep support")
+    assert "\x1b" not in terminal_text(table) + markdown(table, COMMAND)
 
 
 def test_markdown_has_tables_that_are_whole_and_says_where_it_comes_from(table: SupportTable) -> None:
-    text = markdown(table, "edgesweep support --output docs/support.md")
-    assert "Written by `edgesweep support --output docs/support.md`" in text
+    text = markdown(table, f"{COMMAND} --output docs/support.md")
+    assert "Written by `python infra/write_support.py --output docs/support.md`" in text
     assert "2026-11-21" in text
     assert "torch 2.12.1" in text
     assert f"Checked by {REFERENCE}, against fp32 eager." in text
@@ -179,7 +180,7 @@ def test_a_page_says_only_what_training_on_another_kind_of_cpu_would_not_change(
 
     def told(sqnr_db: float) -> str:
         row = _row("net", _verified(SCRIPT, sqnr_db), *table.rows[0].cells[1:])
-        (line, *_) = re.findall(r"^\| net .*", markdown(replace(table, rows=(row,)), "edgesweep support"), re.MULTILINE)
+        (line, *_) = re.findall(r"^\| net .*", markdown(replace(table, rows=(row,)), COMMAND), re.MULTILINE)
         return line.split("|")[2].strip()
 
     for sqnr_db, least in ((24.3, "≥ 15"), (37.3, "≥ 15"), (43.2, "≥ 40"), (68.8, "≥ 40"), (125.9, "≥ 80")):

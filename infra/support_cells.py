@@ -1,4 +1,4 @@
-"""The cells of the support table: which variants of every model `edgesweep support` builds."""
+"""The cells of the support table: which variants of every model `write_support.py` builds."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -11,23 +11,25 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support_cells import grids
+from support_survey import LISTED, Subject, Survey, subject
+from support_table import SupportTable, column_of, group_of
+from support_text import terminal_text
+from write_support import write_support
 
-from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
-from sweeps.report.support import terminal_text
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
-from sweeps.surveys import SupportTable, column_of, group_of
 from sweeps.workspace import Workspace
 from workers.driver.events import AttemptFailed, Building
 from workers.executors.inline import InlineExecutor
 from workers.models.prepare import prepare
 from workers.models.prepared import PreparedModel
-from workers.support import LISTED, Subject, Survey, subject
-from workers.support_cells import grids
 
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "infra" / "write_support.py"
 SHAPE = (1, 3, 32, 32)
 DATA = DataSpec(
     calibration=SyntheticData(source="synthetic", images=8), evaluation=SyntheticData(source="synthetic", images=8)
@@ -231,11 +233,11 @@ def test_an_interrupted_survey_goes_on_where_it_was_and_a_model_that_cannot_be_u
 @pytest.mark.long
 def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
     (tmp_path / "own_nets.py").write_text(OWN)
-    words = "support own_nets:plain --workspace results --executor inline --backend cpu --precision fp32 --json"
+    words = "own_nets:plain --workspace results --executor inline --backend cpu --precision fp32 --json"
     shape_and_output = ["--input-shape", "1,3,32,32", "--output", "infra/support.md"]
     # Where the model's module lies: the folder that it starts in.
-    argv = [sys.executable, "-c", "from sweeps.cli.main import main; main()", *words.split(), *shape_and_output]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = [sys.executable, str(PROGRAM), *words.split(), *shape_and_output]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     told, asked = [], False
     with subprocess.Popen(
         argv, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -272,8 +274,8 @@ def test_what_cannot_be_meant_is_answered_with_what_to_write(tmp_path: Path) -> 
         (["resnet81"], [], 1, "did you mean"),
         (["own:net"], ["--weights", "pretrained"], 1, "no pretrained weights"),
     ):
-        words = ["support", *named, *options, "--workspace", str(never_made), "--executor", "inline"]
-        ended = CliRunner().invoke(main, words)
+        words = [*named, *options, "--workspace", str(never_made), "--executor", "inline"]
+        ended = CliRunner().invoke(write_support, words)
         assert ended.exit_code == exit_code
         assert message in ended.stderr
     assert not never_made.exists()

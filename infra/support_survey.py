@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from support_table import Cell, Row, SupportTable, table_order
+
 from sweeps.errors import DataError, ModelError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
@@ -21,7 +23,6 @@ from sweeps.records import Failed, Job, Skipped
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
 from sweeps.spec.sweep import SweepSpec
-from sweeps.surveys import Cell, Row, SupportTable, table_order
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.builds import VERIFICATION_KINDS
 from workers.driver.events import AttemptFailed, Building, Preparing

@@ -1,12 +1,19 @@
-"""`edgesweep support`: which variants work for which model, built and verified on this machine."""
+"""`python infra/write_support.py [MODEL]...`: which variants work for which model, built and verified on this machine.
+
+`--output` writes a page such as infra/support.md, whose third line has its command.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+import support_text
 from pydantic import ValidationError
+from support_cells import grids, known_backends, known_runtimes
+from support_survey import LISTED, InputShape, Subject, Survey, Weights, subject
 
+from sweeps.cli.main import Program
 from sweeps.cli.options import EXIT_INTERRUPTED, executor_option, json_option, print_json, workspace_option
 from sweeps.cli.session import CtrlC
 from sweeps.errors import SpecError
@@ -14,7 +21,6 @@ from sweeps.journal.journal import Journal
 from sweeps.operations.executor import open_executor
 from sweeps.operations.shown import show
 from sweeps.operations.sweep_file import roots_of
-from sweeps.report import support as support_report
 from sweeps.report.progress import RunProgress
 from sweeps.spec import catalog
 from sweeps.spec.inputs import DataSpec, ModelSpec
@@ -22,13 +28,11 @@ from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare as prepare_model
 from workers.models.prepared import PreparedModel
-from workers.support import LISTED, InputShape, Subject, Survey, Weights, subject
-from workers.support_cells import grids, known_backends, known_runtimes
 
 _SWEEP_FILES = (".yaml", ".yml")
 
 
-@click.command()
+@click.command(cls=Program)
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option(
     "--backend",
@@ -62,7 +66,7 @@ _SWEEP_FILES = (".yaml", ".yml")
 @executor_option
 @click.option("--retry-failed", is_flag=True, help="Try failed builds again.")
 @json_option
-def support(
+def write_support(
     models: tuple[str, ...],
     backends: tuple[str, ...],
     runtimes: tuple[str, ...],
@@ -80,7 +84,7 @@ def support(
     \b
     MODEL is torchvision's name, module:function, or a sweep file (its models and data); by default a list of models.
     Nothing is timed. After an interruption, run the same command again to continue. Nothing is built twice.
-    Example: edgesweep support mobilenet_v3_small --weights demo --backend nnapi
+    Example: python infra/write_support.py mobilenet_v3_small --weights demo --backend nnapi
     """
     subjects, roots = _subjects(models, input_shape, weights)
     workspace = Workspace.open(root)
@@ -97,13 +101,13 @@ def support(
     table = survey.table()
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
-        command = " ".join(["edgesweep", *sys.argv[1:]])
-        output.write_text(support_report.markdown(table, command), encoding="utf-8")
+        command = " ".join(["python infra/write_support.py", *sys.argv[1:]])
+        output.write_text(support_text.markdown(table, command), encoding="utf-8")
         click.echo(str(output), err=True)
     if as_json:
-        print_json(support_report.document(table))
+        print_json(support_text.document(table))
     elif output is None:
-        click.echo(support_report.terminal_text(table))
+        click.echo(support_text.terminal_text(table))
 
 
 def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], executor_name: str) -> bool:
@@ -164,3 +168,7 @@ def _shape(text: str) -> InputShape:
         )
     batch, channels, height, width = map(int, words)
     return batch, channels, height, width
+
+
+if __name__ == "__main__":
+    write_support()

@@ -9,8 +9,9 @@ from sweeps.ranking.first_place import first_place
 from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
-from workers.devices.fake.phones import NOISE_FORMS, PHONES
-from workers.simulation import simulate
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.simulated_sweep import simulate
+from workers.devices.fake.phones import PHONES
 
 FULL, RACE = PRESETS["full"], PRESETS["race"]
 

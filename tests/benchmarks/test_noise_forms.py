@@ -4,8 +4,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.benchmarks.noise_forms import NOISE_FORMS
 from workers.devices.fake.noise import spread_factor
-from workers.devices.fake.phones import NOISE_FORMS, PHONES, Phone
+from workers.devices.fake.phones import PHONES, Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 FORMS = [name.removeprefix("judge_") for name in NOISE_FORMS if name.startswith("judge_")]

@@ -1,4 +1,7 @@
-"""`edgesweep simulate`: runs a protocol on simulated phones: its cost and its results. Nothing is built or measured."""
+"""`python tests/benchmarks/simulate.py [SWEEP_FILE]`: what a protocol would cost and find, on simulated phones.
+
+Nothing is built or measured. `--help` has the options; infra/protocol.md shows the tables.
+"""
 
 import math
 import sys
@@ -10,23 +13,24 @@ from statistics import median
 
 import click
 
+from sweeps.cli.main import Program
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json
 from sweeps.errors import EdgeSweepError, SpecError, did_you_mean
 from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.planning.budget import default_budget
 from sweeps.protocol.presets import PRESETS, Protocol, protocol_of
-from sweeps.report import simulation as simulation_report
 from sweeps.report.progress import RunProgress
 from sweeps.spec.protocol import MinutesBudget
 from sweeps.spec.sweep import SweepSpec
 from sweeps.stats import NEGLIGIBLE
-from sweeps.surveys import Figures, PhoneFigures, Simulation
 from sweeps.workspace import Workspace
-from workers.devices.fake import phones as known
-from workers.devices.fake.phones import Phone, recorded
-from workers.devices.fake.traces import read_trace
-from workers.simulation import FIXED_REST, Method, SimulatedSweep, latencies_ms
-from workers.simulation import simulate as simulated
+from tests.benchmarks import simulated_sweep, simulation_report
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.recorded_phone import RecordedPhone, read_trace
+from tests.benchmarks.simulated_sweep import FIXED_REST, Method, SimulatedSweep, latencies_ms
+from tests.benchmarks.simulation_report import Figures, PhoneFigures, Simulation
+from workers.devices.fake.phones import PHONES as NAMED_PHONES
+from workers.devices.fake.phones import Phone
 
 PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
 """Quiet, noisy, with spikes, too hot for a long run, and one that no method was tuned on."""
@@ -38,7 +42,7 @@ SimulationProgress = Callable[[int, int, str], None]
 """Called with the number of finished sweeps, the total, and what runs now."""
 
 
-@click.command()
+@click.command(cls=Program)
 @click.argument("sweep_file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--phone", "phones", multiple=True, metavar="NAME", help="Only this phone; may be repeated.")
 @click.option(
@@ -90,13 +94,13 @@ def simulate(
     \b
     Compares SWEEP_FILE's protocol and budget with the presets full and race, and with a common practice:
     180 s of sleep, 20 samples, their mean. Every figure is simulated; none comes from a real phone.
-    Example: edgesweep simulate sweep.yaml --phone hot --seeds 20
+    Example: python tests/benchmarks/simulate.py sweep.yaml --phone hot --seeds 20
     """
     for option, value in (("--base-ms", base_ms), ("--sigma", sigma)):
         if math.isnan(value):  # click's range check accepts it
             raise SpecError(f"{option} is not a number", "leave it out, or give a number")
     methods = standard_methods()
-    recordings = [recorded(str(path), read_trace(path)) for path in traces]
+    recordings = [RecordedPhone(name=str(path), trace=read_trace(path)) for path in traces]
     with RunProgress() as progress:
         if sweep_file is not None:
             spec = load_sweep(sweep_file, yes=True)
@@ -155,7 +159,9 @@ def simulation(
                 progress((number * len(methods) + place) * seeds + seed, total, f"{method.name} on {phone.name}")
                 true_ms = latencies_ms(variants, base_ms, sigma, seed)
                 sweeps.append(
-                    simulated(phone, true_ms, method.protocol, seed=seed, rest=method.rest, plain=method.plain)
+                    simulated_sweep.simulate(
+                        phone, true_ms, method.protocol, seed=seed, rest=method.rest, plain=method.plain
+                    )
                 )
             figures.append(_figures(method, sweeps))
         rows.append(PhoneFigures(phone=phone.name, about=_about_phone(phone), methods=tuple(figures)))
@@ -193,11 +199,11 @@ def _figures(method: Method, sweeps: Sequence[SimulatedSweep]) -> Figures:
 
 
 def _phone(name: str) -> Phone:
-    phones = known.PHONES | known.NOISE_FORMS
+    phones = NAMED_PHONES | NOISE_FORMS
     if name not in phones:
         raise SpecError(
             f"there is no simulated phone called {name!r}{did_you_mean(name.removeprefix('fake:'), phones)}",
-            f"use one of: {', '.join(known.PHONES)}",
+            f"use one of: {', '.join(NAMED_PHONES)}",
         )
     return phones[name]
 
@@ -273,7 +279,8 @@ def _block(protocol: Protocol) -> str:
 
 
 def _about_phone(phone: Phone) -> str:
-    if (trace := phone.trace) is not None:
+    if isinstance(phone, RecordedPhone):
+        trace = phone.trace
         spread = f"{100 * trace.spread:.1f} %"
         return f"recorded, {len(trace.processes)} processes of {trace.samples:,} samples in all vary by {spread}"
     words = [f"samples vary by {100 * phone.sample_cv:g} %", f"processes by {100 * phone.process_cv:g} %"]
@@ -298,3 +305,7 @@ def _about_phone(phone: Phone) -> str:
     if phone.has_fixed_performance:
         words.append("has the fixed-performance mode")
     return ", ".join(words)
+
+
+if __name__ == "__main__":
+    simulate()
