@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.sshd import Board, running
-from workers.devices.ssh import lease
+from workers.devices.ssh import board_lock
 from workers.devices.ssh.questions import PYTHON_VARIABLE
 from workers.native.compiler import cache_folder
 
@@ -27,7 +27,7 @@ def running_board() -> Iterator[Board]:
 def own_lease(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Another file than that of this machine, on which other tests may run as a board too."""
     file = Path(tempfile.mkdtemp(prefix="edgesweep-lease-")) / "lock"
-    monkeypatch.setattr(lease, "_SCRIPT", lease._SCRIPT.replace(lease._FILE, str(file)))
+    monkeypatch.setattr(board_lock, "_SCRIPT", board_lock._SCRIPT.replace(board_lock._FILE, str(file)))
     yield file
     shutil.rmtree(file.parent, ignore_errors=True)
 

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from sweeps.errors import DeviceError
 from sweeps.records import Job, Stage
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRequest(Request[AnswerT]):
-    """What a host of a lab still keeps of the answer to `of`, whoever has the device by now.
+class StoredAnswerRequest(Request[AnswerT]):
+    """Asks a host of a lab for the answer to `of` that it still stores, whoever has the device by now.
 
-    A `Failed` of the kind `not_kept` if it keeps nothing. No other executor keeps anything.
+    The answer is a `Failed` of the kind `not_kept` if the host stores none. No other executor stores answers.
     """
 
     of: Request[AnswerT]
@@ -23,12 +23,12 @@ class KeptRequest(Request[AnswerT]):
     def jobs(self) -> tuple[Job, ...]:
         return ()
 
-    def answer(self, bench: Bench) -> AnswerT:
-        raise not_kept(self.job)
+    def answer(self, device_runner: DeviceRunner) -> AnswerT:
+        raise not_stored(self.job)
 
-    def answer_apart(self, name: str, let_go: Callable[[], object]) -> AnswerT | None:
-        raise not_kept(self.job)
+    def answer_without_device(self, name: str, let_go: Callable[[], object]) -> AnswerT | None:
+        raise not_stored(self.job)
 
 
-def not_kept(job: Job) -> DeviceError:
+def not_stored(job: Job) -> DeviceError:
     return DeviceError("not_kept", f"no answer about {job.name} was kept")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sweeps.errors import DeviceError
 from workers.devices.adb.kept_shell import KeptShell
-from workers.devices.adb.link import FOLDER, OUTPUT_LIMIT_BYTES, AdbLink
+from workers.devices.adb.phone_connection import FOLDER, OUTPUT_LIMIT_BYTES, PhoneConnection
 from workers.devices.adb.wire import Deadline, DeadlineError, Output, Wire, WireError, read_until, send_line
 from workers.devices.interface import Completed
 from workers.devices.shell import TAIL_BYTES, outcome_text
@@ -85,7 +85,7 @@ class Attempt:
     deleted `_FOLDERS_AT_ONCE` at a time.
     """
 
-    def __init__(self, link: AdbLink, series: str, number: int, script: str, shown: str) -> None:
+    def __init__(self, link: PhoneConnection, series: str, number: int, script: str, shown: str) -> None:
         """`number` counts the attempts of `series` from 1. All earlier attempts must have been received or ended."""
         self._link = link
         self._script = script

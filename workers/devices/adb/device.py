@@ -11,9 +11,9 @@ from workers.devices.adb.attempt import BOOT_ID, KEPT_SHELL, Attempt
 from workers.devices.adb.files import AdbFiles
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.kept_shell import KeptShell
-from workers.devices.adb.link import FOLDER, AdbLink
 from workers.devices.adb.orphans import end_orphans
-from workers.devices.adb.phone_lease import PhoneLease
+from workers.devices.adb.phone_connection import FOLDER, PhoneConnection
+from workers.devices.adb.phone_lock import PhoneLock
 from workers.devices.adb.questions import ask_facts, ask_sensors
 from workers.devices.adb.wire import Deadline, DeadlineError
 from workers.devices.interface import Completed, Sensors, program_name
@@ -43,12 +43,12 @@ class AdbDevice:
         self.serial = name
         host = host or AdbHost()
         self._port = host.port
-        self._link = AdbLink(name, host, answer_s=answer_s, backoff_s=backoff_s)
+        self._link = PhoneConnection(name, host, answer_s=answer_s, backoff_s=backoff_s)
         self._files = AdbFiles(self._link)
         self._kept = KeptShell(self._link, KEPT_SHELL)
         self._boot_id = ""
         self._facts: DeviceFacts | None = None
-        self._lease: PhoneLease | None = None
+        self._lease: PhoneLock | None = None
         self._series = secrets.token_hex(8)
         self._attempts = 0
         self._unfinished: Attempt | None = None
@@ -146,7 +146,7 @@ class AdbDevice:
         """It changes with each boot of the phone; empty if the phone does not report it."""
         return self._link.shell(f"cat {BOOT_ID}").stdout.decode("ascii", "replace").strip()
 
-    def take_lease(self) -> None:
+    def take_lock(self) -> None:
         """Lock the phone, over USB and network, against other processes of this host, and the adb server against its
         restart. The locks last until `release()` or the end of this process, however it ends.
 
@@ -154,7 +154,7 @@ class AdbDevice:
         if another process of this host has the lease.
         """
         if self._lease is None:
-            self._lease = PhoneLease(self.serial, self.facts().device_id, self._port)
+            self._lease = PhoneLock(self.serial, self.facts().device_id, self._port)
 
     def release(self) -> None:
         # If an error of one phone ends the run, a program may still run on the others.
@@ -179,7 +179,7 @@ class AdbDevice:
         Raises `DeviceError("leased", ...)` if another process of this host has it.
         """
         held = self._lease is not None
-        self.take_lease()
+        self.take_lock()
         try:
             self._link.checked(f"rm -rf -- {FOLDER}")
         finally:

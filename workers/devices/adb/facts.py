@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sweeps.device_facts import DeviceFacts
 from sweeps.temporary import temporary_folder
 from workers.cores import clusters
-from workers.devices.adb.link import FOLDER
+from workers.devices.adb.phone_connection import FOLDER
 from workers.devices.interface import Sensors
 from workers.devices.linux.competing import benchmark_name, is_runner, parse_processes
 from workers.devices.linux.sensors import CpuSeconds, hottest_zone_c, load_of_others, parse_cpu_seconds

@@ -6,7 +6,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.link import FOLDER, AdbLink
+from workers.devices.adb.phone_connection import FOLDER, PhoneConnection
 from workers.devices.adb.wire import receive_file, send_file
 from workers.devices.bounds import bounded, too_large
 from workers.devices.local import from_os_error
@@ -23,7 +23,7 @@ _UNHASHED = "untold"
 class AdbFiles:
     """The files in the run folder of one phone. Methods raise `DeviceError` as in `Device` and `AdbDevice`."""
 
-    def __init__(self, link: AdbLink) -> None:
+    def __init__(self, link: PhoneConnection) -> None:
         self._link = link
 
     def push(self, source: Path, name: str, sha256: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.wire import Deadline, Output, Wire, WireError, read_shell, send_line
 
 _LONGEST_LINE = 4096
@@ -13,7 +13,7 @@ _END_S = 1.0
 class KeptShell:
     """Opened with the first line. `script` reads lines from its input and runs each, until there are no more."""
 
-    def __init__(self, link: AdbLink, script: str) -> None:
+    def __init__(self, link: PhoneConnection, script: str) -> None:
         self._link = link
         self._script = script
         self._wire: Wire | None = None

@@ -3,7 +3,7 @@
 from sweeps.errors import DeviceError
 from workers.devices.adb.attempt import ATTEMPTS, leads_attempt
 from workers.devices.adb.facts import benchmark
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.questions import PROCESSES
 from workers.devices.linux.competing import parse_processes
 
@@ -11,7 +11,7 @@ _PROCESSES_AT_ONCE = 100
 """Read in one round trip: a command has 64 kB at most."""
 
 
-def end_orphans(link: AdbLink) -> tuple[str, ...]:
+def end_orphans(link: PhoneConnection) -> tuple[str, ...]:
     """See `AdbDevice.end_orphans`."""
     (text,) = link.sections(PROCESSES)
     suspects = sorted({pid for pid, cmdline in parse_processes(text) if leads_attempt(cmdline) or _is_ours(cmdline)})

@@ -18,7 +18,7 @@ _SLOWEST_BYTES_PER_S = 1e6
 """USB 2 moves 20 MB/s, bad Wi-Fi 2."""
 
 
-class AdbLink:
+class PhoneConnection:
     """A phone by its serial number in adb. A network phone is `ADDRESS:PORT`; if it is lost, it is reconnected."""
 
     def __init__(self, serial: str, host: AdbHost, *, answer_s: float, backoff_s: Sequence[float]) -> None:

@@ -6,14 +6,14 @@ import re
 from sweeps.device_facts import DeviceFacts
 from workers.devices.adb.attempt import BOOT_ID
 from workers.devices.adb.facts import CPU_FILES, parse_properties, read_facts, read_sensors
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.interface import Sensors
 
 PROCESSES = "grep -a '' /dev/null /proc/[0-9]*/cmdline"
 _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
-def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
+def ask_facts(link: PhoneConnection) -> tuple[DeviceFacts, str]:
     """The facts and the boot id, which is empty if the phone does not report it. Raises `DeviceError`."""
     libraries = "ls -d /system/lib*/libneuralnetworks.so /apex/com.android.neuralnetworks/lib*/libneuralnetworks.so"
     # The serial number separately: in the list, another property could contain a line that looks like it.
@@ -38,7 +38,7 @@ def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
     return facts, boot_id.strip()
 
 
-def ask_sensors(link: AdbLink, *, load: bool) -> Sensors:
+def ask_sensors(link: PhoneConnection, *, load: bool) -> Sensors:
     """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
     stat = "grep '^cpu ' /proc/stat"
     battery, thermal, zones, mhz, before, after, processes = link.sections(

@@ -13,8 +13,8 @@ from sweeps.errors import DeviceError
 from workers.devices.adb.attempt import BOOT_ID
 from workers.devices.adb.host import AdbHost, problem
 from workers.devices.adb.lease import HeldError
-from workers.devices.adb.link import AdbLink
-from workers.devices.adb.phone_lease import server_alone
+from workers.devices.adb.phone_connection import PhoneConnection
+from workers.devices.adb.phone_lock import server_alone
 from workers.devices.adb.wire import WireError
 from workers.devices.interface import Rung
 from workers.devices.shell import outcome_text
@@ -47,9 +47,9 @@ def climb(name: str, rung: Rung) -> None:
         host.close()
 
 
-def _link(serial: str, host: AdbHost) -> AdbLink:
+def _link(serial: str, host: AdbHost) -> PhoneConnection:
     # A phone of the network that is not listed is connected to once.
-    return AdbLink(serial, host, answer_s=ANSWER_S, backoff_s=(0.2,))
+    return PhoneConnection(serial, host, answer_s=ANSWER_S, backoff_s=(0.2,))
 
 
 def _ask(serial: str, host: AdbHost) -> None:

@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from sweeps.errors import DeviceError
 from workers.devices.interface import Completed
 from workers.devices.shell import TAIL_BYTES, outcome_text, quoted
+from workers.devices.ssh.board_connection import BOOT_ID, OUTPUT_LIMIT_BYTES, BoardConnection, no_space
+from workers.devices.ssh.board_lock import BoardLock
 from workers.devices.ssh.ending import MARK, kill, kill_marked
-from workers.devices.ssh.lease import Lease
-from workers.devices.ssh.link import BOOT_ID, OUTPUT_LIMIT_BYTES, SshLink, no_space
 from workers.devices.ssh.streams import LostError
 
 WORD = "edgesweep-attempt"
@@ -43,7 +43,7 @@ class Attempt:
     deletes it.
     """
 
-    def __init__(self, link: SshLink, lease: Lease, script: str, shown: str, before: str = "") -> None:
+    def __init__(self, link: BoardConnection, lease: BoardLock, script: str, shown: str, before: str = "") -> None:
         """`before`: the name of an attempt whose report was received."""
         self._link = link
         self._lease = lease

@@ -38,7 +38,7 @@ _CONNECT_S = 20.0
 _SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "FPE": 8, "KILL": 9, "SEGV": 11, "PIPE": 13, "TERM": 15}
 
 
-class SshLink:
+class BoardConnection:
     """A board by its address."""
 
     def __init__(self, address: Address, *, answer_s: float, backoff_s: Sequence[float]) -> None:

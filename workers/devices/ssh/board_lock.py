@@ -14,9 +14,9 @@ from contextlib import suppress
 from sweeps.errors import DeviceError
 from workers.devices.linux.competing import parse_processes
 from workers.devices.ssh import loop
+from workers.devices.ssh.board_connection import BoardConnection
 from workers.devices.ssh.connection import UNKNOWN, Holder
 from workers.devices.ssh.ending import PROCESSES, kill
-from workers.devices.ssh.link import SshLink
 from workers.devices.ssh.streams import LostError
 
 SILENT_S, _FEED_S = 300, 60.0
@@ -37,10 +37,10 @@ while timeout {SILENT_S} /bin/sh -c 'read -r line' 9<&-; do :; done
 _HOLDER = re.compile(rf"[^\0\n]*\0-s\0{_WORD}\0([0-9a-f]{{16}})\0([\w.@-]{{1,200}})\0", re.ASCII)
 
 
-class Lease:
+class BoardLock:
     """The lease of one board, from `take()` to `release()`; taken again after its connection was lost."""
 
-    def __init__(self, link: SshLink) -> None:
+    def __init__(self, link: BoardConnection) -> None:
         self._link = link
         self._token = secrets.token_hex(8)
         self._holder: Holder | None = None

@@ -11,10 +11,10 @@ from workers.devices.interface import Completed, Sensors, program_name
 from workers.devices.shell import quoted
 from workers.devices.ssh.address import parse
 from workers.devices.ssh.attempt import Attempt, folder_of
+from workers.devices.ssh.board_connection import BoardConnection
+from workers.devices.ssh.board_lock import BoardLock
 from workers.devices.ssh.connection import DeadlineError
 from workers.devices.ssh.files import SshFiles
-from workers.devices.ssh.lease import Lease
-from workers.devices.ssh.link import SshLink
 from workers.devices.ssh.orphans import end_orphans
 from workers.devices.ssh.questions import ask_facts, ask_sensors
 
@@ -40,9 +40,9 @@ class SshDevice:
         programs and files; `backoff_s` are the pauses before each attempt to reach a board again that was lost while a
         program runs there: a minute in all."""
         self.name = f"ssh:{name}"
-        self._link = SshLink(parse(name), answer_s=answer_s, backoff_s=backoff_s)
+        self._link = BoardConnection(parse(name), answer_s=answer_s, backoff_s=backoff_s)
         self._files = SshFiles(self._link)
-        self._lease = Lease(self._link)
+        self._lease = BoardLock(self._link)
         self._boot_id = ""
         self._facts: DeviceFacts | None = None
         self._received = ""
@@ -135,7 +135,7 @@ class SshDevice:
         self._link.ensure_contact()
         return self._link.boot_id
 
-    def take_lease(self) -> None:
+    def take_lock(self) -> None:
         """Lock the board against every other driver that measures on it, on whatever computer and as whatever user. The
         lock lasts until `release()`, the end of this process, or five minutes without a connection.
 
@@ -167,7 +167,7 @@ class SshDevice:
 
         Raises `DeviceError("leased", ...)` if another driver has it.
         """
-        self.take_lease()
+        self.take_lock()
         try:
             self._link.checked(f"rm -rf -- {quoted([str(self._link.folder)])}")
         finally:

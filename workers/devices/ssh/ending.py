@@ -2,7 +2,7 @@
 
 import re
 
-from workers.devices.ssh.link import SshLink
+from workers.devices.ssh.board_connection import BoardConnection
 
 MARK = "EDGESWEEP_ATTEMPT"
 """In the environment of every program that we start on a board, and so in that of all its children."""
@@ -13,7 +13,7 @@ grep $a '' /dev/null /proc/[0-9]*/cmdline
 """Prints what `workers.devices.linux.competing.parse_processes` reads. BusyBox's grep has no `-a`, and needs none."""
 
 
-def kill(link: SshLink, pid: int, *, group: bool = False) -> bool:
+def kill(link: BoardConnection, pid: int, *, group: bool = False) -> bool:
     """Kill a process, or the process group that it leads; `False` if it continues. Raises `DeviceError`."""
     if pid < 2:
         # `kill -- -1` would kill every process.
@@ -24,7 +24,7 @@ def kill(link: SshLink, pid: int, *, group: bool = False) -> bool:
     return link.shell(f"kill -s KILL -- {target} 2>/dev/null; {wait}").exit_code == 0
 
 
-def kill_marked(link: SshLink, name: str = "") -> bool:
+def kill_marked(link: BoardConnection, name: str = "") -> bool:
     """Kill what the attempt `name`, or any attempt, started, also what left its process group; `False` if some go on.
 
     Only programs of the same user can be seen. Raises `DeviceError`.

@@ -10,7 +10,7 @@ from sweeps.errors import DeviceError
 from workers.devices.bounds import bounded, too_large
 from workers.devices.local import from_os_error
 from workers.devices.shell import TAIL_BYTES, outcome_text, quoted
-from workers.devices.ssh.link import FOLDER, SshLink, no_space
+from workers.devices.ssh.board_connection import FOLDER, BoardConnection, no_space
 from workers.devices.ssh.streams import BLOCK_BYTES, Kept, blocks_of
 
 _KEPT_FREE_BYTES = 2**20
@@ -20,7 +20,7 @@ _WRONG_HASH, _NO_HASH = 44, 45
 class SshFiles:
     """The files in the run folder of one board. Methods raise `DeviceError` as in `Device` and `SshDevice`."""
 
-    def __init__(self, link: SshLink) -> None:
+    def __init__(self, link: BoardConnection) -> None:
         self._link = link
 
     def push(self, source: Path, name: str, sha256: str | None) -> str:

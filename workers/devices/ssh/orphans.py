@@ -4,14 +4,14 @@ from sweeps.errors import DeviceError
 from workers.devices.linux.competing import parse_processes
 from workers.devices.shell import quoted
 from workers.devices.ssh.attempt import leads_attempt
+from workers.devices.ssh.board_connection import BoardConnection
 from workers.devices.ssh.ending import PROCESSES, kill, kill_marked
 from workers.devices.ssh.facts import is_ours
-from workers.devices.ssh.link import SshLink
 
 _PROCESSES_AT_ONCE = 100
 
 
-def end_orphans(link: SshLink) -> tuple[str, ...]:
+def end_orphans(link: BoardConnection) -> tuple[str, ...]:
     """See `SshDevice.end_orphans`."""
     (text,) = link.sections(PROCESSES)
     folder = str(link.folder)

@@ -5,9 +5,9 @@ import os
 from sweeps.device_facts import DeviceFacts
 from workers.devices.interface import Sensors
 from workers.devices.shell import quoted
+from workers.devices.ssh.board_connection import BoardConnection
 from workers.devices.ssh.ending import PROCESSES
 from workers.devices.ssh.facts import CPU_FILES, SENSOR_FILES, Answers, read_facts, read_sensors
-from workers.devices.ssh.link import SshLink
 
 PYTHON_VARIABLE = "EDGESWEEP_BOARD_PYTHON"
 PYTHON_FOLDER = "edgesweep-venv"
@@ -19,7 +19,7 @@ if sys.version_info >= (3, 10) and found.find_spec("torch"): print(sys.executabl
 """
 
 
-def ask_facts(link: SshLink) -> DeviceFacts:
+def ask_facts(link: BoardConnection) -> DeviceFacts:
     """Raises `DeviceError`."""
     tree, firmware = "/proc/device-tree", "/sys/class/dmi/id"
     answers = link.sections(
@@ -38,7 +38,7 @@ def ask_facts(link: SshLink) -> DeviceFacts:
     return read_facts(link.name, Answers(**dict(zip(Answers.__slots__, answers, strict=True))), link.host_key())
 
 
-def ask_sensors(link: SshLink, *, load: bool) -> Sensors:
+def ask_sensors(link: BoardConnection, *, load: bool) -> Sensors:
     """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
     stat = "grep '^cpu ' /proc/stat"
     files, before, after, processes = link.sections(

@@ -481,7 +481,7 @@ import sys
 from pathlib import Path
 from workers.devices.adb.device import AdbDevice
 device = AdbDevice(Path(), sys.argv[1])
-device.take_lease()
+device.take_lock()
 print("holds", flush=True)
 device.run(["sleep", "80.5"], 60)
 """
@@ -505,7 +505,7 @@ def test_a_phone_that_another_process_measures_is_refused(device: AdbDevice, pho
     other_way = f"localhost:{phone.serial.partition(':')[2]}"
     with driver(phone.serial) as other:
         for serial in (phone.serial, other_way):
-            error = failure(AdbDevice(Path(), serial).take_lease)
+            error = failure(AdbDevice(Path(), serial).take_lock)
             assert error.kind == "leased"
             assert f"process {other.pid}" in error.message
             assert error.next_step
@@ -521,7 +521,7 @@ def test_what_a_killed_driver_left_running_is_ended_by_whoever_holds_the_lease(
         other.kill()
         other.wait()
         assert running_on(phone, "80.5")
-        device.take_lease()
+        device.take_lock()
         assert running_on(phone, "80.5")
         assert device.end_orphans()
         assert not running_on(phone, "80.5")
@@ -531,12 +531,12 @@ def test_what_a_killed_driver_left_running_is_ended_by_whoever_holds_the_lease(
 
 
 def test_a_lease_is_free_once_it_was_released(device: AdbDevice, phone: VirtualPhone) -> None:
-    device.take_lease()
+    device.take_lock()
     second = AdbDevice(Path(), phone.serial)
-    assert failure(second.take_lease).kind == "leased"
+    assert failure(second.take_lock).kind == "leased"
     device.release()
-    second.take_lease()
-    assert failure(device.take_lease).kind == "leased"
+    second.take_lock()
+    assert failure(device.take_lock).kind == "leased"
     second.release()
 
 
@@ -551,9 +551,9 @@ def test_files_are_not_deleted_beside_a_sweep(device: AdbDevice, phone: VirtualP
 def test_a_cleaned_phone_is_leased_as_it_was_before(device: AdbDevice, phone: VirtualPhone) -> None:
     second = AdbDevice(Path(), phone.serial)
     device.clean()
-    second.take_lease()
+    second.take_lock()
     second.clean()
-    assert failure(device.take_lease).kind == "leased"
+    assert failure(device.take_lock).kind == "leased"
     second.release()
 
 
@@ -857,7 +857,7 @@ def test_a_serial_number_that_is_no_short_word_is_told_by_its_hash(
     phone.set_property("ro.serialno", told)
     try:
         facts = device.facts()
-        device.take_lease()
+        device.take_lock()
     finally:
         phone.set_property("ro.serialno", phone.serialno)
     device.release()

@@ -11,11 +11,11 @@ from workers.devices.interface import Completed
 from workers.devices.shell import quoted
 from workers.devices.ssh.address import parse
 from workers.devices.ssh.attempt import Attempt, Report, leads_attempt
-from workers.devices.ssh.lease import Lease
-from workers.devices.ssh.link import SshLink
+from workers.devices.ssh.board_connection import BoardConnection
+from workers.devices.ssh.board_lock import BoardLock
 
 
-class ShellLink(SshLink):
+class ShellLink(BoardConnection):
     """Runs scripts in a shell of this machine, in a session of its own as sshd does."""
 
     def __init__(self, folder: Path, shell: str) -> None:
@@ -38,7 +38,7 @@ def link(request: pytest.FixtureRequest, tmp_path: Path) -> ShellLink:
 
 
 def run(link: ShellLink, program: str, before: str = "") -> Report:
-    return Attempt(link, Lease(link), quoted([sys.executable, "-c", program]), "python", before).run(60)
+    return Attempt(link, BoardLock(link), quoted([sys.executable, "-c", program]), "python", before).run(60)
 
 
 @pytest.mark.parametrize("code", [0, 1, 126, 127, 130 - 1, 137, 139, 255])
@@ -66,9 +66,9 @@ def test_the_report_names_the_boot(link: ShellLink) -> None:
 
 
 def test_an_attempt_deletes_the_one_before(link: ShellLink) -> None:
-    first = Attempt(link, Lease(link), "true", "true")
+    first = Attempt(link, BoardLock(link), "true", "true")
     first.run(60)
-    second = Attempt(link, Lease(link), "true", "true", first.name)
+    second = Attempt(link, BoardLock(link), "true", "true", first.name)
     second.run(60)
     assert [path.name for path in (link.folder / "attempts").iterdir()] == [second.name]
 

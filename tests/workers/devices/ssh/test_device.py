@@ -40,7 +40,7 @@ from tests.sshd import Board
 from tests.workers.phone_sweep import eventually
 from workers.devices import registry
 from workers.devices.local import local_facts
-from workers.devices.ssh import lease, loop
+from workers.devices.ssh import board_lock, loop
 from workers.devices.ssh.device import SshDevice
 from workers.devices.ssh.discovery import are_one, clean
 
@@ -179,7 +179,7 @@ def test_a_board_that_is_off_is_offline(device: SshDevice, board: Board) -> None
 
 
 def test_what_is_no_ssh_server_is_offline_in_little_time(monkeypatch: pytest.MonkeyPatch, board: Board) -> None:
-    monkeypatch.setattr("workers.devices.ssh.link._CONNECT_S", 2.0)
+    monkeypatch.setattr("workers.devices.ssh.board_connection._CONNECT_S", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         device = SshDevice(Path(), f"127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
@@ -216,7 +216,7 @@ def test_signals_are_told_from_exit_codes(device: SshDevice, end: str, code: int
 
 
 def test_a_cut_in_mid_run_loses_nothing_and_repeats_nothing(device: SshDevice, board: Board) -> None:
-    device.take_lease()
+    device.take_lock()
     mark, starts = board.root / "mark", board.root / "starts"
     program = f"open({str(starts)!r}, 'a').write('x')\n{waits_for(mark)}print('whole'); raise SystemExit(7)"
 
@@ -233,7 +233,7 @@ def test_a_cut_in_mid_run_loses_nothing_and_repeats_nothing(device: SshDevice, b
     assert (done.exit_code, done.stdout, starts.read_text()) == (7, b"whole\n", "x")
     starts.unlink()
     assert device.run(["true"], 30).exit_code == 0
-    assert failure(SshDevice(Path(), board.unit).take_lease).kind == "leased", "the lease is taken again"
+    assert failure(SshDevice(Path(), board.unit).take_lock).kind == "leased", "the lease is taken again"
 
 
 def test_a_signal_is_told_also_after_a_cut(device: SshDevice, board: Board) -> None:
@@ -312,12 +312,12 @@ def test_ctrl_c_ends_the_program(device: SshDevice, board: Board) -> None:
 DRIVER = """
 import sys
 from pathlib import Path
-from workers.devices.ssh import lease
+from workers.devices.ssh import board_lock
 from workers.devices.ssh.device import SshDevice
 
-lease._SCRIPT = lease._SCRIPT.replace(lease._FILE, sys.argv[3])
+board_lock._SCRIPT = board_lock._SCRIPT.replace(board_lock._FILE, sys.argv[3])
 device = SshDevice(Path(), sys.argv[1])
-device.take_lease()
+device.take_lock()
 device.run([sys.executable, "-c", sys.argv[2]], 300)
 """
 
@@ -330,7 +330,7 @@ def test_a_killed_driver_leaves_no_lease_and_the_next_one_ends_its_program(
     driver = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     try:
         eventually(mark.exists)
-        error = failure(device.take_lease)
+        error = failure(device.take_lock)
         assert error.kind == "leased"
         assert f"-process-{driver.pid}" in error.message
         driver.kill()
@@ -338,7 +338,7 @@ def test_a_killed_driver_leaves_no_lease_and_the_next_one_ends_its_program(
 
         def taken() -> bool:
             with suppress(DeviceError):
-                device.take_lease()
+                device.take_lock()
                 return True
             return False
 
@@ -359,7 +359,7 @@ def test_a_runner_of_this_machine_is_no_orphan_of_the_board(device: SshDevice, b
     other = board.root / "runner"
     shutil.copy("/bin/sleep", other)
     with subprocess.Popen([str(other), "60"], start_new_session=True) as mine:
-        device.take_lease()
+        device.take_lock()
         device.end_orphans()
         assert mine.poll() is None
         mine.kill()
@@ -370,40 +370,42 @@ def test_a_runner_of_this_machine_is_no_orphan_of_the_board(device: SshDevice, b
 
 def test_one_driver_at_a_time_has_a_board_and_the_other_is_told_who(device: SshDevice, board: Board) -> None:
     other = SshDevice(Path(), f"{os.environ.get('USER') or psutil.Process().username()}@{board.unit}")
-    device.take_lease()
-    device.take_lease()
-    error = failure(other.take_lease)
+    device.take_lock()
+    device.take_lock()
+    error = failure(other.take_lock)
     assert error.kind == "leased"
     assert f"-process-{os.getpid()}" in error.message
     assert f"ssh -p {board.port}" in error.next_step
     device.release()
-    other.take_lease()
-    assert failure(device.take_lease).kind == "leased"
+    other.take_lock()
+    assert failure(device.take_lock).kind == "leased"
     other.release()
 
 
 def test_a_lease_is_taken_again_where_the_board_still_believes_in_the_lost_connection(
     device: SshDevice, board: Board
 ) -> None:
-    device.take_lease()
+    device.take_lock()
     # As if the network had swallowed all: this side has given it up, the board's side knows of nothing.
     lost, device._link._connection, device._lease._holder = device._link._connection, None, None
     assert lost is not None
-    device.take_lease()
+    device.take_lock()
     assert lost.is_open()
-    assert failure(SshDevice(Path(), board.unit).take_lease).kind == "leased"
+    assert failure(SshDevice(Path(), board.unit).take_lock).kind == "leased"
     assert device.run(["true"], 30).exit_code == 0
     loop.call(lost.close(), 30)
 
 
 def test_a_holder_that_is_not_fed_lets_go(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "_SCRIPT", lease._SCRIPT.replace(f"timeout {lease.SILENT_S} ", "timeout 1 "))
+    monkeypatch.setattr(
+        board_lock, "_SCRIPT", board_lock._SCRIPT.replace(f"timeout {board_lock.SILENT_S} ", "timeout 1 ")
+    )
     silent, other = SshDevice(Path(), board.unit), SshDevice(Path(), board.unit)
-    silent.take_lease()
+    silent.take_lock()
 
     def taken() -> bool:
         with suppress(DeviceError):
-            other.take_lease()
+            other.take_lock()
             return True
         return False
 
@@ -499,7 +501,7 @@ def test_its_files_are_deleted_on_request_and_never_while_it_is_leased(
 ) -> None:
     (tmp_path / "file").write_bytes(b"x")
     device.push(tmp_path / "file", "kept")
-    device.take_lease()
+    device.take_lock()
     assert failure(lambda: clean(board.name)).kind == "leased"
     assert files(board) == ["run/kept"]
     device.release()
@@ -510,7 +512,7 @@ def test_its_files_are_deleted_on_request_and_never_while_it_is_leased(
 
 
 def test_a_board_keeps_nothing_of_a_run_but_what_was_pushed(device: SshDevice, board: Board, tmp_path: Path) -> None:
-    device.take_lease()
+    device.take_lock()
     for _ in range(3):
         device.run(["echo", "x"], 30)
     device.release()
