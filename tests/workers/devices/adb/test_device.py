@@ -5,7 +5,6 @@ import hashlib
 import os
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -15,25 +14,11 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import ABSENT_KINDS
-from tests.conformance.remote_devices import (  # noqa: F401  # the same checks, on this device
-    failure,
-    file_of,
-    test_a_deadline_ends_all_of_a_program_and_tells_its_last_words,
-    test_a_device_that_stays_away_is_an_error_and_its_program_ends_at_the_next_contact,
-    test_a_full_device_says_need_and_have_and_is_sent_nothing,
-    test_a_lock_is_free_once_it_was_released,
-    test_a_lost_connection_costs_no_result_and_nothing_runs_twice,
-    test_a_push_of_a_missing_file_leaves_nothing,
-    test_a_push_that_is_cut_leaves_nothing_under_the_name,
-    test_bytes_that_arrive_wrong_are_never_put_in_place,
-    test_files_are_deleted_on_request_and_never_beside_a_sweep,
-    test_output_without_end_is_refused_and_later_output_is_whole,
-    test_what_a_killed_driver_left_running_is_ended_by_whoever_has_the_lock,
-)
 from tests.conformance.test_devices import (  # noqa: F401  # the same checks, on this device
     home,
     outside,
     test_a_file_elsewhere_is_not_removed,
+    test_a_file_larger_than_it_may_be_does_not_come_back,
     test_a_fixed_performance_mode_is_restored,
     test_a_name_that_leads_elsewhere_is_refused,
     test_a_program_s_output_and_exit_code_come_back,
@@ -47,6 +32,7 @@ from tests.conformance.test_devices import (  # noqa: F401  # the same checks, o
     test_the_clock_never_goes_back_and_rest_lets_it_pass,
     test_what_is_pushed_can_be_run_on,
 )
+from tests.conformance.test_remote_devices import failure, file_of
 from tests.transports import stand_in
 from tests.workers.adb_server import kill_server
 from tests.workers.phone_sweep import (
@@ -98,53 +84,6 @@ def device(name: str, phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
 def patient(name: str, phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
     """Finds the phone also where all that a test does to it takes a while."""
     return AdbDevice(tmp_path, phone.serial, answer_s=30.0, backoff_s=(0.5, 2.0, 10.0))
-
-
-class RemotePhone:
-    """A `tests.conformance.remote_devices.Remote`."""
-
-    mark_there = "/data/local/now"
-    nap_s = "71.5"
-    cut_kinds = ("disconnected", "offline")
-    driver_setup = ""
-
-    def __init__(self, phone: VirtualPhone) -> None:
-        self.name = f"adb:{phone.serial}"
-        self.folder = phone.data / "local/tmp/edgesweep"
-        self.mark = phone.data / "local/now"
-        self._phone = phone
-        self.cut, self.mend = phone.unplug, phone.plug
-
-    def driver(self, *, patient: bool = True) -> AdbDevice:
-        answer_s, backoff_s = (30.0, (0.5, 2.0, 10.0)) if patient else (10.0, (0.1, 0.2, 0.4))
-        return AdbDevice(Path(), self._phone.serial, answer_s=answer_s, backoff_s=backoff_s)
-
-    def running(self, word: str) -> list[str]:
-        return running_on(self._phone, word)
-
-    def leave_free(self, count: int) -> None:
-        self._phone.fill_storage(leave_bytes=count)
-
-    @contextlib.contextmanager
-    def cut_in_a_push(self) -> Iterator[None]:
-        self._phone.unplug(after_bytes=1_000_000)
-        yield
-
-    @contextlib.contextmanager
-    def spoiled_push(self) -> Iterator[None]:
-        def spoil() -> None:
-            with (self.folder / "part").open("r+b") as file:
-                file.write(b"other")
-
-        self._phone.slow_down(bytes_per_s=3e6)
-        spoiling = in_a_push(self._phone, spoil)
-        yield
-        spoiling.join()
-
-
-@pytest.fixture
-def remote(name: str, phone: VirtualPhone) -> RemotePhone:
-    return RemotePhone(phone)
 
 
 def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
@@ -467,43 +406,6 @@ def test_an_orphan_of_an_earlier_sweep_is_seen_and_swept_away(device: AdbDevice,
     assert len(device.end_orphans()) == 1
     assert not device.sensors().competing
     assert device.end_orphans() == ()
-
-
-LEFT_BEHIND = """
-import sys
-from pathlib import Path
-from workers.devices.adb.device import AdbDevice
-device = AdbDevice(Path(), sys.argv[1])
-device.take_lock()
-print("holds", flush=True)
-device.run(["sleep", "80.5"], 60)
-"""
-
-
-@contextlib.contextmanager
-def driver(serial: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the phone's lease and runs `sleep 80.5` on it."""
-    argv = [sys.executable, "-c", LEFT_BEHIND, serial]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "holds\n"
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.fault(28, "a second driver takes the phone", "refused, with the other's process")
-def test_a_phone_that_another_process_measures_is_refused(device: AdbDevice, phone: VirtualPhone, port: int) -> None:
-    other_way = f"localhost:{phone.serial.partition(':')[2]}"
-    with driver(phone.serial) as other:
-        for serial in (phone.serial, other_way):
-            error = failure(AdbDevice(Path(), serial).take_lock)
-            assert error.kind == "leased"
-            assert f"process {other.pid}" in error.message
-            assert error.next_step
-        eventually(lambda: bool(running_on(phone, "80.5")))
-    AdbHost(port).disconnect(other_way)
 
 
 # Rows 13 to 15

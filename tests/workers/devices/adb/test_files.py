@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import DeviceError
-from tests.conformance.remote_devices import file_of
+from tests.conformance.test_remote_devices import file_of
 from tests.workers.phone_sweep import in_a_push
 from workers.devices.adb.device import AdbDevice
 from workers.devices.virtual_phone.phone import VirtualPhone

@@ -1,39 +1,24 @@
 """The ssh device on a real sshd. Faults by their rows in faults.md."""
 
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from sweeps.errors import ABSENT_KINDS, DeviceError
-from tests.conformance.remote_devices import (  # noqa: F401  # the same checks, on this device
-    failure,
-    test_a_deadline_ends_all_of_a_program_and_tells_its_last_words,
-    test_a_device_that_stays_away_is_an_error_and_its_program_ends_at_the_next_contact,
-    test_a_full_device_says_need_and_have_and_is_sent_nothing,
-    test_a_lock_is_free_once_it_was_released,
-    test_a_lost_connection_costs_no_result_and_nothing_runs_twice,
-    test_a_push_of_a_missing_file_leaves_nothing,
-    test_a_push_that_is_cut_leaves_nothing_under_the_name,
-    test_bytes_that_arrive_wrong_are_never_put_in_place,
-    test_files_are_deleted_on_request_and_never_beside_a_sweep,
-    test_output_without_end_is_refused_and_later_output_is_whole,
-    test_what_a_killed_driver_left_running_is_ended_by_whoever_has_the_lock,
-)
 from tests.conformance.test_devices import (  # noqa: F401  # the same checks, on this device
     home,
     outside,
     test_a_deadline_ends_the_program,
     test_a_file_elsewhere_is_not_removed,
+    test_a_file_larger_than_it_may_be_does_not_come_back,
     test_a_fixed_performance_mode_is_restored,
     test_a_name_that_leads_elsewhere_is_refused,
     test_a_program_s_output_and_exit_code_come_back,
@@ -47,8 +32,9 @@ from tests.conformance.test_devices import (  # noqa: F401  # the same checks, o
     test_the_clock_never_goes_back_and_rest_lets_it_pass,
     test_what_is_pushed_can_be_run_on,
 )
+from tests.conformance.test_remote_devices import failure
 from tests.sshd import Board
-from tests.workers.phone_sweep import eventually, once
+from tests.workers.phone_sweep import eventually, once, pause
 from workers.devices import registry
 from workers.devices.local import local_facts
 from workers.devices.ssh import board_lock, loop
@@ -70,69 +56,8 @@ def device(board: Board) -> Iterator[SshDevice]:
     found.release()
 
 
-class RemoteBoard:
-    """A `tests.conformance.remote_devices.Remote`."""
-
-    nap_s = "7654."
-    cut_kinds = ("offline",)
-
-    def __init__(self, board: Board, lock: Path) -> None:
-        self.name = board.name
-        self.folder = board.folder
-        self.mark = board.root / "mark"
-        self.mark_there = str(self.mark)
-        self.driver_setup = (
-            "from workers.devices.ssh import board_lock\n"
-            f"board_lock._SCRIPT = board_lock._SCRIPT.replace(board_lock._FILE, {str(lock)!r})\n"
-        )
-        self._board = board
-        self.cut = board.stop
-        self.running = board.programs
-
-    def driver(self, *, patient: bool = True) -> SshDevice:
-        return SshDevice(Path(), self._board.unit, answer_s=20.0, backoff_s=(0.1,) * (100 if patient else 2))
-
-    def mend(self) -> None:
-        if not self._board.is_on():
-            self._board.start()
-
-    def leave_free(self, count: int) -> None:
-        line = f"/dev/x 9 9 {count // 1024} 99% /"
-        self._replace("df", f"echo Filesystem 1024-blocks Used Available Capacity Mounted on\necho {line}")
-
-    @contextmanager
-    def cut_in_a_push(self) -> Iterator[None]:
-        def arrives() -> bool:
-            with suppress(OSError):
-                return any(part.stat().st_size > 500_000 for part in self.folder.glob("part-*"))
-            return False
-
-        cutting = once(arrives, self._board.cut)
-        yield
-        cutting.join()
-
-    @contextmanager
-    def spoiled_push(self) -> Iterator[None]:
-        self._replace("dd", 'case $1 in of=*) tr "\\000-\\100" x | /bin/dd "$@";; *) exec /bin/dd "$@";; esac')
-        yield
-
-    def _replace(self, program: str, script: str) -> None:
-        (self._board.bin / program).write_text(f"#!/bin/sh\n{script}\n")
-        (self._board.bin / program).chmod(0o755)
-
-
-@pytest.fixture
-def remote(board: Board, own_board_lock: Path) -> RemoteBoard:
-    return RemoteBoard(board, own_board_lock)
-
-
 def files(board: Board) -> list[str]:
     return sorted(str(path.relative_to(board.folder)) for path in board.folder.rglob("*") if path.is_file())
-
-
-def waits_for(file: Path) -> str:
-    """A program in Python: it says that it runs, then waits for the file to go."""
-    return f"import os, time; open({str(file)!r}, 'w').close()\nwhile os.path.exists({str(file)!r}): time.sleep(0.02)\n"
 
 
 # Who may connect
@@ -280,7 +205,7 @@ def test_a_reboot_is_told_and_the_next_run_counts(device: SshDevice, board: Boar
         mark.unlink()
 
     rebooting = once(mark.exists, reboot)
-    assert failure(lambda: device.run([sys.executable, "-c", waits_for(mark)], 100)).kind == "rebooted"
+    assert failure(lambda: device.run(["sh", "-c", pause(str(mark))], 100)).kind == "rebooted"
     rebooting.join()
     assert device.run(["true"], 30).exit_code == 0
 
@@ -290,16 +215,6 @@ def test_a_deadline_ends_also_what_left_the_program_s_group(device: SshDevice, b
     assert failure(lambda: device.run([sys.executable, "-c", program], 3)).kind == "timeout"
     assert not board.programs("7654.31")
     assert device.run(["true"], 30).exit_code == 0
-
-
-def test_ctrl_c_ends_the_program(device: SshDevice, board: Board) -> None:
-    mark = board.root / "mark"
-    stopping = once(mark.exists, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        device.run([sys.executable, "-c", waits_for(mark)], 100)
-    stopping.join()
-    assert not board.programs(str(mark))
-    mark.unlink()
 
 
 def test_a_runner_of_this_machine_is_no_orphan_of_the_board(device: SshDevice, board: Board) -> None:

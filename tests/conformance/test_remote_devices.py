@@ -1,35 +1,48 @@
 """What a phone and a board do alike when a connection breaks, storage is full, bytes are spoiled or a driver dies.
 
-The test module of each transport imports these tests, and has a fixture `remote`.
+The phone is a virtual one at a real adb server, the board a real sshd.
 """
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+import psutil
 import pytest
 
 from sweeps.errors import DeviceError
 from sweeps.spec import catalog
-from tests.workers.phone_sweep import eventually, once
+from tests.sshd import Board
+from tests.virtual_phones import as_new
+from tests.workers.board import board, own_board_lock, running_board  # noqa: F401  # fixtures
+from tests.workers.phone_sweep import eventually, in_a_push, once, pause, running_on
 from workers.devices import registry
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.host import AdbHost
 from workers.devices.interface import Discovery
 from workers.devices.remote.device import RemoteDevice
+from workers.devices.ssh.device import SshDevice
+from workers.devices.virtual_phone.phone import VirtualPhone
+
+pytestmark = pytest.mark.system
 
 
 class Remote(Protocol):
-    """A phone or a board that a test may cut off."""
+    """A phone or a board, and what may happen to it."""
 
     name: str
+    other_name: str
+    """Another name of the same device."""
     folder: Path
-    """All our files on it, as this computer sees them."""
+    """All our files on the device, as this computer sees them."""
     mark: Path
     """A file that a program there makes to say that it runs, and waits to be deleted, as this computer sees it."""
     mark_there: str
@@ -37,31 +50,125 @@ class Remote(Protocol):
     nap_s: str
     """Seconds of a sleep that nothing else on this computer sleeps for; more digits may follow."""
     cut_kinds: tuple[str, ...]
-    """The kinds of error of whoever uses it while it is cut off."""
+    """The kinds of error of whoever uses the device while it is cut off."""
     driver_setup: str
-    """What a program in Python on this computer runs before it connects to the device."""
-
-    def driver(self, *, patient: bool = True) -> RemoteDevice: ...
-
-    def cut(self) -> None:
-        """Break its connections, and let none be made, until `mend`. Programs on it continue."""
-        ...
+    """Lines of Python that a driver in a process of its own needs."""
+    cut: Callable[[], None]
+    """Breaks the connections, and lets none be made until `mend`. Programs on the device continue."""
 
     def mend(self) -> None: ...
+    def driver(self, *, patient: bool = True) -> RemoteDevice: ...
+    def running(self, word: str) -> Sequence[object]: ...
+    def leave_free(self, count: int) -> None: ...
+    def cut_in_a_push(self) -> AbstractContextManager[None]: ...
+    def spoiled_push(self) -> AbstractContextManager[None]: ...
 
-    def running(self, word: str) -> list[object]:
-        """The programs on it with this word in their command line."""
-        ...
+
+class RemotePhone:
+    """A virtual phone; its programs see `/data`."""
+
+    mark_there = "/data/local/now"
+    nap_s = "71.5"
+    cut_kinds = ("disconnected", "offline")
+    driver_setup = ""
+
+    def __init__(self, phone: VirtualPhone) -> None:
+        self.name = f"adb:{phone.serial}"
+        self.folder = phone.data / "local/tmp/edgesweep"
+        self.other_name = f"adb:localhost:{phone.serial.partition(':')[2]}"
+        self.mark = phone.data / "local/now"
+        self.phone = phone
+        self.cut, self.mend = phone.unplug, phone.plug
+
+    def driver(self, *, patient: bool = True) -> AdbDevice:
+        answer_s, backoff_s = (30.0, (0.5, 2.0, 10.0)) if patient else (10.0, (0.1, 0.2, 0.4))
+        return AdbDevice(Path(), self.phone.serial, answer_s=answer_s, backoff_s=backoff_s)
+
+    def running(self, word: str) -> list[str]:
+        return running_on(self.phone, word)
 
     def leave_free(self, count: int) -> None:
-        """Fill its storage up to so many bytes."""
-        ...
+        self.phone.fill_storage(leave_bytes=count)
 
-    def cut_in_a_push(self) -> AbstractContextManager[object]: ...
+    @contextmanager
+    def cut_in_a_push(self) -> Iterator[None]:
+        self.phone.unplug(after_bytes=1_000_000)
+        yield
 
-    def spoiled_push(self) -> AbstractContextManager[object]:
-        """A file that is pushed in the `with` block arrives with other bytes."""
-        ...
+    @contextmanager
+    def spoiled_push(self) -> Iterator[None]:
+        def spoil() -> None:
+            with (self.folder / "part").open("r+b") as file:
+                file.write(b"other")
+
+        self.phone.slow_down(bytes_per_s=3e6)
+        spoiling = in_a_push(self.phone, spoil)
+        yield
+        spoiling.join()
+
+
+class RemoteBoard:
+    """A board: an `sshd` of this computer, whose files and programs it shares."""
+
+    nap_s = "7654."
+    cut_kinds = ("offline",)
+
+    def __init__(self, sshd: Board, lock: Path) -> None:
+        self.name = sshd.name
+        self.folder = sshd.folder
+        self.other_name = f"ssh:{psutil.Process().username()}@{sshd.unit}"
+        self.mark = sshd.root / "mark"
+        self.mark_there = str(self.mark)
+        self.driver_setup = (
+            "from workers.devices.ssh import board_lock\n"
+            f"board_lock._SCRIPT = board_lock._SCRIPT.replace(board_lock._FILE, {str(lock)!r})\n"
+        )
+        self._sshd = sshd
+        self.cut = sshd.stop
+        self.running = sshd.programs
+
+    def driver(self, *, patient: bool = True) -> SshDevice:
+        return SshDevice(Path(), self._sshd.unit, answer_s=20.0, backoff_s=(0.1,) * (100 if patient else 2))
+
+    def mend(self) -> None:
+        if not self._sshd.is_on():
+            self._sshd.start()
+
+    def leave_free(self, count: int) -> None:
+        line = f"/dev/x 9 9 {count // 1024} 99% /"
+        self._replace("df", f"echo Filesystem 1024-blocks Used Available Capacity Mounted on\necho {line}")
+
+    @contextmanager
+    def cut_in_a_push(self) -> Iterator[None]:
+        def arrives() -> bool:
+            with suppress(OSError):
+                return any(part.stat().st_size > 500_000 for part in self.folder.glob("part-*"))
+            return False
+
+        cutting = once(arrives, self._sshd.cut)
+        yield
+        cutting.join()
+
+    @contextmanager
+    def spoiled_push(self) -> Iterator[None]:
+        self._replace("dd", 'case $1 in of=*) tr "\\000-\\100" x | /bin/dd "$@";; *) exec /bin/dd "$@";; esac')
+        yield
+
+    def _replace(self, program: str, script: str) -> None:
+        (self._sshd.bin / program).write_text(f"#!/bin/sh\n{script}\n")
+        (self._sshd.bin / program).chmod(0o755)
+
+
+@pytest.fixture(params=["adb", pytest.param("ssh", marks=pytest.mark.sshd)])
+def remote(request: pytest.FixtureRequest) -> Iterator[Remote]:
+    """Each as new for each test."""
+    if request.param == "ssh":
+        yield RemoteBoard(request.getfixturevalue("board"), request.getfixturevalue("own_board_lock"))
+        return
+    phone = RemotePhone(request.getfixturevalue("phones")[0])
+    yield phone
+    as_new(phone.phone)
+    AdbHost(request.getfixturevalue("port")).disconnect(phone.other_name.removeprefix("adb:"))
 
 
 DRIVER = """
@@ -73,14 +180,8 @@ device.run(["sh", "-c", sys.argv[2]], 300)
 """
 
 
-def pause(remote: Remote) -> str:
-    """A script that makes the mark and waits for its deletion; not for ever, if whoever should delete it has failed."""
-    mark = remote.mark_there
-    return f"touch {mark}; i=0; while [ -e {mark} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
-
-
 def in_the_pause(remote: Remote, call: Callable[[], object]) -> threading.Thread:
-    """Call it once a program is in its `pause`, which ends when it has returned."""
+    """Call it once a program is in its pause, which ends when it has returned."""
 
     def act() -> None:
         try:
@@ -138,7 +239,9 @@ def test_a_lost_connection_costs_no_result_and_nothing_runs_twice(
     slipping = in_the_pause(remote, slip)
     starts = f"{remote.mark_there}.starts"
     try:
-        script = f"echo run >>{starts}; echo half; echo words >&2; {pause(remote)}; sleep 1; echo whole; {end}"
+        script = (
+            f"echo run >>{starts}; echo half; echo words >&2; {pause(remote.mark_there)}; sleep 1; echo whole; {end}"
+        )
         done = device.run(["sh", "-c", script], 100)
         slipping.join()
         assert (done.exit_code, done.stdout, done.stderr) == (exit_code, b"half\nwhole\n", b"words\n")
@@ -154,7 +257,7 @@ def test_a_device_that_stays_away_is_an_error_and_its_program_ends_at_the_next_c
     device = remote.driver(patient=False)
     device.run(["true"], 30)
     leaving = once(remote.mark.exists, remote.cut)
-    error = failure(lambda: device.run(["sh", "-c", pause(remote)], 100))
+    error = failure(lambda: device.run(["sh", "-c", pause(remote.mark_there)], 100))
     leaving.join()
     assert error.kind in remote.cut_kinds
     assert remote.name in error.message
@@ -186,6 +289,18 @@ def test_a_deadline_ends_all_of_a_program_and_tells_its_last_words(remote: Remot
     device.release()
 
 
+def test_ctrl_c_ends_the_program(remote: Remote) -> None:
+    device = remote.driver()
+    device.run(["true"], 30)
+    stopping = once(remote.mark.exists, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        device.run(["sh", "-c", pause(remote.mark_there)], 100)
+    stopping.join()
+    assert not remote.running(remote.mark_there)
+    remote.mark.unlink()
+    device.release()
+
+
 def test_output_without_end_is_refused_and_later_output_is_whole(remote: Remote) -> None:
     device = remote.driver()
     error = failure(lambda: device.run(["head", "-c", "100000000", "/dev/zero"], 100))
@@ -210,16 +325,19 @@ def test_a_lock_is_free_once_it_was_released(remote: Remote) -> None:
     second.release()
 
 
+@pytest.mark.fault(28, "a second driver takes the device", "refused, with the other's process")
 def test_what_a_killed_driver_left_running_is_ended_by_whoever_has_the_lock(remote: Remote) -> None:
     device = remote.driver()
     program = f"import sys\nfrom pathlib import Path\n{remote.driver_setup}{DRIVER}"
-    argv = [sys.executable, "-c", program, remote.name, pause(remote)]
+    argv = [sys.executable, "-c", program, remote.name, pause(remote.mark_there)]
     with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as driver:
         try:
             eventually(remote.mark.exists)
-            error = failure(device.take_lock)
-            assert error.kind == "leased"
-            assert re.search(rf"process.{driver.pid}\b", error.message)
+            for name in (remote.name, remote.other_name):
+                error = failure(registry.connect(name, Path()).take_lock)
+                assert error.kind == "leased"
+                assert re.search(rf"process.{driver.pid}\b", error.message)
+                assert error.next_step
         finally:
             driver.kill()
 
