@@ -32,6 +32,22 @@ FOLDER = ".edgesweep"
 """In the home of the user on the board. All our files there are in it."""
 MARK = "EDGESWEEP_ATTEMPT"
 """In the environment of every program that we start on a board, and so in that of all its children."""
+# BusyBox's grep has no `-a`, and needs none.
+_PROCESSES = """
+if echo x | grep -aq x 2>/dev/null; then a=-a; else a=; fi
+grep $a '' /dev/null /proc/[0-9]*/cmdline
+"""
+_KILL_MARKED = """i=0
+while [ $i -lt 50 ]; do
+    files=$(grep -ls "$mark" /proc/[0-9]*/environ)
+    [ -n "$files" ] || exit 0
+    for file in $files; do pid=${file#/proc/}; kill -s KILL "${pid%/environ}" 2>/dev/null; done
+    sleep 0.1
+    i=$((i+1))
+done
+exit 1
+"""
+"""Kills the programs with `$mark` in their environment. Only those of the same user can be seen."""
 _SLOWEST_BYTES_PER_S = 1e6
 _CONNECT_S = 20.0
 _SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "FPE": 8, "KILL": 9, "SEGV": 11, "PIPE": 13, "TERM": 15}
@@ -41,11 +57,7 @@ class BoardConnection(RemoteShell):
     """A board by its address."""
 
     noun = "board"
-    # BusyBox's grep has no `-a`, and needs none.
-    processes_script = """
-if echo x | grep -aq x 2>/dev/null; then a=-a; else a=; fi
-grep $a '' /dev/null /proc/[0-9]*/cmdline
-"""
+    processes_script = _PROCESSES
 
     def __init__(self, address: Address, *, answer_s: float, backoff_s: Sequence[float]) -> None:
         """`answer_s`: the deadline of everything but programs and files. `backoff_s`: the pauses before each attempt to
@@ -136,22 +148,10 @@ grep $a '' /dev/null /proc/[0-9]*/cmdline
         return Completed(exit_code=_exit_code(ended), stdout=bytes(out.content), stderr=bytes(err.content))
 
     def kill_marked(self, attempt: str = "") -> bool:
-        # Only programs of the same user can be seen.
         if not re.fullmatch(r"[0-9a-f-]*", attempt):
             raise ValueError(f"{attempt!r} is no attempt's name")
         word = f"{MARK}={attempt}." if attempt else f"{MARK}="
-        script = f"""
-i=0
-while [ $i -lt 50 ]; do
-    files=$(grep -ls '{word}' /proc/[0-9]*/environ)
-    [ -n "$files" ] || exit 0
-    for file in $files; do pid=${{file#/proc/}}; kill -s KILL "${{pid%/environ}}" 2>/dev/null; done
-    sleep 0.1
-    i=$((i+1))
-done
-exit 1
-"""
-        return self.shell(script).exit_code == 0
+        return self.shell(f"mark={word}\n{_KILL_MARKED}").exit_code == 0
 
     def cmdline_script(self, pid: int) -> str:
         # Nobody else's process can be killed, nor is it ours.
