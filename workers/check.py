@@ -33,7 +33,7 @@ from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.measure.attach import attach
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.waiting import WaitLimits, wait_until_ready
 
@@ -111,7 +111,7 @@ def check(
     protocol = expected.protocol.resolve()
     attached = attach(device, workspace.root, [shipped.artifact.axes.runtime])
     facts = attached.facts
-    bench = Bench(attached.device, workspace.root, facts, attached.programs)
+    device_runner = DeviceRunner(attached.device, workspace.root, facts, attached.programs)
     job = Job(
         key=canonical_key({"check": packed.build_key, "device": facts.device_id}),
         build_key=packed.build_key,
@@ -128,10 +128,10 @@ def check(
         blocks = []
         limits = WaitLimits(protocol)
         for round_ in range(rounds):
-            blocks.append(_block(bench, job, round_, protocol, limits))
+            blocks.append(_block(device_runner, job, round_, protocol, limits))
             tell(blocks[-1])
     finally:
-        bench.close()
+        device_runner.close()
         shutil.rmtree(workspace.artifact(packed.build_key), ignore_errors=True)
     timing = summarize(job.key, blocks, protocol)
     now = Result(
@@ -227,9 +227,9 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
     return PackedArtifact(key, {manifests.FILE_NAME: manifest.model_dump_json().encode(), manifest.file: content})
 
 
-def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
-    found = wait_until_ready(lambda seconds: bench.ask(ReadyRequest(job, protocol.gate, seconds)), limits)
-    block = found if isinstance(found, Failed) else bench.ask(BlockRequest(job, round_, protocol, found))
+def _block(device_runner: DeviceRunner, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
+    found = wait_until_ready(lambda seconds: device_runner.ask(ReadyRequest(job, protocol.gate, seconds)), limits)
+    block = found if isinstance(found, Failed) else device_runner.ask(BlockRequest(job, round_, protocol, found))
     if isinstance(block, Failed):
         raise DeviceError(block.kind, f"{job.name} could not be measured: {block.message}")
     return block

@@ -145,7 +145,7 @@ VERBS_BY_PURPOSE = {
         "schema",
         "completion",
         "constraints",
-            ),
+    ),
 }
 """The headings of `edgesweep --help`, each with its verbs in the order in which people need them."""
 

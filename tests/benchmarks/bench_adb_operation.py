@@ -57,7 +57,7 @@ def phone() -> Iterator[tuple[AdbDevice, adbutils.AdbDevice]]:
             if not (serial := process.stdout.readline().strip()):
                 sys.exit("no virtual phone: see above")
             device = AdbDevice(Path(name), serial, host)
-            device.take_lease()
+            device.take_lock()
             yield device, adbutils.AdbClient("127.0.0.1", port).device(serial)
             device.release()
         finally:

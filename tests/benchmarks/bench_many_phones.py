@@ -49,7 +49,7 @@ from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
 from workers.hosts.this_machine import versions
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.plan import plan_sweep

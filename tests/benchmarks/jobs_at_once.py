@@ -29,7 +29,7 @@ from workers.driver.events import Measuring
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 

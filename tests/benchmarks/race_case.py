@@ -40,7 +40,7 @@ from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 from workers.plan import plan_sweep

@@ -55,8 +55,14 @@ ANY = ObjectiveSpec(constraints=())
 _FAULT = "local/fault"
 _STARTS = "local/starts"
 _NOW = "local/now"
-# Until somebody has removed the file; not for ever, where whoever should has failed.
-PAUSE = f"touch /data/{_NOW}; i=0; while [ -e /data/{_NOW} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
+
+
+def pause(mark: str) -> str:
+    """A script that makes this file and waits for its deletion, for a minute at most: its deleter may have failed."""
+    return f"touch {mark}; i=0; while [ -e {mark} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
+
+
+PAUSE = pause(f"/data/{_NOW}")
 _RUNNER = """#!/bin/sh
 program='{program}'
 [ "$1" = --nnapi-devices ] && exec "$program" "$@"

@@ -37,7 +37,7 @@ from workers.driver.ladder import AWAY_WAIT
 from workers.driver.outcomes import Outcomes
 from workers.driver.schedule import Schedule
 from workers.driver.side_by_side import side_by_side
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.models.prepared import PreparedModel

@@ -54,18 +54,18 @@ class Device(Protocol):
         """
         ...
 
-    def take_lease(self) -> None:
+    def take_lock(self) -> None:
         """Lock the device against other processes of this host, until `release()` or the end of this process.
 
-        The host's own CPU has no lease: other programs are noticed by their load. Raises `DeviceError("leased", ...)`
-        at once if another process has the lease.
+        The host's own CPU has no lock: other programs are noticed by their load. Raises `DeviceError("leased", ...)`
+        at once if another process has the lock.
         """
         ...
 
     def release(self) -> None: ...
 
     def end_orphans(self) -> tuple[str, ...]:
-        """Kill programs that an earlier driver left running; returns a line for each. Only while holding the lease.
+        """Kill programs that an earlier driver left running; returns a line for each. Only while holding the lock.
 
         Raises `DeviceError("orphan", ...)` if a program does not end.
         """

@@ -93,11 +93,11 @@ class LocalDevice:
                 stderr=stderr.read(_OUTPUT_LIMIT_BYTES),
             )
 
-    def take_lease(self) -> None:
-        """Does nothing: the host's CPU has no lease."""
+    def take_lock(self) -> None:
+        """Does nothing: the host's CPU has no lock."""
 
     def release(self) -> None:
-        """Does nothing: the host's CPU has no lease."""
+        """Does nothing: the host's CPU has no lock."""
 
     def end_orphans(self) -> tuple[str, ...]:
         return ()  # they end with their driver

@@ -17,10 +17,10 @@ from workers.driver.recovery import DeviceRecovery, who_is_away
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import AnswerT, Request
-from workers.measure.kept import KeptRequest
+from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.stored_answer import StoredAnswerRequest
 from workers.measure.waiting import Wait, WaitLimits
 
 _UNKNOWN = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
@@ -118,7 +118,7 @@ class Contact:
         """The answer to this, if it was lost on the way and its host keeps it; without the device."""
         if request is None or not request.result_id:
             return None
-        answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, KeptRequest(request.job, request)))
+        answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, StoredAnswerRequest(request.job, request)))
         return None if isinstance(answer, Failed) else answer
 
     def asked(self, request: Request[AnswerT], *, once: bool = False) -> Steps[AnswerT | Failed | None]:

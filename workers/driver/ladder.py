@@ -7,7 +7,6 @@ budget for the run.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,20 +15,28 @@ from workers.devices.interface import Rung
 
 Step = Rung | Literal["wait", "give_up"]
 
-RUNGS_OF: Mapping[str, tuple[Rung, ...]] = {
-    "offline": ("reconnect", "restart_adb"),
-    "unresponsive": ("reconnect", "restart_adb", "reboot"),
-    # The connection is good, and only a restart ends what runs on the phone.
-    "orphan": ("reboot",),
-    "mode_stays": ("reboot",),
-}
-"""By kind of failure. Where a kind is not named, a person or another process has to act: it is waited for."""
 
-DUE: Mapping[Rung, float] = {"reconnect": 1 / 12, "restart_adb": 1 / 3, "reboot": 1 / 2}
-"""Share of the time that is waited: after 5, 20 and 30 s of 60."""
+@dataclass(frozen=True, slots=True)
+class RungRule:
+    """When a rung is taken."""
 
-BUDGET: Mapping[Rung, int] = {"reconnect": 12, "restart_adb": 2, "reboot": 2}
-"""In one run of one device, over all of its outages."""
+    rung: Rung
+    kinds: frozenset[str]
+    """The kinds of failure that it may end. Where no rung names a kind, a person or another process has to act: it is
+    waited for."""
+    due_share: float
+    """The rung is taken after this share of the time that is waited."""
+    budget: int
+    """How often it is taken in one run of one device, over all of its outages."""
+
+
+RUNGS = (
+    RungRule("reconnect", frozenset({"offline", "unresponsive"}), due_share=1 / 12, budget=12),
+    RungRule("restart_adb", frozenset({"offline", "unresponsive"}), due_share=1 / 3, budget=2),
+    # With `orphan` and `mode_stays` the connection is good, and only a restart ends what runs on the phone.
+    RungRule("reboot", frozenset({"unresponsive", "orphan", "mode_stays"}), due_share=1 / 2, budget=2),
+)
+"""Gentle ones first. Of 60 s they are due after 5, 20 and 30 s."""
 
 BOOT_SHARE = 3.0
 """A device that restarts is waited for so many times as long, from then on."""
@@ -77,8 +84,9 @@ class Ladder:
         if kind in LAB_KINDS:
             share = HEAD_SHARE if kind == "head_away" else HOST_SHARE
             outage.limit_s = max(outage.limit_s, min(waited_s, share * self._limit_s) + self._limit_s)
-        for rung in RUNGS_OF.get(kind, ()) if self._has_rungs else ():
-            if not self._is_open(rung, outage) or waited_s < DUE[rung] * self._limit_s:
+        for rule in RUNGS if self._has_rungs else ():
+            rung = rule.rung
+            if kind not in rule.kinds or not self._is_open(rule, outage) or waited_s < rule.due_share * self._limit_s:
                 continue
             outage.tried.add(rung)
             self._used[rung] += 1
@@ -97,6 +105,6 @@ class Ladder:
         """The outage is over."""
         self._outage = None
 
-    def _is_open(self, rung: Rung, outage: _Outage) -> bool:
-        allowed = rung != "reboot" or self._may_reboot
-        return allowed and rung not in outage.tried and self._used[rung] < BUDGET[rung]
+    def _is_open(self, rule: RungRule, outage: _Outage) -> bool:
+        is_allowed = rule.rung != "reboot" or self._may_reboot
+        return is_allowed and rule.rung not in outage.tried and self._used[rule.rung] < rule.budget

@@ -9,7 +9,7 @@ from sweeps.records import Failed
 from sweeps.spec import catalog
 from sweeps.variant import Variant
 from workers.artifacts import PackedArtifact
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.models.package import BuildInputs
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")

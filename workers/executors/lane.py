@@ -10,7 +10,7 @@ from sweeps.records import Failed, Stage
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.devices.local import from_os_error
 from workers.measure.attach import attach
-from workers.measure.bench import AnswerT, Bench, Request, failed
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request, failed
 
 
 class Lane:
@@ -20,7 +20,7 @@ class Lane:
         self._asked = asked
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
-        self._bench: Bench | None = None
+        self._device_runner: DeviceRunner | None = None
 
     def has(self, build_key: str) -> bool:
         """Whether the artifact is on this host already."""
@@ -35,11 +35,11 @@ class Lane:
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
-            apart = request.answer_apart(self._asked.name, self._let_go)
+            apart = request.answer_without_device(self._asked.name, self._let_go)
             if apart is not None:
                 return apart
-            bench = self._bench = self._bench or self._attached()
-            answer = bench.ask(request)
+            device_runner = self._device_runner = self._device_runner or self._attached()
+            answer = device_runner.ask(request)
         except OSError as error:
             return failed(request.stage, from_os_error(error))
         except Exception as error:  # noqa: BLE001  # any error: other devices are being measured
@@ -50,24 +50,24 @@ class Lane:
         return answer
 
     def rest(self, seconds: float) -> None:
-        if self._bench is None:
+        if self._device_runner is None:
             # A device that cannot be attached has no clock of its own.
             time.sleep(seconds)
         else:
-            self._bench.rest(seconds)
+            self._device_runner.rest(seconds)
 
     def close(self) -> None:
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
+        if self._device_runner is not None:
+            self._device_runner.close()
+            self._device_runner = None
 
     def _let_go(self) -> None:
         """Without a word to the device, which does not answer, but for a program that still runs there."""
-        if self._bench is not None:
-            self._bench.device.release()
-            self._bench = None
+        if self._device_runner is not None:
+            self._device_runner.device.release()
+            self._device_runner = None
 
-    def _attached(self) -> Bench:
+    def _attached(self) -> DeviceRunner:
         asked = self._asked
         found = attach(asked.name, self._folder, dict(asked.runners))
         # Compared too, because the runner is in the job keys, not in the fingerprint.
@@ -85,7 +85,7 @@ class Lane:
             # Lanes of one host run in parallel. The id is text from the device, so it is not used as a folder's name.
             scratch = self._folder / "lanes" / canonical_key({"device": asked.device_id})[:16]
             scratch.mkdir(parents=True, exist_ok=True)
-            return Bench(found.device, scratch, found.facts, found.programs, self._store)
+            return DeviceRunner(found.device, scratch, found.facts, found.programs, self._store)
         except BaseException:
             found.device.release()
             raise

@@ -31,9 +31,9 @@ from workers.executors.loopback import LOOPBACK
 from workers.executors.process_builder import Builder
 from workers.executors.vital_parts import VitalParts
 from workers.forks.contained import GRACE_S
-from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import AnswerT, Request
 from workers.models.package import BuildInputs
 
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"

@@ -15,7 +15,7 @@ from workers.hosts.device_process import DeviceProcess
 from workers.hosts.greeting import About, about
 from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.this_machine import HostConfig, agent_of, versions
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
 _TEND_S = 1.0
 _ANY_BYTES = 1

@@ -24,7 +24,7 @@ from workers.hosts.interface import Beat, Granted, Hello, Hint, HostDevice, Queu
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases, lease_lost
 from workers.hosts.outbox import Outbox
-from workers.measure.bench import AnswerT, Request, failed
+from workers.measure.device_runner import AnswerT, Request, failed
 
 _LEAVE_POLL_S = 0.2
 _DISK_KINDS = ("no_space", "os_error")

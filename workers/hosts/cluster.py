@@ -26,8 +26,8 @@ from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import versions
-from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
+from workers.measure.device_runner import AnswerT, Request
 
 NAMESPACE = "edgesweep"
 _ANSWER_S = 5.0

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
 
 class Worker(Protocol):

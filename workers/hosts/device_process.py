@@ -24,7 +24,7 @@ from sweeps.records import Failed
 from sweeps.text import duration
 from sweeps.with_parent import end_with_parent
 from workers.executors.lane import Lane, failed_by
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
 CLOSE_S = 10.0
 """To hand the device back."""

@@ -16,9 +16,9 @@ from workers.executors.several import BUILDERS, build_with, close_all
 from workers.hosts.interface import Host
 from workers.hosts.known import different
 from workers.hosts.lab import Lab
-from workers.measure.bench import AnswerT, Request, failed
-from workers.measure.kept import KeptRequest, not_kept
+from workers.measure.device_runner import AnswerT, Request, failed
 from workers.measure.recovery import RecoverRequest
+from workers.measure.stored_answer import StoredAnswerRequest, not_stored
 
 _NO_LEASE = 0
 """An epoch that no lease has: a host gives what it keeps, and starts nothing."""
@@ -74,7 +74,7 @@ class LabLane:
         self._there_on: Host | None = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        if isinstance(request, KeptRequest):
+        if isinstance(request, StoredAnswerRequest):
             kept: AnswerT | Failed = self._kept(request.of)
             return kept
         # It is in the journal by now: the driver asks a device for one thing after the other.
@@ -125,7 +125,7 @@ class LabLane:
             return failed_by(request.stage, error)
         self._unheard = None
         if isinstance(answer, Failed):
-            return failed(request.stage, not_kept(request.job))
+            return failed(request.stage, not_stored(request.job))
         if host is not self._taken_from:
             self._acknowledge(self._taken)
             self._taken = ()

@@ -9,7 +9,7 @@ from sweeps.errors import DeviceError
 from sweeps.records import Failed
 from sweeps.text import duration
 from workers.artifacts import PackedArtifact
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
 HOST_PROTOCOL = 7
 """Grows when drivers and hosts of different versions would not understand each other."""

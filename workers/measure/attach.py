@@ -37,14 +37,14 @@ def attach(
 
     The programs of PyTorch's runtimes are pushed always, so that the fingerprint is the same in every sweep, those of
     other runtimes only if they are in `used`. If one of the latter cannot be pushed, `tell` gets the reason, and the
-    others are used. If there is no program for the device's ABI, its facts name no runtime. A phone is
-    leased from here on: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
+    others are used. If there is no program for the device's ABI, its facts name no runtime. The phone is
+    locked from here on: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
     """
     device = devices.connect(name, folder)
     facts = device.facts()
     if facts.runtime_versions:
         return Attached(device, _with_backends_here(facts, used))
-    device.take_lease()
+    device.take_lock()
     try:
         return _with_programs(device, facts, sorted({*used} - built_in.ALWAYS_BROUGHT), tell)
     except BaseException:

@@ -14,7 +14,7 @@ from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Conditions, Failed, Job, Stage
 from workers.measure import processes
-from workers.measure.bench import Bench, Request, failed
+from workers.measure.device_runner import DeviceRunner, Request, failed
 from workers.measure.readiness import Readiness
 from workers.measure.requests import START_DEADLINE_S, check_clocks, cpus_of, observed, timed_request
 from workers.runtimes import registry
@@ -78,27 +78,29 @@ class BatchRequest(Request[Batch]):
     def _item_s(self) -> float:
         return _LOAD_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
 
-    def answer(self, bench: Bench) -> Batch:
-        runtime, program = _batches(bench, self.jobs)
-        pushed = [self._pushed(bench, job) for job in self.jobs]
+    def answer(self, device_runner: DeviceRunner) -> Batch:
+        runtime, program = _batches(device_runner, self.jobs)
+        pushed = [self._pushed(device_runner, job) for job in self.jobs]
         there = [one for one in pushed if not isinstance(one, Failed)]
         outcomes: list[BatchOutcome] = []
         seconds, conditions = 0.0, Conditions()
         if there:
-            outcomes, seconds, conditions = self._timed(bench, runtime, program, there)
+            outcomes, seconds, conditions = self._timed(device_runner, runtime, program, there)
             check_clocks([one for one in outcomes if isinstance(one, RunReport)], seconds)
         rest = iter(outcomes)
         return Batch(
             outcomes=tuple(
-                built if isinstance(built, Failed) else self._outcome(bench, job, built[1], next(rest), conditions)
+                built
+                if isinstance(built, Failed)
+                else self._outcome(device_runner, job, built[1], next(rest), conditions)
                 for job, built in zip(self.jobs, pushed, strict=True)
             ),
             device_seconds=seconds,
         )
 
-    def _pushed(self, bench: Bench, job: Job) -> tuple[RunRequest, Manifest] | Failed:
+    def _pushed(self, device_runner: DeviceRunner, job: Job) -> tuple[RunRequest, Manifest] | Failed:
         try:
-            manifest, model = bench.files.artifact(job.build_key)
+            manifest, model = device_runner.files.artifact(job.build_key)
         except DeviceError as error:
             if error.kind not in OF_ONE_ARTIFACT:
                 raise
@@ -109,12 +111,16 @@ class BatchRequest(Request[Batch]):
         return self.protocol.in_batch(brief=job.key in self.brief)
 
     def _timed(
-        self, bench: Bench, runtime: BatchRuntime, program: str | None, there: Sequence[tuple[RunRequest, Manifest]]
+        self,
+        device_runner: DeviceRunner,
+        runtime: BatchRuntime,
+        program: str | None,
+        there: Sequence[tuple[RunRequest, Manifest]],
     ) -> tuple[list[BatchOutcome], float, Conditions]:
-        protocol, device = self.protocol, bench.device
+        protocol, device = self.protocol, device_runner.device
         artifacts = [manifest.file_sha256 for _, manifest in there]
         content = runtime.batch_file([request for request, _ in there])
-        source = bench.folder / f"batch-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
+        source = device_runner.folder / f"batch-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
         try:
             source.write_bytes(content)
             file = device.push(source, source.name)
@@ -126,7 +132,7 @@ class BatchRequest(Request[Batch]):
         deadline_s = START_DEADLINE_S + len(there) * self._item_s
         try:
             return observed(
-                bench,
+                device_runner,
                 protocol,
                 self.readiness,
                 lambda: processes.batch(device, runtime, argv, artifacts, deadline_s, release),
@@ -136,11 +142,11 @@ class BatchRequest(Request[Batch]):
                 device.remove(file)
 
     def _outcome(
-        self, bench: Bench, job: Job, manifest: Manifest, outcome: BatchOutcome, conditions: Conditions
+        self, device_runner: DeviceRunner, job: Job, manifest: Manifest, outcome: BatchOutcome, conditions: Conditions
     ) -> BatchItem | Failed | NotReached:
         match outcome:
             case RunnerError():
-                return failed(self.stage, bench.with_versions(outcome, job))
+                return failed(self.stage, device_runner.with_versions(outcome, job))
             case NotReached():
                 return outcome
         item = BatchItem(
@@ -165,17 +171,17 @@ class BatchRequest(Request[Batch]):
         return replace(item, labels=labels)
 
 
-def _batches(bench: Bench, jobs: Sequence[Job]) -> tuple[BatchRuntime, str | None]:
+def _batches(device_runner: DeviceRunner, jobs: Sequence[Job]) -> tuple[BatchRuntime, str | None]:
     """The runtime, and the path of its program on the device, `None` for this host's Python. Raises `RunnerError`."""
     name = jobs[0].variant.runtime
-    programs = {bench.program(job) for job in jobs}
+    programs = {device_runner.program(job) for job in jobs}
     if len(programs) > 1:
         formats = ", ".join(sorted({job.variant.format for job in jobs}))
         raise RunnerError(
-            "not_possible", f"{bench.facts.name} has different programs for {formats}: a batch is one process"
+            "not_possible", f"{device_runner.facts.name} has different programs for {formats}: a batch is one process"
         )
     (program,) = programs
     runtime = registry.get(name)
     if not isinstance(runtime, BatchRuntime) or (program is not None and program.tool is not None):
-        raise RunnerError("no_batches", f"{name} on {bench.facts.name} times one artifact a process")
+        raise RunnerError("no_batches", f"{name} on {device_runner.facts.name} times one artifact a process")
     return runtime, None if program is None else program.path

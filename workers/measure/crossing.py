@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from workers.measure.bench import AnswerT, Request
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import AnswerT, Request
 
 
 def parted(

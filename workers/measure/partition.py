@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sweeps.errors import RunnerError
 from sweeps.records import Job
 from workers.measure import processes
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.run_request import run_request
 from workers.runtimes import registry
 from workers.runtimes.interface import PartitioningRuntime
@@ -23,7 +23,7 @@ class Partition:
     """`backend_fell_back` if the backend took nothing."""
 
 
-def partition(bench: Bench, job: Job, deadline_s: float) -> Partition:
+def partition(device_runner: DeviceRunner, job: Job, deadline_s: float) -> Partition:
     """One profiled inference of the job's artifact.
 
     Raises `DeviceError`, also if the runner does not end well: a backend that took nothing must not go unnoticed.
@@ -31,16 +31,16 @@ def partition(bench: Bench, job: Job, deadline_s: float) -> Partition:
     runtime, backend = registry.get(job.variant.runtime), job.variant.backend
     if job.emulated or not isinstance(runtime, PartitioningRuntime) or not runtime.profiled_as(backend):
         return Partition()
-    program = bench.program(job)
+    program = device_runner.program(job)
     if program is not None and program.tool is not None:
         return Partition()
     path = None if program is None else program.path
-    manifest, model = bench.files.artifact(job.build_key)
+    manifest, model = device_runner.files.artifact(job.build_key)
     request = run_request(job.variant, job.run, manifest, model)
     argv = runtime.profile_command(request, iterations=1, warmup=0, program=path)
     argv = argv if path else command_within(argv, job.variant.runner_toolchain)
     try:
-        _, profile = processes.told(bench.device, argv, runtime.parse_profile, deadline_s)
+        _, profile = processes.told(device_runner.device, argv, runtime.parse_profile, deadline_s)
     except RunnerError as error:
         if error.kind != "bad_arguments":
             raise

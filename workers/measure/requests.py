@@ -16,9 +16,9 @@ from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Gate, Protocol
 from sweeps.records import Block, Conditions, Failed, Job, Stage
 from workers.devices.interface import Completed
-from workers.measure.bench import Bench, Request
 from workers.measure.conditions import conditions_around
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import DeviceRunner, Request
 from workers.measure.partition import partition
 from workers.measure.readiness import Readiness, await_ready
 from workers.measure.run_request import run_request
@@ -54,22 +54,22 @@ class ReadyRequest(Request[Readiness]):
     def limit_s(self) -> float:
         return self.seconds
 
-    def answer(self, bench: Bench) -> Readiness:
-        if not bench.mode_stays_on:
-            bench.restore()
-        first = bench.first_sensors()
+    def answer(self, device_runner: DeviceRunner) -> Readiness:
+        if not device_runner.mode_stays_on:
+            device_runner.restore()
+        first = device_runner.first_sensors()
         # Also a stock tool's input: otherwise building and pushing it would count as time of the block.
-        _timed_model(bench, self.job)
+        _timed_model(device_runner, self.job)
         if self.gate is None:
-            return Readiness(sensors=bench.device.sensors(load=False), lacking=(), busy_only=False)
-        if bench.mode_stays_on:
-            found = await_ready(bench.device, self.gate, 0.0, first)
+            return Readiness(sensors=device_runner.device.sensors(load=False), lacking=(), busy_only=False)
+        if device_runner.mode_stays_on:
+            found = await_ready(device_runner.device, self.gate, 0.0, first)
             if found.ready:
                 return found
             # It rests at its own clocks.
-            bench.end_mode()
-            bench.restore()
-        return await_ready(bench.device, self.gate, self.seconds, first)
+            device_runner.end_mode()
+            device_runner.restore()
+        return await_ready(device_runner.device, self.gate, self.seconds, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,13 @@ class BlockRequest(Request[Block]):
     def _deadline_s(self) -> float:
         return START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
 
-    def answer(self, bench: Bench) -> Block:
+    def answer(self, device_runner: DeviceRunner) -> Block:
         job, protocol = self.job, self.protocol
-        manifest, model = _timed_model(bench, job)
+        manifest, model = _timed_model(device_runner, job)
         in_process = protocol.in_own_process
         request = timed_request(job, manifest, model, in_process)
         (completed, report), seconds, conditions = observed(
-            bench, protocol, self.readiness, lambda: self._timed(bench, request), self.round
+            device_runner, protocol, self.readiness, lambda: self._timed(device_runner, request), self.round
         )
         check_clocks([report], seconds)
         conditions = replace(conditions, cpus=cpus_of(report, job))
@@ -127,17 +127,17 @@ class BlockRequest(Request[Block]):
             exit_code=completed.exit_code,
             conditions=conditions,
             device_seconds=seconds,
-            extra_metrics=bench.extra_metrics(job, report),
+            extra_metrics=device_runner.extra_metrics(job, report),
         )
         known, mean_only, of = report.threads_known, report.mean_only, job.variant
         labels = block_labels(block, of.backend, of.qengine, in_process, threads_known=known, mean_only=mean_only)
-        return replace(block, labels=labels, push_seconds=bench.pushes.take_s(job.build_key))
+        return replace(block, labels=labels, push_seconds=device_runner.pushes.take_s(job.build_key))
 
-    def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
-        program = bench.program(self.job)
+    def _timed(self, device_runner: DeviceRunner, request: RunRequest) -> tuple[Completed, RunReport]:
+        program = device_runner.program(self.job)
         if program is None or program.tool is None:
-            return bench.report(self.job, request, self._deadline_s)
-        return bench.stock.timing(program.tool, program.path, request, self._deadline_s)
+            return device_runner.report(self.job, request, self._deadline_s)
+        return device_runner.stock.timing(program.tool, program.path, request, self._deadline_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,17 +172,17 @@ class LogitsRequest(Request[Evaluated]):
     def limit_s(self) -> float:
         return START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * len(self.evaluation.images)
 
-    def answer(self, bench: Bench) -> Evaluated | Failed:
-        labels = () if bench.tells_answers_of(self.job) else ("host_answers",)
-        bench = bench.for_answers_of(self.job)
-        began_s, pushed_s = bench.device.now_s(), bench.pushes.total_s
+    def answer(self, device_runner: DeviceRunner) -> Evaluated | Failed:
+        labels = () if device_runner.tells_answers_of(self.job) else ("host_answers",)
+        device_runner = device_runner.for_answers_of(self.job)
+        began_s, pushed_s = device_runner.device.now_s(), device_runner.pushes.total_s
         try:
-            logits = self._logits(bench, exact_int8=bool(labels) and has_exact_sums(self.job.variant))
-            seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
-            taken = partition(bench, self.job, self.limit_s)
+            logits = self._logits(device_runner, exact_int8=bool(labels) and has_exact_sums(self.job.variant))
+            seconds = device_runner.device.now_s() - began_s - (device_runner.pushes.total_s - pushed_s)
+            taken = partition(device_runner, self.job, self.limit_s)
         except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
-        pushing_s = bench.pushes.take_s(self.job.build_key)
+        pushing_s = device_runner.pushes.take_s(self.job.build_key)
         return Evaluated(
             logits=logits,
             device_seconds=max(0.0, seconds),
@@ -191,26 +191,26 @@ class LogitsRequest(Request[Evaluated]):
             extra_metrics=taken.metrics,
         )
 
-    def _logits(self, bench: Bench, *, exact_int8: bool) -> Logits:
-        job, device, images = self.job, bench.device, self.evaluation.images
-        manifest, model = bench.files.artifact(job.build_key)
-        program = bench.program(job)
+    def _logits(self, device_runner: DeviceRunner, *, exact_int8: bool) -> Logits:
+        job, device, images = self.job, device_runner.device, self.evaluation.images
+        manifest, model = device_runner.files.artifact(job.build_key)
+        program = device_runner.program(job)
         if program is not None and program.tool is not None:
             request = _request(job, manifest, model)
-            return bench.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
-        inputs = bench.files.images(self.evaluation, job.build_key)
-        outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"
+            return device_runner.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
+        inputs = device_runner.files.images(self.evaluation, job.build_key)
+        outputs = device_runner.folder / f"logits-{job.build_key[:16]}.bin"
         on_device = str(PurePosixPath(inputs).with_name(outputs.name))
         request = replace(
             _request(job, manifest, model), eval_inputs=inputs, eval_outputs=on_device, exact_int8=exact_int8
         )
         if job.emulated:
-            folder = bench.files.folder_of(manifest)
+            folder = device_runner.files.folder_of(manifest)
             reference = registry.get(job.variant.runtime).reference(job.variant.backend, folder)
             request = replace(request, reference=reference)
         count, classes = len(images), manifest.output.shape[-1]
         try:
-            _, report = bench.report(job, request, self.limit_s)
+            _, report = device_runner.report(job, request, self.limit_s)
             if (report.eval_images, report.eval_classes) != (count, classes):
                 raise RunnerError(
                     "output_shape",
@@ -240,24 +240,28 @@ def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) 
     )
 
 
-def _timed_model(bench: Bench, job: Job) -> tuple[Manifest, str]:
+def _timed_model(device_runner: DeviceRunner, job: Job) -> tuple[Manifest, str]:
     """The manifest, and the path on the device of the file to time."""
-    manifest, model = bench.files.artifact(job.build_key)
-    program = bench.program(job)
+    manifest, model = device_runner.files.artifact(job.build_key)
+    program = device_runner.program(job)
     if program is None or program.tool is None:
         return manifest, model
-    return manifest, bench.stock.timed_model(program.tool, manifest, _request(job, manifest, model))
+    return manifest, device_runner.stock.timed_model(program.tool, manifest, _request(job, manifest, model))
 
 
 def observed(
-    bench: Bench, protocol: Protocol, readiness: Readiness, work: Callable[[], WorkT], round_: int | None = None
+    device_runner: DeviceRunner,
+    protocol: Protocol,
+    readiness: Readiness,
+    work: Callable[[], WorkT],
+    round_: int | None = None,
 ) -> tuple[WorkT, float, Conditions]:
     """The result of `work` on the device, its seconds on the device's clock, and the conditions around it.
 
     `round_`: the fixed-performance mode stays on after it, for the next block of this round.
     """
-    device, before = bench.device, readiness.sensors
-    with bench.fixed_performance(protocol.fixed_performance).during(round_) as fixed:
+    device, before = device_runner.device, readiness.sensors
+    with device_runner.fixed_performance(protocol.fixed_performance).during(round_) as fixed:
         if fixed.on and fixed.just_switched:
             # The mode changes the device's clocks.
             before = replace(before, cpu_mhz=device.sensors(load=False).cpu_mhz)
@@ -265,11 +269,11 @@ def observed(
         result = work()
         seconds = device.now_s() - started_s
         after = device.sensors(load=False)
-    conditions = conditions_around(before, after, readiness, protocol.gate, seconds * bench.facts.cores)
+    conditions = conditions_around(before, after, readiness, protocol.gate, seconds * device_runner.facts.cores)
     return (
         result,
         seconds,
-        replace(conditions, fixed_performance=fixed.on, exec_context=bench.facts.exec_context),
+        replace(conditions, fixed_performance=fixed.on, exec_context=device_runner.facts.exec_context),
     )
 
 

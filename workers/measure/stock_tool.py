@@ -29,7 +29,7 @@ _LOG_DEADLINE_S = 30.0
 _MAX_TOLD_BYTES = 64 * 2**20
 
 
-class StockBench:
+class StockToolRunner:
     """The stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot be built."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:

@@ -25,7 +25,7 @@ from workers.devices.interface import Completed
 from workers.devices.linux.competing import is_runner
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, Stop
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.noise import NoiseRun
 
 
@@ -310,7 +310,7 @@ def test_a_device_that_fails_three_times_in_a_row_ends_it_and_earlier_blocks_sta
 def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> None:
     noise_run = NoiseRun("fake:noisy", workspace, print)
     for now_s in (1e9, 1e9 + 60, 1e9 + 7200):
-        bench = Bench(Phone(workspace.root, "noisy"), workspace.root)
+        bench = DeviceRunner(Phone(workspace.root, "noisy"), workspace.root)
         assert len(list(noise_run.measure(bench, 5.0, lambda: False, lambda at_s=now_s: at_s))) >= 5
     blocks = noise_run.blocks()
     assert {block.session for block in blocks} == {10**9, 10**9 + 7200}

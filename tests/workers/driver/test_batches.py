@@ -31,7 +31,7 @@ from workers.driver.events import Left, MeasuredAlone
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 
 # Four builds of one group.
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), fuse=(True, False), optimize=(False,))
@@ -61,7 +61,7 @@ Change = Callable[[BatchRequest, object], object]
 class ChangedLane:
     """A lane whose answers to batches are changed on the way."""
 
-    def __init__(self, bench: Bench, change: Change) -> None:
+    def __init__(self, bench: DeviceRunner, change: Change) -> None:
         self._bench = bench
         self._change = change
 
@@ -83,7 +83,7 @@ class Phones(InlineExecutor):
         self._change = change
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        return ChangedLane(Bench(KnownPhone(self._at, facts.name.partition(":")[2]), self._at), self._change)
+        return ChangedLane(DeviceRunner(KnownPhone(self._at, facts.name.partition(":")[2]), self._at), self._change)
 
 
 @pytest.fixture(autouse=True)

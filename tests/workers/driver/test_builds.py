@@ -23,7 +23,7 @@ from workers.driver.events import Away, Building, Event, Measuring
 from workers.executors.build_queue import BuildQueue
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 
 LIMIT_S = 60.0
@@ -118,7 +118,7 @@ class Watched(InlineExecutor):
         if not name:
             return WatchedLane(facts.name, super().lane(facts), self._happens, self.log)
         device = Phone(self._folder, name, self._faults.get(name))
-        return WatchedLane(name, Bench(device, self._folder), self._happens, self.log)
+        return WatchedLane(name, DeviceRunner(device, self._folder), self._happens, self.log)
 
     def _happens(self, line: str) -> None:
         self._before(line)

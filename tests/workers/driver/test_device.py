@@ -29,7 +29,7 @@ from workers.driver import contests
 from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.requests import BlockRequest, ReadyRequest
 
 # Eight jobs of two builds: threads make them differ.
@@ -76,7 +76,7 @@ class SimulatedPhones(InlineExecutor):
         faults = self._faults.get(facts.name) if isinstance(self._faults, dict) else self._faults
         phone = KnownPhone(self._at, facts.name.partition(":")[2], faults)
         self.phones.append(phone)
-        return Bench(phone, self._at)
+        return DeviceRunner(phone, self._at)
 
 
 def sweep_of(tmp_path: Path, phone: str, grid: GridSpec = TWO, **changes: object) -> BuiltSweep:
@@ -202,7 +202,7 @@ def test_who_leaves_a_race_before_its_first_rounds_are_over_has_ended(tmp_path: 
 
 
 def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
-    class Crashing(Bench):
+    class Crashing(DeviceRunner):
         def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
             if isinstance(request, BlockRequest) and request.job.run.threads == 4 and request.round >= 2:
                 return Failed(stage="run", kind="crashed", message="signal 11")
@@ -523,7 +523,7 @@ def test_a_phone_that_does_not_leave_the_mode_keeps_its_round_and_its_jobs_wait(
 
     class Phones(InlineExecutor):
         def lane(self, facts: DeviceFacts) -> DeviceLane:
-            return Bench(Stubborn(sweep.workspace.root, "steady"), sweep.workspace.root)
+            return DeviceRunner(Stubborn(sweep.workspace.root, "steady"), sweep.workspace.root)
 
     sweep = sweep_of(tmp_path, "steady", protocol=ProtocolSpec(preset="quick", fixed_performance=True))
     keys = [job.key for job in sweep.plan.jobs]
@@ -569,7 +569,7 @@ def test_a_phone_that_slips_off_its_cable_is_waited_for_and_nothing_is_lost(tmp_
 def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_path: Path) -> None:
     asked: list[str] = []
 
-    class Noting(Bench):
+    class Noting(DeviceRunner):
         def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
             found = super().ask(request)
             if isinstance(request, ReadyRequest):

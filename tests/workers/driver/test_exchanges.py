@@ -10,7 +10,7 @@ from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import ONE_ROUND, PhoneSweep
 from workers.devices.adb.attempt import KEPT_SHELL
 from workers.devices.adb.kept_shell import KeptShell
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.wire import Deadline, Wire
 
 pytestmark = pytest.mark.system
@@ -30,9 +30,9 @@ def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
     before may be just ending, and is looked at, and perhaps ended, first.
     """
     services: list[str] = []
-    opened, sent = AdbLink.open, KeptShell.send
+    opened, sent = PhoneConnection.open, KeptShell.send
 
-    def counted(link: AdbLink, service: str, *words: Any, **named: Any) -> Any:
+    def counted(link: PhoneConnection, service: str, *words: Any, **named: Any) -> Any:
         if not service.endswith(KEPT_SHELL):  # what is sent to it is counted
             services.append(service)
         return opened(link, service, *words, **named)
@@ -41,7 +41,7 @@ def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
         services.append(line)
         return sent(kept, line, deadline)
 
-    monkeypatch.setattr(AdbLink, "open", counted)
+    monkeypatch.setattr(PhoneConnection, "open", counted)
     monkeypatch.setattr(KeptShell, "send", counted_line)
     protocol = ONE_ROUND.model_copy(update={"rounds": ROUNDS, "fixed_performance": mode})
     sweep = PhoneSweep(tmp_path, built, pair[:1], protocol=protocol)

@@ -42,7 +42,7 @@ import sys
 from pathlib import Path
 from workers.devices.adb.device import AdbDevice
 device = AdbDevice(Path(), sys.argv[1])
-device.take_lease()
+device.take_lock()
 print("leased", flush=True)
 sys.stdin.read()
 """
@@ -120,7 +120,7 @@ def test_the_server_is_not_restarted_while_another_phone_is_measured(pair: Pair,
         assert other.stdout.readline() == "leased\n"
     else:
         device = device_of(second)
-        device.take_lease()
+        device.take_lock()
     try:
         with pytest.raises(DeviceError) as caught:
             recovery.climb(name_of(first), "restart_adb")

@@ -29,7 +29,7 @@ from workers.driver.ladder import AwayWait
 from workers.driver.recovery import merge_host_events
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.recovery import RecoverRequest, Taken
 from workers.measure.requests import BlockRequest
 
@@ -48,7 +48,9 @@ class Phone(FakeDevice):
 class Link:
     """A lane to a phone that stops answering at some of its blocks, counted from 1."""
 
-    def __init__(self, bench: Bench, faults: Mapping[int, str], mends: Rung | None, refuses: Rung | None) -> None:
+    def __init__(
+        self, bench: DeviceRunner, faults: Mapping[int, str], mends: Rung | None, refuses: Rung | None
+    ) -> None:
         """`faults`: kinds of failure. Only `mends` ends one; without it, the second pause does."""
         self._bench = bench
         self._faults = faults
@@ -108,7 +110,7 @@ class Phones(InlineExecutor):
         self.links: list[Link] = []
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        bench = Bench(Phone(self._at, facts.name.partition(":")[2]), self._at)
+        bench = DeviceRunner(Phone(self._at, facts.name.partition(":")[2]), self._at)
         self.links.append(Link(bench, *self._words))
         return self.links[-1]
 

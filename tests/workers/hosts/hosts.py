@@ -22,7 +22,7 @@ from workers.hosts.inventory import Inventory
 from workers.hosts.lab import Lab
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.recovery import RecoverRequest, Taken
 
 PATIENCE_S = 300.0
@@ -66,7 +66,7 @@ class Ask(Request[str]):
     def result_id(self) -> str:
         return f"result {self.number}" if self.kept else ""
 
-    def answer(self, bench: Bench) -> str:
+    def answer(self, bench: DeviceRunner) -> str:
         raise NotImplementedError
 
 

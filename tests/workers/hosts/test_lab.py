@@ -18,8 +18,8 @@ from workers.artifacts import ArtifactStore
 from workers.hosts.executor import LabLane
 from workers.hosts.interface import SILENT_S, TIME_TO_LIVE_S, Hello
 from workers.hosts.lab import Lab
-from workers.measure.kept import KeptRequest
 from workers.measure.recovery import RecoverRequest, Taken
+from workers.measure.stored_answer import StoredAnswerRequest
 
 
 @pytest.fixture
@@ -416,12 +416,12 @@ def test_a_host_whose_answer_is_an_unexpected_error_is_heard_again_once_it_answe
     wait_for(lambda: [answers for _, answers in lab.hellos()] == [True])
 
 
-def lose_answer(world: World, wire: Wire, lane: LabLane) -> KeptRequest[str]:
+def lose_answer(world: World, wire: Wire, lane: LabLane) -> StoredAnswerRequest[str]:
     """A block ends, and its driver does not hear of it. Returns how to ask for what is kept."""
     wire.faulty = lambda method, _: method == "run"
     assert kind_of(lane.ask(Ask(JOB, 1))) == "host_away"
     wire.faulty = lambda *_: False
-    return KeptRequest(JOB, Ask(JOB, 1))
+    return StoredAnswerRequest(JOB, Ask(JOB, 1))
 
 
 def lane_of(world: World, lab: Lab, device_id: str = "one") -> LabLane:
@@ -457,7 +457,7 @@ def test_collecting_does_not_wait_for_another_drivers_block(world: World) -> Non
         wait_for(lambda: len(host.workers) > 1 and host.workers[1].asked.is_set())
         assert kind_of(lane.ask(Ask(JOB, 1))) == QUEUED_KIND
         assert lane.ask(kept) == "answer 0 to 1"
-        assert kind_of(lane.ask(KeptRequest(JOB, Ask(JOB, 2)))) == "not_kept"
+        assert kind_of(lane.ask(StoredAnswerRequest(JOB, Ask(JOB, 2)))) == "not_kept"
         host.workers[1].go.set()
         assert block.result(60) == "answer 0 to 7"
 

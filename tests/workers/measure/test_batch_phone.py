@@ -18,7 +18,7 @@ from workers.artifacts import ArtifactStore
 from workers.measure import processes
 from workers.measure.attach import Attached, attach
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.readiness import Readiness
 from workers.runtimes.torchscript import native_runner
 
@@ -39,7 +39,7 @@ def test_each_job_of_a_batch_has_its_item_and_both_formats_share_a_program(attac
     for key, variant in VARIANTS.items():
         gallery.build(tmp_path / "artifacts", key, variant, tiny_inputs())
     store = ArtifactStore(tmp_path / "artifacts")
-    bench = Bench(attached.device, tmp_path, attached.facts, attached.programs, store)
+    bench = DeviceRunner(attached.device, tmp_path, attached.facts, attached.programs, store)
     jobs = [tiny_job(key, variant, key=variant.format) for key, variant in VARIANTS.items()]
     ready = Readiness(sensors=attached.device.sensors(load=False), lacking=(), busy_only=False)
     batch = bench.ask(BatchRequest.of(jobs, replace(QUICK, fixed_performance=False), ready))

@@ -32,8 +32,8 @@ from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, host_abi, local_facts
 from workers.driver.events import AttemptFailed
 from workers.measure.attach import attach
-from workers.measure.bench import Bench
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 from workers.models.package import BuildInputs
@@ -198,10 +198,10 @@ def inputs() -> BuildInputs:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, inputs: BuildInputs) -> Callable[[Variant, str], tuple[Bench, Job]]:
+def bench(tmp_path: Path, inputs: BuildInputs) -> Callable[[Variant, str], tuple[DeviceRunner, Job]]:
     """This host, measured with the stand-in, whose library has the engine x86."""
 
-    def bench(variant: Variant, form: str) -> tuple[Bench, Job]:
+    def bench(variant: Variant, form: str) -> tuple[DeviceRunner, Job]:
         key = "b" * 64
         ArtifactStore(tmp_path / "artifacts").build(key, variant, inputs)
         program = Program(
@@ -210,14 +210,14 @@ def bench(tmp_path: Path, inputs: BuildInputs) -> Callable[[Variant, str], tuple
         )
         device = LocalDevice(tmp_path)
         job = tiny_job(key, variant)
-        return Bench(device, tmp_path, device.facts(), {("torchscript", variant.format): program}), job
+        return DeviceRunner(device, tmp_path, device.facts(), {("torchscript", variant.format): program}), job
 
     return bench
 
 
 @pytest.mark.parametrize("form", ["pt", "ptl"])
 def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
-    bench: Callable[[Variant, str], tuple[Bench, Job]], tmp_path: Path, inputs: BuildInputs, form: str
+    bench: Callable[[Variant, str], tuple[DeviceRunner, Job]], tmp_path: Path, inputs: BuildInputs, form: str
 ) -> None:
     measured, job = bench(replace(INT8, format=form), form)
     assert isinstance(measured.ask(ReadyRequest(job, None, 0.0)), Readiness)
@@ -232,7 +232,7 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == there
     answer = measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(answer, Failed), answer
-    own = Bench(LocalDevice(tmp_path / "python"), tmp_path)
+    own = DeviceRunner(LocalDevice(tmp_path / "python"), tmp_path)
     expected = own.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(expected, Failed), expected
     np.testing.assert_allclose(answer.logits, expected.logits, rtol=5e-5, atol=6e-5)
@@ -242,7 +242,7 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
 
 
 def test_a_tool_that_refuses_the_artifact_fails_with_its_own_words(
-    bench: Callable[[Variant, str], tuple[Bench, Job]], inputs: BuildInputs
+    bench: Callable[[Variant, str], tuple[DeviceRunner, Job]], inputs: BuildInputs
 ) -> None:
     measured, job = bench(Variant(), "ptl")  # which reads no pt
     for failed in (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sweeps.errors import DeviceError
 from workers.devices.adb.server_address import DEFAULT_PORT, LOOPBACK, SOCKET_VARIABLE, server_port
-from workers.devices.adb.wire import Deadline, DeadlineError, RefusedError, Wire, WireError
+from workers.devices.adb.wire import Deadline, RefusedError, Wire, WireDeadlineError, WireError
 
 _START_S = 20.0
 _ANSWER_S = 10.0
@@ -136,7 +136,7 @@ class AdbHost:
         with self._wire(deadline) as wire:
             try:
                 wire.ask(f"host-serial:{serial}:features")
-            except (RefusedError, DeadlineError) as error:
+            except (RefusedError, WireDeadlineError) as error:
                 raise NoTransportError(str(error)) from error
             return frozenset(wire.text().split(","))
 
@@ -161,7 +161,7 @@ class AdbHost:
         try:
             try:
                 wire.ask(f"host:transport:{serial}")
-            except (RefusedError, DeadlineError) as error:
+            except (RefusedError, WireDeadlineError) as error:
                 raise NoTransportError(str(error)) from error
             wire.ask(service)
         except BaseException:

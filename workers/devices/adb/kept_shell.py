@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.wire import Deadline, Output, Wire, WireError, read_shell, send_line
 
 _LONGEST_LINE = 4096
@@ -13,8 +13,8 @@ _END_S = 1.0
 class KeptShell:
     """Opened with the first line. `script` reads lines from its input and runs each, until there are no more."""
 
-    def __init__(self, link: AdbLink, script: str) -> None:
-        self._link = link
+    def __init__(self, connection: PhoneConnection, script: str) -> None:
+        self._connection = connection
         self._script = script
         self._wire: Wire | None = None
 
@@ -31,7 +31,7 @@ class KeptShell:
         if self._wire is not None and not self._wire.is_silent():
             self.close()
         if self._wire is None:
-            self._wire = self._link.open(f"shell,v2,raw:{self._script}", deadline)
+            self._wire = self._connection.open(f"shell,v2,raw:{self._script}", deadline)
         self._wire.renew(deadline)
         send_line(self._wire, line)
         return self._wire

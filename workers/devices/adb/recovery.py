@@ -1,6 +1,6 @@
 """Steps that may bring back a phone which stopped answering, gentle ones first (`workers.devices.interface.Recovery`).
 
-Nothing here needs the phone's lease, or an object that was made while it still answered.
+Nothing here needs the phone's lock, or an object that was made while it still answered.
 """
 
 import subprocess
@@ -10,13 +10,13 @@ from contextlib import suppress
 import psutil
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.attempt import BOOT_ID
 from workers.devices.adb.host import AdbHost, problem
 from workers.devices.adb.lease import HeldError
-from workers.devices.adb.link import AdbLink
-from workers.devices.adb.phone_lease import server_alone
+from workers.devices.adb.phone_connection import PhoneConnection
+from workers.devices.adb.phone_lock import server_alone
 from workers.devices.adb.wire import WireError
 from workers.devices.interface import Rung
+from workers.devices.remote.remote_shell import BOOT_ID
 from workers.devices.shell import outcome_text
 
 ANSWER_S = 10.0
@@ -47,13 +47,13 @@ def climb(name: str, rung: Rung) -> None:
         host.close()
 
 
-def _link(serial: str, host: AdbHost) -> AdbLink:
+def _connection(serial: str, host: AdbHost) -> PhoneConnection:
     # A phone of the network that is not listed is connected to once.
-    return AdbLink(serial, host, answer_s=ANSWER_S, backoff_s=(0.2,))
+    return PhoneConnection(serial, host, answer_s=ANSWER_S, backoff_s=(0.2,))
 
 
 def _ask(serial: str, host: AdbHost) -> None:
-    done = _link(serial, host).shell("getprop init.svc.bootanim")
+    done = _connection(serial, host).shell("getprop init.svc.bootanim")
     if done.stdout.decode("utf-8", "replace").strip() == _STARTING:
         raise DeviceError("offline", f"adb:{serial} is still starting", "wait until it has")
 
@@ -134,14 +134,14 @@ def _wait_until_listed(serial: str, host: AdbHost) -> None:
 
 
 def _reboot(serial: str, host: AdbHost) -> None:
-    link = _link(serial, host)
-    before = link.shell(f"cat {BOOT_ID}").stdout
+    connection = _connection(serial, host)
+    before = connection.shell(f"cat {BOOT_ID}").stdout
     # What `reboot` does on Android. A computer that runs adbd for another reason has no such program.
-    done = link.shell("setprop sys.powerctl reboot")
+    done = connection.shell("setprop sys.powerctl reboot")
     if done.exit_code != 0:
         raise DeviceError("os_error", f"adb:{serial} does not restart{outcome_text(done)}", "restart it by hand")
     # It answers for a while yet.
     deadline = time.monotonic() + _GOES_DOWN_S
     with suppress(DeviceError):
-        while time.monotonic() < deadline and link.shell(f"cat {BOOT_ID}").stdout == before:
+        while time.monotonic() < deadline and connection.shell(f"cat {BOOT_ID}").stdout == before:
             time.sleep(0.2)

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from workers.devices.remote.remote_shell import DeadlineError
+
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 _PACKET = struct.Struct("<BI")
 _SYNC = struct.Struct("<4sI")
@@ -24,8 +26,8 @@ class WireError(Exception):
     """The connection ended or broke the protocol."""
 
 
-class DeadlineError(WireError):
-    """The deadline passed."""
+class WireDeadlineError(WireError, DeadlineError):
+    """The deadline passed on a connection."""
 
 
 class RefusedError(WireError):
@@ -39,10 +41,10 @@ class Deadline:
         self._at = time.monotonic() + seconds
 
     def remaining_s(self) -> float:
-        """More than 0. Raises `DeadlineError`."""
+        """More than 0. Raises `WireDeadlineError`."""
         left = self._at - time.monotonic()
         if left <= 0:
-            raise DeadlineError("the deadline passed")
+            raise WireDeadlineError("the deadline passed")
         return left
 
     def passed(self) -> bool:
@@ -125,7 +127,7 @@ class Wire:
             self._connection.settimeout(self._deadline.remaining_s())
             yield
         except TimeoutError as error:
-            raise DeadlineError("the deadline passed") from error
+            raise WireDeadlineError("the deadline passed") from error
         except OSError as error:
             raise WireError(f"the connection broke: {error}") from error
 

@@ -94,7 +94,7 @@ class FakeDevice:
             raise DeviceError("timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was killed")
         return completed
 
-    def take_lease(self) -> None:
+    def take_lock(self) -> None:
         """Does nothing: only this process has this phone."""
 
     def release(self) -> None:

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 import asyncssh
 
 from sweeps.errors import in_one_line
+from workers.devices.remote.remote_shell import DeadlineError
 from workers.devices.ssh.streams import LostError, Sink, only
 
 UNKNOWN = -1
 _CLOSE_S = 5.0
-
-
-class DeadlineError(Exception):
-    """The deadline passed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sweeps.device_facts import BOARD, DeviceFacts, canonical_key
 from sweeps.temporary import temporary_folder
-from workers.cores import clusters
 from workers.devices.interface import Sensors
 from workers.devices.linux.competing import benchmark_name, is_runner, parse_processes
-from workers.devices.linux.sensors import CpuSeconds, load_of_others, parse_cpu_seconds, sensors_in
+from workers.devices.linux.kernel_text import parse_clusters, parse_cores, parse_features, parse_ram_bytes, parse_use
+from workers.devices.linux.sensors import sensors_in
 
 _LONGEST = 100
 _ABIS = {
@@ -26,29 +26,21 @@ _ABIS = {
     "i386": "x86",
 }
 _ABIS_OF_32_BITS = {"x86_64": "x86", "arm64-v8a": "armeabi-v7a"}
-# The instruction sets that decide which kernels run.
-_FEATURES = ("asimddp", "i8mm", "sve", "avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 _SYS = re.compile(
     r"/sys/(class/thermal/thermal_zone\d{1,4}/temp"
     r"|class/power_supply/[\w-]{1,64}/(?:type|scope|present|capacity)"
-    r"|devices/system/cpu/cpu\d{1,4}/(?:online|cpu_capacity|cpufreq/cpuinfo_max_freq|cpufreq/scaling_cur_freq"
+    r"|devices/system/cpu/cpu\d{1,4}/(?:cpufreq/scaling_cur_freq"
     r"|thermal_throttle/(?:core|package)_throttle_count)):([\w .+-]{0,100})",
     re.ASCII,
 )
-_CPU = re.compile(r"/sys/devices/system/cpu/(cpu\d{1,4})", re.ASCII)
 _PYTHON = re.compile(r"/[^\n\0]{1,500}")
 
-CPU_FILES = """
-c=/sys/devices/system/cpu
-ls -d $c/cpu[0-9]*
-grep '' /dev/null $c/cpu[0-9]*/online $c/cpu[0-9]*/cpu_capacity $c/cpu[0-9]*/cpufreq/cpuinfo_max_freq
-"""
 SENSOR_FILES = """
 p=/sys/class/power_supply c=/sys/devices/system/cpu
 grep '' /dev/null /sys/class/thermal/thermal_zone*/temp $p/*/type $p/*/scope $p/*/present $p/*/capacity \\
     $c/cpu[0-9]*/cpufreq/scaling_cur_freq $c/cpu[0-9]*/thermal_throttle/*_throttle_count
 """
-"""They print files below `/sys`, as `copied` reads them."""
+"""The script prints files below `/sys`, as `copied` reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +73,6 @@ def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
     """`host_key` tells boards apart that have neither a machine id nor a serial number."""
     compatible = [one for one in (_line(line) for line in answers.tree_compatible.splitlines()) if one]
     machine = _line(answers.machine) or "unknown"
-    flags = re.search(r"^(?:Features|flags)\s*:(.*)$", answers.cpuinfo, re.MULTILINE)
-    flag_words = set(flags[1].split()) if flags else set()
-    memory = re.search(r"^MemTotal:[ \t]+([0-9]{1,15}) kB$", answers.meminfo, re.MULTILINE)
     cpu_name = re.search(r"^(?:model name|Hardware)[ \t]*:[ \t]*(.+)$", answers.cpuinfo, re.MULTILINE)
     pretty = re.search(r'^PRETTY_NAME="?([^"\n]*)"?$', answers.os_release, re.MULTILINE)
     kinds = parse_clusters(answers.cpu_files)
@@ -97,36 +86,25 @@ def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
         soc=(compatible[-1] if compatible else "") or (_line(cpu_name[1]) if cpu_name else "") or machine,
         os_build=f"{_line(answers.uname) or 'Linux'} {_line(pretty[1]) if pretty else ''}".strip(),
         abi=_abi(machine, answers.bits.strip()),
-        cores=max(len(re.findall(r"^processor\s*:", answers.cpuinfo, re.MULTILINE)), sum(map(len, kinds)), 1),
-        ram_bytes=int(memory[1]) * 1024 if memory else None,
-        cpu_features=tuple(one for one in _FEATURES if one in flag_words),
+        cores=parse_cores(answers.cpuinfo, kinds),
+        ram_bytes=parse_ram_bytes(answers.meminfo),
+        cpu_features=parse_features(answers.cpuinfo),
         core_clusters=kinds,
         exec_context=BOARD,
         python=python if _PYTHON.fullmatch(python) else "",
     )
 
 
-def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
-    """Parse the output of `CPU_FILES`."""
-    with temporary_folder() as folder:
-        root = copied(cpu_files, folder) / "devices/system/cpu"
-        for match in filter(None, map(_CPU.fullmatch, cpu_files.splitlines())):
-            (root / match[1]).mkdir(parents=True, exist_ok=True)
-        return clusters(root)
-
-
 def read_sensors(*, files: str, stat_before: str, stat_after: str, processes: str) -> Sensors:
     """`files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load was not requested."""
     with temporary_folder() as folder:
         found = sensors_in(copied(files, folder))
-    before, after = parse_cpu_seconds(stat_before), parse_cpu_seconds(stat_after)
+    steal_seconds, load = parse_use(stat_before, stat_after)
     return replace(
         found,
         competing=tuple(f"{name} (process {pid})" for pid, name in _benchmarks(processes)),
-        steal_seconds=(after or before).get("steal"),
-        load=load_of_others(CpuSeconds(of_all=before, of_own={}), CpuSeconds(of_all=after, of_own={}))
-        if before.keys() == after.keys()
-        else None,
+        steal_seconds=steal_seconds,
+        load=load,
     )
 
 

@@ -4,10 +4,10 @@ import os
 
 from sweeps.device_facts import DeviceFacts
 from workers.devices.interface import Sensors
+from workers.devices.linux.kernel_text import CPU_FILES, CPU_TIMES, cpu_times_later
 from workers.devices.shell import quoted
-from workers.devices.ssh.ending import PROCESSES
-from workers.devices.ssh.facts import CPU_FILES, SENSOR_FILES, Answers, read_facts, read_sensors
-from workers.devices.ssh.link import SshLink
+from workers.devices.ssh.board_connection import BoardConnection
+from workers.devices.ssh.facts import SENSOR_FILES, Answers, read_facts, read_sensors
 
 PYTHON_VARIABLE = "EDGESWEEP_BOARD_PYTHON"
 PYTHON_FOLDER = "edgesweep-venv"
@@ -19,10 +19,10 @@ if sys.version_info >= (3, 10) and found.find_spec("torch"): print(sys.executabl
 """
 
 
-def ask_facts(link: SshLink) -> DeviceFacts:
+def ask_facts(connection: BoardConnection) -> DeviceFacts:
     """Raises `DeviceError`."""
     tree, firmware = "/proc/device-tree", "/sys/class/dmi/id"
-    answers = link.sections(
+    answers = connection.sections(
         "uname -sr",
         "uname -m",
         "getconf LONG_BIT",
@@ -35,14 +35,15 @@ def ask_facts(link: SshLink) -> DeviceFacts:
         CPU_FILES,
         _python_script(os.environ.get(PYTHON_VARIABLE, "")),
     )
-    return read_facts(link.name, Answers(**dict(zip(Answers.__slots__, answers, strict=True))), link.host_key())
+    return read_facts(
+        connection.name, Answers(**dict(zip(Answers.__slots__, answers, strict=True))), connection.host_key()
+    )
 
 
-def ask_sensors(link: SshLink, *, load: bool) -> Sensors:
+def ask_sensors(connection: BoardConnection, *, load: bool) -> Sensors:
     """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
-    stat = "grep '^cpu ' /proc/stat"
-    files, before, after, processes = link.sections(
-        SENSOR_FILES, stat, f"sleep 0.2; {stat}" if load else ":", PROCESSES
+    files, before, after, processes = connection.sections(
+        SENSOR_FILES, CPU_TIMES, cpu_times_later(load=load), connection.processes_script
     )
     return read_sensors(files=files, stat_before=before, stat_after=after, processes=processes)
 

@@ -32,19 +32,11 @@ class Answers:
 
     def set_property(self, name: str, value: str | None) -> None:
         """Set the value that `getprop` prints for `name`; `None` removes the property."""
-        path = self._folder / "properties" / name
-        if value is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(value, encoding="utf-8")
+        _put(self._folder / "properties" / name, value)
 
     def say(self, service: str, text: str | None) -> None:
         """Set the output of `dumpsys service`; `None` removes the service."""
-        path = self._folder / "dumpsys" / service
-        if text is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(text, encoding="utf-8")
+        _put(self._folder / "dumpsys" / service, text)
 
     def end_fixed_performance(self) -> None:
         """Switch the mode off, as a restart does. A phone without the mode stays without it."""
@@ -62,6 +54,14 @@ class Answers:
         lines += [f"  level: {self._percent}", "  scale: 100", f"  temperature: {round(10 * self._temp_c)}"]
         self.say("battery", "\n".join([*lines, "  technology: Li-ion", ""]))
         self.say("thermalservice", f"IsStatusOverride: false\nThermal Status: {self._status}\nHAL Ready: true\n")
+
+
+def _put(path: Path, text: str | None) -> None:
+    """Write the file, or delete it where there is no text."""
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_text(text, encoding="utf-8")
 
 
 def _properties(serialno: str) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ RUNS = "local/runs"
 def leased(phone: FaultyPhone, tmp_path: Path) -> Iterator[AdbDevice]:
     """With a shell open."""
     device = AdbDevice(tmp_path, phone.serial, answer_s=10.0)
-    device.take_lease()
+    device.take_lock()
     assert device.run(["true"], 10).exit_code == 0
     yield device
     device.release()

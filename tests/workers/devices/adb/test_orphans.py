@@ -96,6 +96,6 @@ def test_a_phone_that_was_listed_is_free_again(
     document = json.loads(re.sub(r"\A[^{]*", "", listed.stdout))
     assert f"adb:{phone.serial}" in [one["name"] for one in document["devices"]]
     assert len(Kept.ALL) == 1
-    device.take_lease()
+    device.take_lock()
     device.release()
     Kept.ALL.clear()

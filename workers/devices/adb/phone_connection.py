@@ -1,6 +1,5 @@
 """The connection to one phone: shell commands and file transfers. Each gives an answer or a `DeviceError`."""
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
@@ -8,21 +7,25 @@ from typing import NoReturn
 
 from sweeps.errors import DeviceError
 from workers.devices.adb.host import AdbHost, NoTransportError, problem
-from workers.devices.adb.wire import Deadline, DeadlineError, Output, RefusedError, Wire, WireError, read_shell
+from workers.devices.adb.wire import Deadline, Output, RefusedError, Wire, WireError, read_shell
 from workers.devices.interface import Completed
-from workers.devices.shell import TAIL_BYTES, outcome_text
+from workers.devices.remote.remote_shell import OUTPUT_LIMIT_BYTES, DeadlineError, RemoteShell
+from workers.devices.shell import TAIL_BYTES
 
 FOLDER = PurePosixPath("/data/local/tmp/edgesweep")
-OUTPUT_LIMIT_BYTES = 64 * 2**20
 _SLOWEST_BYTES_PER_S = 1e6
 """USB 2 moves 20 MB/s, bad Wi-Fi 2."""
 
 
-class AdbLink:
+class PhoneConnection(RemoteShell):
     """A phone by its serial number in adb. A network phone is `ADDRESS:PORT`; if it is lost, it is reconnected."""
+
+    noun = "phone"
+    processes_script = "grep -a '' /dev/null /proc/[0-9]*/cmdline"
 
     def __init__(self, serial: str, host: AdbHost, *, answer_s: float, backoff_s: Sequence[float]) -> None:
         self.serial = serial
+        self.name = f"adb:{serial}"
         self._host = host
         self._answer_s = answer_s
         self._backoff_s = tuple(backoff_s)
@@ -41,42 +44,25 @@ class AdbLink:
             self.shell(":")
             raise DeviceError(
                 "timeout",
-                f"adb:{self.serial}: the transfer of {name[:100]} ({size / 1e6:.1f} MB) took too long",
+                f"{self.name}: the transfer of {name[:100]} ({size / 1e6:.1f} MB) took too long",
                 "use another cable or port, or a cable instead of Wi-Fi",
             ) from error
         except RefusedError as error:
             if "no space" in str(error).lower():
                 raise self.no_space(f"{name[:100]} did not fit") from error
-            raise DeviceError(refused, f"adb:{self.serial}: {name[:100]}: {str(error)[:TAIL_BYTES]}") from error
+            raise DeviceError(refused, f"{self.name}: {name[:100]}: {str(error)[:TAIL_BYTES]}") from error
         except WireError as error:
             self.raise_lost(error, f"{name[:100]} was transferred", "disconnected")
 
-    def sections(self, *commands: str) -> list[str]:
-        """The output of each command, in one round trip. Exit codes are ignored: a phone may lack some files."""
-        # A separator that the output cannot contain by chance. The command line of this shell has it in two parts.
-        one, other = secrets.token_hex(8), secrets.token_hex(8)
-        mark = one + other
-        done = self.shell(f"\necho {one}''{other}\n".join(f"({command}) 2>/dev/null" for command in commands))
-        sections = done.stdout.decode("utf-8", "replace").split(f"{mark}\n")
-        if len(sections) != len(commands):
-            raise DeviceError(
-                "no_exit_code",
-                f"adb:{self.serial} answered {len(sections)} of {len(commands)} commands{outcome_text(done)}",
-            )
-        return sections
-
-    def checked(self, script: str) -> None:
-        done = self.shell(script)
-        if done.exit_code != 0:
-            raise DeviceError("os_error", f"adb:{self.serial}: {script[:200]} failed{outcome_text(done)}")
+    def folder(self) -> PurePosixPath:
+        return FOLDER
 
     def ensure_contact(self) -> None:
-        """Contact the phone before a program is timed: the first contact may start a server (3 s)."""
+        # The first contact may start a server, which takes 3 s.
         if not self._knows_shell or self._host.gone():
             self.shell(":")
 
     def shell(self, script: str) -> Completed:
-        """Run a short script of ours in the phone's shell. If no answer comes, the phone is at fault, not a job."""
         output = Output(OUTPUT_LIMIT_BYTES, bytearray(), bytearray())
         what = f"{script.strip().splitlines()[0][:100]} ran"
         self._host.ensure_server()
@@ -86,7 +72,7 @@ class AdbLink:
         except DeadlineError as error:
             raise DeviceError(
                 "unresponsive",
-                f"adb:{self.serial} did not answer in time while {what}",
+                f"{self.name} did not answer in time while {what}",
                 "plug it in again, or restart it",
             ) from error
         except WireError as error:
@@ -101,9 +87,7 @@ class AdbLink:
         try:
             service.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise DeviceError(
-                "bad_name", f"adb:{self.serial}: a name or argument cannot be written as UTF-8"
-            ) from error
+            raise DeviceError("bad_name", f"{self.name}: a name or argument cannot be written as UTF-8") from error
         for pause in (*self._backoff_s, None):
             try:
                 if not self._knows_shell:
@@ -134,23 +118,10 @@ class AdbLink:
         if "shell_v2" not in self._host.features(self.serial, deadline):
             raise DeviceError(
                 "no_shell_v2",
-                f"adb:{self.serial} does not report how programs end (its adb has no shell_v2)",
+                f"{self.name} does not report how programs end (its adb has no shell_v2)",
                 "Android 7 is the oldest version that works",
             )
         self._knows_shell = True
-
-    def kill(self, pid: int, *, group: bool = False) -> bool:
-        """Kill a process, or the process group that it leads; `False` if it continues."""
-        if pid < 2:
-            # `kill -- -1` would kill every process.
-            return False
-        target = f"-{pid}" if group else str(pid)
-        # adbd starts each program as the leader of a group. Killed processes remain as zombies until they are reaped.
-        alive = f"kill -s 0 -- {target} 2>/dev/null"
-        script = (
-            f"kill -s KILL -- {target}; i=0; while {alive} && [ $i -lt 50 ]; do sleep 0.1; i=$((i+1)); done; ! {alive}"
-        )
-        return self.shell(script).exit_code == 0
 
     def raise_lost(self, error: WireError, what: str, kind: str) -> NoReturn:
         """Raise the reason why the connection was lost: the server, the phone's state, or otherwise `kind`."""
@@ -166,17 +137,9 @@ class AdbLink:
         if seen is None:
             raise DeviceError(
                 "offline" if isinstance(error, NoTransportError) or kind == "unresponsive" else "disconnected",
-                f"adb:{self.serial} is not attached (any more), noticed while {what}",
+                f"{self.name} is not attached (any more), noticed while {what}",
                 "plug it in, or connect it to the same network; `adb devices` must list it",
             ) from error
         if (found := problem(seen, self._host.devices())) is not None:
             raise DeviceError(found.kind, f"{found.message}, noticed while {what}", found.next_step) from error
-        raise DeviceError(kind, f"adb:{self.serial}: {error} while {what}", "check that the cable is firm") from error
-
-    def no_space(self, why: str) -> DeviceError:
-        return DeviceError(
-            "no_space",
-            f"adb:{self.serial}: {why}",
-            "free storage on the phone; this deletes EdgeSweep's files there: edgesweep devices clean "
-            f"adb:{self.serial}",
-        )
+        raise DeviceError(kind, f"{self.name}: {error} while {what}", "check that the cable is firm") from error

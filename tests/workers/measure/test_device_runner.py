@@ -20,8 +20,8 @@ from workers.devices.fake.device import FakeDevice
 from workers.devices.fake.phones import PHONES
 from workers.devices.interface import Completed, Sensors
 from workers.devices.local import LocalDevice
-from workers.measure.bench import Bench
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, Evaluated, LogitsRequest, ReadyRequest
 from workers.models.package import BuildInputs
@@ -76,7 +76,7 @@ def test_evaluation_images_are_pushed_once_per_shape_and_removed_at_the_end(
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     device = CountingDevice(tmp_path)
-    bench = Bench(device, tmp_path)
+    bench = DeviceRunner(device, tmp_path)
     for images in (inputs.verification, inputs.verification, inputs.verification[:4]):
         answer = bench.ask(LogitsRequest(tiny_job(KEY), Evaluation(evaluation_id="test", images=images)))
         assert not isinstance(answer, Failed), answer
@@ -92,7 +92,7 @@ def test_evaluation_images_are_pushed_once_per_shape_and_removed_at_the_end(
 def test_a_push_counts_with_the_first_record_that_needed_it(tmp_path: Path, inputs: BuildInputs) -> None:
     """On a phone with a clock of its own, which a push takes by its bytes."""
     device = FakeDevice(tmp_path, "cool")
-    bench = Bench(device, tmp_path)
+    bench = DeviceRunner(device, tmp_path)
     job = tiny_job(KEY)
     ready = bench.ask(ReadyRequest(job, None, 0.0))
     assert isinstance(ready, Readiness), ready
@@ -115,13 +115,13 @@ def test_a_block_has_time_for_its_start_its_warm_up_and_its_longest_measurement(
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     device = CountingDevice(tmp_path)
-    block = Bench(device, tmp_path).ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY))
+    block = DeviceRunner(device, tmp_path).ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY))
     assert not isinstance(block, Failed), block
     assert device.deadlines == [120 + 3 * 7 + 0.5]
 
 
 def test_a_device_without_room_fails_the_job(tmp_path: Path, inputs: BuildInputs) -> None:
-    bench = Bench(FullDevice(tmp_path), tmp_path)
+    bench = DeviceRunner(FullDevice(tmp_path), tmp_path)
     block = bench.ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY))
     logits = bench.ask(LogitsRequest(tiny_job(KEY), Evaluation(evaluation_id="test", images=inputs.verification)))
     assert isinstance(block, Failed)
@@ -153,7 +153,7 @@ class ClockedPhone(FakeDevice):
 def test_the_clocks_of_a_block_are_those_that_it_ran_at(
     tmp_path: Path, inputs: BuildInputs, wanted: bool, mhz: float
 ) -> None:
-    bench = Bench(ClockedPhone(tmp_path), tmp_path)
+    bench = DeviceRunner(ClockedPhone(tmp_path), tmp_path)
     readiness = bench.ask(ReadyRequest(tiny_job(KEY), None, 0))
     assert not isinstance(readiness, Failed), readiness
     block = bench.ask(BlockRequest(tiny_job(KEY), 0, replace(QUICK, fixed_performance=wanted), readiness))
@@ -165,7 +165,7 @@ def test_the_mode_stays_on_for_the_next_block_of_a_round_but_not_while_the_devic
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     phone = ClockedPhone(tmp_path)
-    bench, job = Bench(phone, tmp_path), tiny_job(KEY)
+    bench, job = DeviceRunner(phone, tmp_path), tiny_job(KEY)
     for _ in range(2):
         readiness = bench.ask(ReadyRequest(job, GATE, 60.0))
         assert isinstance(readiness, Readiness)
@@ -186,7 +186,7 @@ def test_the_mode_stays_on_for_the_next_block_of_a_round_but_not_while_the_devic
 
 def test_a_mode_that_a_block_could_not_end_is_ended_with_the_bench(tmp_path: Path, inputs: BuildInputs) -> None:
     phone = ClockedPhone(tmp_path, keeps_mode=1)
-    bench = Bench(phone, tmp_path)
+    bench = DeviceRunner(phone, tmp_path)
     assert isinstance(bench.ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY)), Block), "what was measured is kept"
     bench.end_mode()
     assert phone.fixed_performance
@@ -201,7 +201,9 @@ def test_a_mode_that_another_workspace_left_on_is_ended_at_the_first_contact(
     phone = ClockedPhone(tmp_path, keeps_mode=2)
     programs = {("torchscript", Variant().format): Program(path="runner")}
     store = ArtifactStore(tmp_path / "artifacts")
-    first, second = (Bench(phone, tmp_path / name, phone.facts(), programs, store) for name in ("first", "second"))
+    first, second = (
+        DeviceRunner(phone, tmp_path / name, phone.facts(), programs, store) for name in ("first", "second")
+    )
     assert isinstance(first.ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY)), Block)
     first.close()
     assert phone.fixed_performance
@@ -211,7 +213,7 @@ def test_a_mode_that_another_workspace_left_on_is_ended_at_the_first_contact(
 
 
 def test_an_artifact_that_is_not_there_fails_the_job(tmp_path: Path) -> None:
-    block = Bench(LocalDevice(tmp_path), tmp_path).ask(BlockRequest(tiny_job("b" * 64), 0, QUICK, READY))
+    block = DeviceRunner(LocalDevice(tmp_path), tmp_path).ask(BlockRequest(tiny_job("b" * 64), 0, QUICK, READY))
     assert isinstance(block, Failed)
     assert block.kind == "no_artifact"
 

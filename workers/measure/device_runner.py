@@ -1,4 +1,4 @@
-"""A device with its programs and the artifacts of this host, and the requests to it. Failures are values too."""
+"""Runs requests on one device, with its programs and the artifacts of this host. Failures are values too."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from workers.measure import processes
 from workers.measure.attach import program_of_release
 from workers.measure.device_files import DeviceFiles, Pushes
 from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
-from workers.measure.stock_tool import StockBench
+from workers.measure.stock_tool import StockToolRunner
 from workers.native.compiler import cache_folder
 from workers.runtimes import registry
 from workers.runtimes.interface import Program, RunReport, RunRequest
@@ -34,7 +34,8 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Request(ABC, Generic[AnswerT_co]):
-    """A request to a device for one job, or for several: a value that passes through executor and lane to a bench.
+    """A request to a device for one job, or for several: a value that passes through executor and lane to a
+    `DeviceRunner`.
 
     A subclass defines one operation: its fields are the inputs, `answer` does the work.
     """
@@ -66,19 +67,19 @@ class Request(ABC, Generic[AnswerT_co]):
         return 0.0
 
     @abstractmethod
-    def answer(self, bench: "Bench") -> AnswerT_co | Failed:
-        """Raises `DeviceError`, `BuildError` or `OSError`, which `Bench.ask` makes a `Failed`."""
+    def answer(self, device_runner: "DeviceRunner") -> AnswerT_co | Failed:
+        """Raises `DeviceError`, `BuildError` or `OSError`, which `DeviceRunner.ask` makes a `Failed`."""
 
-    def answer_apart(self, name: str, let_go: Callable[[], object]) -> AnswerT_co | None:
-        """The answer of a request that needs no device which answers; `None`: it needs one, with a bench.
+    def answer_without_device(self, name: str, let_go: Callable[[], object]) -> AnswerT_co | None:
+        """The answer of a request that needs no device which answers; `None` if the request needs one.
 
-        `name`: of the device. `let_go` releases it and forgets its bench. Raises as `answer`.
+        `name` is that of the device. `let_go` releases the device and forgets its runner. Raises as `answer`.
         """
         return None
 
 
-class Bench:
-    """One call at a time; the device's lane owns one."""
+class DeviceRunner:
+    """Answers the requests to one device, one call at a time. The device's lane owns it."""
 
     def __init__(
         self,
@@ -88,8 +89,8 @@ class Bench:
         programs: Mapping[tuple[str, str], Program] = MappingProxyType({}),
         artifacts: ArtifactStore | None = None,
     ) -> None:
-        """`folder` is for this bench alone; `artifacts` lie in it unless they are given. `facts` and `programs` as
-        `workers.measure.attach` found them; without them, the device runs this host's Python."""
+        """`folder` is for this runner alone; `artifacts` lie in it unless they are given. `facts` and `programs` are
+        those that `workers.measure.attach` found; without programs, the device runs this host's Python."""
         self.device = device
         self.facts = facts or device.facts()
         self.folder = folder
@@ -99,10 +100,10 @@ class Bench:
         self._store = artifacts or ArtifactStore(folder / "artifacts")
         self.pushes = Pushes(device)
         self.files = DeviceFiles(device, self.pushes, self._store, folder)
-        self.stock = StockBench(device, self.pushes, self._store, folder)
+        self.stock = StockToolRunner(device, self.pushes, self._store, folder)
         self._fixed: FixedPerformance | None = None
         self._first_sensors: Sensors | None = None
-        self._on_host: Bench | None = None
+        self._host_runner: DeviceRunner | None = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         if not request.keeps_mode:
@@ -122,8 +123,8 @@ class Bench:
     def close(self) -> None:
         """Remove from the device what is no longer needed, and switch off a mode that the last block could not
         end."""
-        if self._on_host is not None:
-            self._on_host.close()
+        if self._host_runner is not None:
+            self._host_runner.close()
         self.files.close()
         self.stock.close()
         self.end_mode()
@@ -164,13 +165,15 @@ class Bench:
         program = self._programs.get((job.variant.runtime, job.variant.format))
         return program is None or program.tool is None or program.tool.answers
 
-    def for_answers_of(self, job: Job) -> "Bench":
-        """A bench on this host if a reference implementation replaces the job's backend, or the device's program tells
-        no answers; otherwise this one."""
+    def for_answers_of(self, job: Job) -> "DeviceRunner":
+        """The runner of this host if a reference implementation replaces the job's backend, or if the device's program
+        tells no answers; otherwise this runner."""
         if not self._programs or (not job.emulated and self.tells_answers_of(job)):
             return self
-        self._on_host = self._on_host or Bench(LocalDevice(self.folder), self.folder, artifacts=self._store)
-        return self._on_host
+        self._host_runner = self._host_runner or DeviceRunner(
+            LocalDevice(self.folder), self.folder, artifacts=self._store
+        )
+        return self._host_runner
 
     def program(self, job: Job) -> Program | None:
         """`None`: this host's Python. Raises `RunnerError` where programs were pushed, but none for this format."""

@@ -20,8 +20,8 @@ from workers.artifacts import ArtifactStore
 from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, local_facts
 from workers.measure import processes
-from workers.measure.bench import Bench
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, LogitsRequest
 from workers.measure.run_request import run_request
@@ -41,7 +41,7 @@ def test_what_is_newer_than_the_runtime_fails_at_loading_whatever_it_was_loaded_
     inputs = tiny_inputs()
     gallery.build(store.root, KEY, Variant(), inputs)
     _replace_model(store, NEWER[told])
-    bench = Bench(LocalDevice(tmp_path), tmp_path)
+    bench = DeviceRunner(LocalDevice(tmp_path), tmp_path)
     job = tiny_job(KEY)
     timed = bench.ask(BlockRequest(job, 0, QUICK, READY))
     evaluated = bench.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
@@ -69,7 +69,7 @@ def test_versions_are_told_only_where_they_differ_and_may_be_the_cause(
     manifest = gallery.build(store.root, KEY, Variant(), tiny_inputs())
     manifest.model_copy(update={"runtime": "onnxruntime", "versions": {"onnxruntime": made}}).write(store.root / KEY)
     facts = replace(local_facts(), runners=(("onnxruntime", "runner 1 and onnxruntime 1.32.0"),))
-    bench = Bench(LocalDevice(tmp_path), tmp_path, facts)
+    bench = DeviceRunner(LocalDevice(tmp_path), tmp_path, facts)
     ended = RunnerError(kind, "it ended", "try again")
 
     def fails(*_: object) -> NoReturn:

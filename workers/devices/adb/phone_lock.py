@@ -10,7 +10,7 @@ _RESTART_S = 30.0
 """Longer than a restart of the server takes."""
 
 
-class PhoneLease:
+class PhoneLock:
     """Until `release()` or the end of this process, however it ends.
 
     Raises `DeviceError`: `leased` at once if another process of this host measures on the phone, `adb_server` if a

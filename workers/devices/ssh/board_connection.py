@@ -1,11 +1,10 @@
-"""The link to one board: scripts and files. Each call gives an answer or a `DeviceError`; a lost link is opened again.
+"""The connection to one board: scripts and files. Each call gives an answer or a `DeviceError`.
 
-A script goes to `/bin/sh` through its input, so that the user's own shell on the board, whatever it is, gets nothing to
-interpret but fixed words.
+A lost connection is opened again. A script goes to `/bin/sh` through its input, so that the user's own shell on the
+board, whatever it is, gets nothing to interpret but fixed words.
 """
 
 import re
-import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -13,10 +12,10 @@ from pathlib import PurePosixPath
 
 from sweeps.errors import DeviceError
 from workers.devices.interface import Completed
-from workers.devices.shell import outcome_text
+from workers.devices.remote.remote_shell import BOOT_ID, OUTPUT_LIMIT_BYTES, DeadlineError, RemoteShell
 from workers.devices.ssh import loop
 from workers.devices.ssh.address import Address
-from workers.devices.ssh.connection import Connection, DeadlineError, Ended, Holder
+from workers.devices.ssh.connection import Connection, Ended, Holder
 from workers.devices.ssh.opening import connect
 from workers.devices.ssh.streams import (
     BLOCK_BYTES,
@@ -31,25 +30,44 @@ from workers.devices.ssh.streams import (
 
 FOLDER = ".edgesweep"
 """In the home of the user on the board. All our files there are in it."""
-OUTPUT_LIMIT_BYTES = 64 * 2**20
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
+MARK = "EDGESWEEP_ATTEMPT"
+"""In the environment of every program that we start on a board, and so in that of all its children."""
+# BusyBox's grep has no `-a`, and needs none.
+_PROCESSES = """
+if echo x | grep -aq x 2>/dev/null; then a=-a; else a=; fi
+grep $a '' /dev/null /proc/[0-9]*/cmdline
+"""
+_KILL_MARKED = """i=0
+while [ $i -lt 50 ]; do
+    files=$(grep -ls "$mark" /proc/[0-9]*/environ)
+    [ -n "$files" ] || exit 0
+    for file in $files; do pid=${file#/proc/}; kill -s KILL "${pid%/environ}" 2>/dev/null; done
+    sleep 0.1
+    i=$((i+1))
+done
+exit 1
+"""
+"""Kills the programs with `$mark` in their environment. Only those of the same user can be seen."""
 _SLOWEST_BYTES_PER_S = 1e6
 _CONNECT_S = 20.0
 _SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "FPE": 8, "KILL": 9, "SEGV": 11, "PIPE": 13, "TERM": 15}
 
 
-class SshLink:
+class BoardConnection(RemoteShell):
     """A board by its address."""
+
+    noun = "board"
+    processes_script = _PROCESSES
 
     def __init__(self, address: Address, *, answer_s: float, backoff_s: Sequence[float]) -> None:
         """`answer_s`: the deadline of everything but programs and files. `backoff_s`: the pauses before each attempt to
-        open a link again that was lost while a program ran."""
+        open a connection again that was lost while a program ran."""
         self.address = address
         self.name = address.name
-        self.folder = PurePosixPath()
-        """`FOLDER` on the board, absolute; known once the link has been open."""
         self.boot_id = ""
-        """Of the boot that the link was opened to; empty if the board does not tell."""
+        """The boot id of the board when the connection was opened; empty if the board does not tell."""
+        self._folder = PurePosixPath()
+        """`FOLDER` on the board, absolute; known once the connection has been open."""
         self._answer_s = answer_s
         self._backoff_s = tuple(backoff_s)
         self._connection: Connection | None = None
@@ -60,8 +78,13 @@ class SshLink:
             with suppress(RuntimeError):  # Python ends
                 loop.later(connection.close())
 
+    def folder(self) -> PurePosixPath:
+        if not self._folder.is_absolute():
+            self.ensure_contact()
+        return self._folder
+
     def ensure_contact(self) -> None:
-        """Open the link if it is not open. Raises `DeviceError`."""
+        """Open the connection if it is not open. Raises `DeviceError`."""
         if self._connection is not None and self._connection.is_open():
             return
         self.close()
@@ -74,7 +97,7 @@ class SshLink:
         self._connection = connection
 
     def reconnect(self, left_s: float) -> None:
-        """Open a link again that was lost while a program runs, for at most `left_s`. Raises `DeviceError`."""
+        """Open a connection again that was lost while a program runs, for at most `left_s`. Raises `DeviceError`."""
         ends_s = time.monotonic() + left_s
         for pause in (*self._backoff_s, None):
             try:
@@ -97,7 +120,7 @@ class SshLink:
         return "" if self._connection is None else self._connection.host_key()
 
     def shell(self, script: str) -> Completed:
-        """Run a short script of ours, which does no harm if it is run twice. A lost link is opened again, once."""
+        """A lost connection is opened again, once, and the script run again: twice must do no harm."""
         for last in (False, True):
             self.ensure_contact()
             try:
@@ -116,7 +139,7 @@ class SshLink:
         raise AssertionError("the last try returns or raises")
 
     def script(self, script: str, words: str, seconds: float) -> Completed:
-        """Run a script over the open link. `words`, which are plain, name it among the board's processes.
+        """Run a script over the open connection. `words`, which are plain, name it among the board's processes.
 
         Raises `LostError` and `DeadlineError`: then it may still run.
         """
@@ -124,22 +147,15 @@ class SshLink:
         ended = self._run(script, words, out, err, seconds)
         return Completed(exit_code=_exit_code(ended), stdout=bytes(out.content), stderr=bytes(err.content))
 
-    def sections(self, *commands: str) -> list[str]:
-        """The output of each command, in one exchange. Exit codes are ignored: a board may lack some files."""
-        one, other = secrets.token_hex(8), secrets.token_hex(8)
-        done = self.shell(f"\necho {one}''{other}\n".join(f"({command}) 2>/dev/null" for command in commands))
-        sections = done.stdout.decode("utf-8", "replace").split(f"{one}{other}\n")
-        if len(sections) != len(commands):
-            raise DeviceError(
-                "no_exit_code",
-                f"{self.name} answered {len(sections)} of {len(commands)} commands{outcome_text(done)}",
-            )
-        return sections
+    def kill_marked(self, attempt: str = "") -> bool:
+        if not re.fullmatch(r"[0-9a-f-]*", attempt):
+            raise ValueError(f"{attempt!r} is no attempt's name")
+        word = f"{MARK}={attempt}." if attempt else f"{MARK}="
+        return self.shell(f"mark={word}\n{_KILL_MARKED}").exit_code == 0
 
-    def checked(self, script: str) -> None:
-        done = self.shell(script)
-        if done.exit_code != 0:
-            raise DeviceError("os_error", f"{self.name}: {script[:200]} failed{outcome_text(done)}")
+    def cmdline_script(self, pid: int) -> str:
+        # Nobody else's process can be killed, nor is it ours.
+        return f"[ -O /proc/{pid} ] && cat /proc/{pid}/cmdline"
 
     def send(self, command: str, blocks: AsyncIterator[bytes], err: Sink, size: int, name: str) -> int:
         """Run a command of plain words with `size` bytes as its input; returns its exit code.
@@ -154,7 +170,7 @@ class SshLink:
         return self._transferred("exec /bin/sh -s edgesweep-file", blocks, marked, nowhere, size, name)
 
     def hold(self, words: str, script: str, wanted: str) -> Holder:
-        """Start a program that ends with the link, once it has printed `wanted`."""
+        """Start a program that ends with the connection, once it has printed `wanted`."""
         self.ensure_contact()
         assert self._connection is not None
         command = f"exec /bin/sh -s {words}"
@@ -163,10 +179,10 @@ class SshLink:
             return loop.call(start, self._answer_s)
         except (LostError, DeadlineError, TimeoutError) as error:
             self.close()
-            raise self.broken_off(error, "it was leased", "unresponsive") from error
+            raise self.broken_off(error, "it was locked", "unresponsive") from error
 
     def broken_off(self, error: Exception, what: str, kind: str) -> DeviceError:
-        """Why the link was lost: `kind` if it can be opened again, otherwise what opening it meets."""
+        """Why the connection was lost: `kind` if it can be opened again, otherwise what opening it meets."""
         try:
             self.ensure_contact()
         except DeviceError as found:
@@ -195,7 +211,7 @@ class SshLink:
                 f"{self.name}: the folder {FOLDER} cannot be made in the home of its user",
                 f"this command must work: ssh {self.address.target} mkdir -p {FOLDER}",
             )
-        self.folder = PurePosixPath(folder)
+        self._folder = PurePosixPath(folder)
         self.boot_id = boot_id.strip() if re.fullmatch(r"[0-9a-f-]{36}\s*", boot_id) else ""
 
     def _run(self, script: str, words: str, out: Sink, err: Sink, seconds: float) -> Ended:
@@ -226,7 +242,7 @@ class SshLink:
             return _exit_code(self._executed(command, blocks, out, err, self._answer_s + size / _SLOWEST_BYTES_PER_S))
         except DeadlineError as error:
             self.close()
-            # If the board hangs, this raises another error: then the link was not just too slow for the file.
+            # If the board hangs, this raises another error: then the connection was not just too slow for the file.
             self.shell(":")
             raise DeviceError(
                 "timeout",
@@ -246,12 +262,3 @@ def _exit_code(ended: Ended) -> int:
 
 def _shown(script: str) -> str:
     return script.strip().splitlines()[0][:100]
-
-
-def no_space(name: str, why: str) -> DeviceError:
-    """`name`: of the board."""
-    return DeviceError(
-        "no_space",
-        f"{name}: {why}",
-        f"free storage on the board; this deletes EdgeSweep's files there: edgesweep devices clean {name}",
-    )

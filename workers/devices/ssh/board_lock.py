@@ -14,14 +14,13 @@ from contextlib import suppress
 from sweeps.errors import DeviceError
 from workers.devices.linux.competing import parse_processes
 from workers.devices.ssh import loop
+from workers.devices.ssh.board_connection import BoardConnection
 from workers.devices.ssh.connection import UNKNOWN, Holder
-from workers.devices.ssh.ending import PROCESSES, kill
-from workers.devices.ssh.link import SshLink
 from workers.devices.ssh.streams import LostError
 
 SILENT_S, _FEED_S = 300, 60.0
 _END_S = 10.0
-_WORD = "edgesweep-lease"
+_WORD = "edgesweep-lock"
 _HELD = "edgesweep-held"
 # Not in the user's home: all users of the board share its CPU.
 _FILE = "/tmp/edgesweep-board.lock"  # noqa: S108  # opened for reading only, so a link there does no harm
@@ -37,11 +36,11 @@ while timeout {SILENT_S} /bin/sh -c 'read -r line' 9<&-; do :; done
 _HOLDER = re.compile(rf"[^\0\n]*\0-s\0{_WORD}\0([0-9a-f]{{16}})\0([\w.@-]{{1,200}})\0", re.ASCII)
 
 
-class Lease:
-    """The lease of one board, from `take()` to `release()`; taken again after its connection was lost."""
+class BoardLock:
+    """The lock of one board, from `take()` to `release()`; taken again after its connection was lost."""
 
-    def __init__(self, link: SshLink) -> None:
-        self._link = link
+    def __init__(self, connection: BoardConnection) -> None:
+        self._connection = connection
         self._token = secrets.token_hex(8)
         self._holder: Holder | None = None
         self.wanted = False
@@ -65,11 +64,11 @@ class Lease:
 
     def _ensure(self) -> None:
         for last in (False, True):
-            self._link.ensure_contact()
+            self._connection.ensure_contact()
             if self._holder is not None and self._holder.exit_code() is None:
                 return
             words = f"{_WORD} {self._token} {_who()}"
-            holder = self._link.hold(words, _SCRIPT, _HELD)
+            holder = self._connection.hold(words, _SCRIPT, _HELD)
             match holder.exit_code():
                 case None:
                     self._holder = holder
@@ -81,36 +80,38 @@ class Lease:
                 case code if code == _NO_TOOL:
                     raise DeviceError(
                         "os_error",
-                        f"{self._link.name} has no flock or no timeout, with which it is leased",
+                        f"{self._connection.name} has no flock or no timeout, with which it is locked",
                         "install util-linux and coreutils there, or BusyBox with both",
                     )
                 case code if code == UNKNOWN:
-                    self._link.close()
+                    self._connection.close()
                     if last:
-                        raise self._link.broken_off(LostError("it was lost twice"), "it was leased", "unresponsive")
+                        raise self._connection.broken_off(
+                            LostError("it was lost twice"), "it was locked", "unresponsive"
+                        )
                 case code:
                     raise DeviceError(
-                        "os_error", f"{self._link.name} cannot be leased: {_FILE} there cannot be locked ({code})"
+                        "os_error", f"{self._connection.name} cannot be locked: {_FILE} does not open ({code})"
                     )
 
     def _holders(self) -> list[tuple[int, str, str]]:
         """Process, token and computer of each."""
-        (text,) = self._link.sections(PROCESSES)
+        (text,) = self._connection.sections(self._connection.processes_script)
         found = ((pid, _HOLDER.match(cmdline)) for pid, cmdline in parse_processes(text))
         return [(pid, match[1], match[2]) for pid, match in found if match]
 
     def _end_own(self) -> bool:
         """End the holder of our lost connection, which the board may not know to be lost; whether there was one."""
         own = [pid for pid, token, _ in self._holders() if token == self._token]
-        return bool(own) and all(kill(self._link, pid) for pid in own)
+        return bool(own) and all(self._connection.kill(pid) for pid in own)
 
     def _leased(self) -> DeviceError:
         others = self._holders()
         who = "; ".join(f"{computer}, process {pid} on the board" for pid, _, computer in others) or "another user"
-        end = f", or at once by: ssh {self._link.address.target} kill {others[0][0]}" if others else ""
+        end = f", or at once by: ssh {self._connection.address.target} kill {others[0][0]}" if others else ""
         return DeviceError(
             "leased",
-            f"{self._link.name} is being measured by another EdgeSweep ({who})",
+            f"{self._connection.name} is being measured by another EdgeSweep ({who})",
             f"wait until that ends; if its computer is gone, it ends by itself within {SILENT_S / 60:.0f} minutes{end}",
         )
 
