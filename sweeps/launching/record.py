@@ -1,6 +1,5 @@
 """The last start from the browser, in the workspace's folder `launches`: what was started, by whom, what was asked."""
 
-import errno
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ from typing import Literal, TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
-from sweeps.workspace import Workspace, take
+from sweeps.locks import GLANCE_S, locked
+from sweeps.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +85,7 @@ def lock_of(workspace: Workspace) -> Path:
 def alone(workspace: Workspace) -> Iterator[int]:
     """The open `lock_of` the workspace: held until the block and every process that it was handed to have ended.
 
-    Raises `BlockingIOError` if another one has it, other `OSError`s if the folder cannot be written.
+    Raises `LockedError` if another one has it, `OSError` if the folder cannot be written.
     """
-    workspace.launches.mkdir(parents=True, exist_ok=True)
-    lock = os.open(lock_of(workspace), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if not take(lock):
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process has the lock")
+    with locked(lock_of(workspace), wait_s=GLANCE_S) as lock:
         yield lock
-    finally:
-        os.close(lock)

@@ -13,6 +13,7 @@ from sweeps.errors import SpecError, WorkspaceError
 from sweeps.launching.checked import check
 from sweeps.launching.driver import find
 from sweeps.launching.record import Launch, alone, keep, kept_file, last, write
+from sweeps.locks import LockedError
 from sweeps.spec.sweep import SweepSpec, sweep_yaml
 from sweeps.workspace import Workspace
 
@@ -71,7 +72,7 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
             # It runs: a disk that is full by now does not make that untrue.
             with suppress(OSError):
                 keep(workspace, launch)
-    except BlockingIOError as error:
+    except LockedError as error:
         raise _in_use(workspace) from error
     except OSError as error:
         raise unwritable(workspace, error) from error

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.locks import locked
 from sweeps.with_parent import run_with_parent
-from workers.native.file_lock import locked
 
 _log = logging.getLogger(__name__)
 

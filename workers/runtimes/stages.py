@@ -17,8 +17,8 @@ import torch
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.locks import locked
 from workers.models.package import BuildInputs
-from workers.native.file_lock import locked
 from workers.runtimes.code import code_of
 
 Made = TypeVar("Made")

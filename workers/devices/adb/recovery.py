@@ -10,9 +10,9 @@ from contextlib import suppress
 import psutil
 
 from sweeps.errors import DeviceError
+from sweeps.locks import LockedError
 from workers.devices.adb.attempt import BOOT_ID
 from workers.devices.adb.host import AdbHost, problem
-from workers.devices.adb.lease import HeldError
 from workers.devices.adb.link import AdbLink
 from workers.devices.adb.phone_lease import server_alone
 from workers.devices.adb.wire import WireError
@@ -77,7 +77,7 @@ def _reconnect(serial: str, host: AdbHost) -> None:
 def _restart(serial: str, host: AdbHost) -> None:
     try:
         alone = server_alone(host.port)
-    except HeldError as error:
+    except LockedError as error:
         raise _kept(serial, "another phone of this computer is being measured") from error
     try:
         of_network = {one.serial for one in host.devices() if ":" in one.serial and problem(one, ()) is None}

@@ -20,7 +20,7 @@ from typing import Self
 import psutil
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.lease import HeldError, Hold
+from sweeps.locks import HostLock, LockedError
 from workers.devices.virtual_phone.adbd import PARTS, adbd
 from workers.devices.virtual_phone.answers import Answers
 from workers.devices.virtual_phone.cable import Cable
@@ -42,7 +42,7 @@ class VirtualPhone(Answers):
         storage_mb: int = 512,
         has_fixed_performance: bool = True,
     ) -> None:
-        self._number: Hold | None = None
+        self._number: HostLock | None = None
         number = 0
         if serialno is None:
             number, self._number = _free_number()
@@ -215,9 +215,9 @@ def up(count: int, folder: Path) -> Iterator[list[VirtualPhone]]:
         yield [stack.enter_context(VirtualPhone(folder / f"phone-{place}")) for place in range(1, count + 1)]
 
 
-def _free_number() -> tuple[int, Hold]:
+def _free_number() -> tuple[int, HostLock]:
     """The lowest free number, so that the same phones reappear in later runs."""
     for number in itertools.count(1):
-        with contextlib.suppress(HeldError):
-            return number, Hold(f"virtual phone {number}")
+        with contextlib.suppress(LockedError):
+            return number, HostLock(f"virtual phone {number}", wait_s=0.0)
     raise AssertionError("there is always another number")
