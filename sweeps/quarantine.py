@@ -18,6 +18,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
 from sweeps.locks import locked
+from sweeps.whole_file import write_whole
 
 STATE_VARIABLE = "EDGESWEEP_STATE"
 
@@ -199,13 +200,8 @@ class QuarantineBook:
 
     def _write(self, record: DeviceRecord) -> None:
         path = self._path(record.device_id)
-        part = path.with_suffix(".part")
         with self._translated(path):
-            with part.open("w", encoding="utf-8") as file:
-                file.write(to_json(record))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
+            write_whole(path, to_json(record), durable=True)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -1,6 +1,5 @@
 """The last start from the browser, in the workspace's folder `launches`: what was started, by whom, what was asked."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Literal, TypeVar
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
 from sweeps.locks import GLANCE_S, locked
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 
@@ -58,22 +58,12 @@ def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
 def keep(workspace: Workspace, record: Launch | Ask) -> None:
     """Raises `OSError`."""
     workspace.launches.mkdir(parents=True, exist_ok=True)
-    write(workspace.launches / _FILES[type(record)], to_json(record))
+    write_whole(workspace.launches / _FILES[type(record)], to_json(record))
 
 
 def kept_file(workspace: Workspace, sweep: str) -> Path:
     """The sweep file of what was started from the browser."""
     return workspace.launches / f"{sweep}.yaml"
-
-
-def write(file: Path, text: str) -> None:
-    """All of it or nothing. Raises `OSError`."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def lock_of(workspace: Workspace) -> Path:
