@@ -10,12 +10,12 @@ import fcntl
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sweeps.errors import DeviceError
+from sweeps.retry import tries
 from sweeps.untrusted_file import open_regular
 
 HOST_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not in a user's cache: all users of the host share its phones
@@ -43,16 +43,11 @@ def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) ->
     if wait_s is None:
         fcntl.flock(file, kind)
         return True
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
+    for _ in tries(wait_s, _TRY_S):
+        with suppress(BlockingIOError):
             fcntl.flock(file, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_TRY_S)
-        else:
             return True
+    return False
 
 
 @contextmanager

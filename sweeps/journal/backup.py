@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import IO, Any
 from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.verify import file_damage
+from sweeps.sqlite_file import connect
 from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 
@@ -123,10 +123,12 @@ def _check_target(workspace: Workspace, target: Path) -> None:
 
 
 def _copy_database(path: Path, copy: Path) -> None:
-    with journal_schema.translated(path):
-        source = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)
-        with closing(source), closing(sqlite3.connect(copy)) as target:
-            source.backup(target)  # all pages in one step: as of one moment
+    with (
+        journal_schema.translated(path),
+        closing(connect(path, read_only=True)) as source,
+        closing(connect(copy)) as target,
+    ):
+        source.backup(target)  # all pages in one step: as of one moment
 
 
 def _files(workspace: Workspace, left_out: list[str]) -> Iterator[Path]:

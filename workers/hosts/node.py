@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from sweeps.errors import ClusterError
+from sweeps.retry import tries
 from workers.executors.loopback import LOOPBACK, REACHABLE
 from workers.hosts.access import REFUSED, environment, split_address, wrong_token
 from workers.hosts.ports import Ports, any_ports
@@ -123,11 +123,12 @@ class Node:
         return tuple(sorted(found))
 
     def _await_start(self, options: NodeOptions) -> None:
-        deadline = time.monotonic() + _START_S
-        while _STARTED not in (words := self._log.read_text(encoding="utf-8", errors="replace")):
-            if not self.alive() or time.monotonic() > deadline:
+        for is_last in tries(_START_S, _POLL_S):
+            words = self._log.read_text(encoding="utf-8", errors="replace")
+            if _STARTED in words:
+                return
+            if is_last or not self.alive():
                 raise _why_not(words, options)
-            time.sleep(_POLL_S)
 
     def _remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

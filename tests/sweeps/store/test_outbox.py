@@ -22,7 +22,7 @@ from sweeps.journal.outcomes import verified_key
 from sweeps.records import Job
 from sweeps.store import publishing
 from sweeps.store.lag import Lag, Marks, read_lag
-from sweeps.store.outbox import LONGEST_WAIT_S, Outbox, Retry
+from sweeps.store.outbox import Outbox
 from sweeps.store.publisher import LOOK_S
 from sweeps.store.publishing import Publisher
 from sweeps.store.reading import load
@@ -287,21 +287,6 @@ def test_a_server_that_takes_nothing_is_given_up_after_a_minute_and_the_lag_says
     assert lag.since is not None
     assert before < between <= lag.since
     assert lag.text == f"1 finished job is not in MLflow yet, the first since {lag.since:%Y-%m-%d %H:%M} UTC"
-
-
-def test_waits_double_up_to_a_minute_and_begin_anew_after_a_success() -> None:
-    clock = Clock()
-    retry = Retry(clock)
-    waits = []
-    for _ in range(9):
-        retry.failed()
-        waits.append(retry.wait_s)
-    assert waits == [1, 2, 4, 8, 16, 32, LONGEST_WAIT_S, LONGEST_WAIT_S, LONGEST_WAIT_S]
-    clock.sleep(LONGEST_WAIT_S)
-    assert retry.wait_s == 0
-    retry.succeeded()
-    retry.failed()
-    assert retry.wait_s == 1
 
 
 # The lag

@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -21,6 +20,7 @@ import psutil
 
 from sweeps.errors import DeviceError
 from sweeps.locks import HostLock, LockedError
+from sweeps.retry import tries
 from workers.devices.virtual_phone.adbd import PARTS, adbd
 from workers.devices.virtual_phone.answers import Answers
 from workers.devices.virtual_phone.cable import Cable
@@ -189,9 +189,10 @@ class VirtualPhone(Answers):
         psutil.wait_procs(programs, timeout=_START_DEADLINE_S)
 
     def _wait_for_daemon(self) -> None:
-        deadline = time.monotonic() + _START_DEADLINE_S
         assert self._process is not None
-        while self._process.poll() is None and time.monotonic() < deadline:
+        for _ in tries(_START_DEADLINE_S, 0.02):
+            if self._process.poll() is not None:
+                break
             # The process may have just ended; its log says why.
             with contextlib.suppress(psutil.Error, FileNotFoundError):
                 if self._init is None:
@@ -199,7 +200,6 @@ class VirtualPhone(Answers):
                 # While it is still `unshare`, its network is the host's.
                 elif self._init.name() != "unshare" and self._cable.reaches(self._init.pid):
                     return
-            time.sleep(0.02)
         lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
         raise DeviceError(
             "not_started",
