@@ -40,7 +40,7 @@ class Orders:
         self._changed = threading.Condition()
         self._order = ("hold", 0)
         threading.Thread(target=self._read, daemon=True).start()
-        # A process that the driver has forked may hold the other end of stdin open.
+        # The end of stdin is not enough: a process that the driver has forked may hold its other end open.
         end_with_parent(os.getppid())
 
     @property

@@ -19,6 +19,7 @@ from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
 from sweeps.untrusted_file import open_regular
 from sweeps.whole_file import whole_file
+from sweeps.with_parent import ended_with_thread
 from workers.cores import clusters
 from workers.devices.bounds import bounded
 from workers.devices.engines import torch_and_engines
@@ -58,13 +59,12 @@ class LocalDevice:
 
     def _run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         # Otherwise a runner would outlive a killed driver and disturb the next sweep's measurements.
-        die_with_parent = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
         self._folder.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryFile(dir=self._folder) as stdout,
             tempfile.TemporaryFile(dir=self._folder) as stderr,
             subprocess.Popen(  # noqa: S603  # an argument list; no shell
-                [*die_with_parent, *argv],
+                ended_with_thread(argv, signal.SIGTERM),
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,

@@ -5,6 +5,7 @@ Starts Ray by its command line, and imports nothing of it.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import psutil
 
 from sweeps.errors import ClusterError
 from sweeps.retry import tries
+from sweeps.with_parent import ended_with_thread
 from workers.executors.loopback import LOOPBACK, REACHABLE
 from workers.hosts.access import REFUSED, environment, split_address, wrong_token
 from workers.hosts.ports import Ports, any_ports
@@ -161,8 +163,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
     place = (
         ["--head", f"--port={port}", "--include-dashboard=false"] if options.is_head else [f"--address={host}:{port}"]
     )
-    return [
-        *([shutil.which("setpriv") or "setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []),
+    words = [
         sys.executable,
         "-c",
         _START_BESIDE if _is_beside(options) else _START,
@@ -178,6 +179,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
         "--disable-usage-stats",
         "--block",
     ]
+    return ended_with_thread(words, signal.SIGTERM)
 
 
 def _ports(options: NodeOptions, lab_port: int) -> list[str]:

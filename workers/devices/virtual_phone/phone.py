@@ -21,6 +21,7 @@ import psutil
 from sweeps.errors import DeviceError
 from sweeps.locks import HostLock, LockedError
 from sweeps.retry import tries
+from sweeps.with_parent import ended_with_thread
 from workers.devices.virtual_phone.adbd import PARTS, adbd
 from workers.devices.virtual_phone.answers import Answers
 from workers.devices.virtual_phone.cable import Cable
@@ -76,12 +77,12 @@ class VirtualPhone(Answers):
         self.write_all()
         self._cable.plug()
         (self._folder / "serving").touch()
-        argv = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--net", "--pid", "--fork"]
+        argv = ["unshare", "--mount", "--net", "--pid", "--fork"]
         argv += ["--kill-child", "--", str(PARTS / "init"), str(self._folder.resolve()), str(unpacked)]
         environment = {"PATH": os.defpath + ":/usr/sbin:/sbin", "HOME": "/data/local/tmp"}
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own script
-                [*argv, str(self._storage_mb)],
+                ended_with_thread([*argv, str(self._storage_mb)], signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
