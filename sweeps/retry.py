@@ -9,7 +9,8 @@ class Backoff:
 
     def __init__(self, first_s: float, longest_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._first_s, self._longest_s, self._now_s = first_s, longest_s, now_s
-        self.succeeded()
+        self._next_wait_s = first_s
+        self._due_at_s = now_s()
 
     @property
     def wait_s(self) -> float:

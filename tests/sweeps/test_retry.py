@@ -3,21 +3,7 @@
 import pytest
 
 from sweeps.retry import Backoff, tries
-
-
-class Clock:
-    """Time that passes only in pauses."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-        self.pauses: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now_s += seconds
+from tests.waited_clock import Clock
 
 
 def test_waits_double_up_to_the_longest_and_begin_anew_after_a_success() -> None:
@@ -43,7 +29,7 @@ def test_waits_double_up_to_the_longest_and_begin_anew_after_a_success() -> None
 def test_the_last_try_is_at_the_deadline(limit_s: float, longest_s: float, pauses: list[float]) -> None:
     clock = Clock()
     made = list(tries(limit_s, 1.0, longest_s, now_s=clock, sleep=clock.sleep))
-    assert clock.pauses == pauses
+    assert clock.waits == pauses
     assert made == [False] * len(pauses) + [True]
     assert clock.now_s == 1000 + limit_s
 

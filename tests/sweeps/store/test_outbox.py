@@ -31,6 +31,7 @@ from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
 from tests.store_double import DoubleClient, doubled
 from tests.sweeps.conftest import Records
+from tests.waited_clock import Clock
 
 LIMIT_S = 60.0
 """For what takes a second on a machine that has nothing else to do."""
@@ -140,6 +141,7 @@ import sys
 from pathlib import Path
 from sweeps.store.publishing import Publisher
 from sweeps.workspace import Workspace
+from tests.waited_clock import Clock
 
 publisher = Publisher(Workspace(Path(sys.argv[1])), "phones")
 print(publisher.pid, flush=True)
@@ -233,21 +235,6 @@ def flaky() -> Iterator[type[Flaky]]:
         patch.setattr(Flaky, "created", 0)
         patch.setattr(Flaky, "refuses", staticmethod(lambda number: False))
         yield Flaky
-
-
-class Clock:
-    """Time passes only where it is waited for."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.waits: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now += seconds
 
 
 def test_a_server_that_refuses_every_third_run_gets_all_of_them_once(
