@@ -175,6 +175,7 @@ class Workspace:
         """
         with ExitStack() as stack:
             try:
+                self.root.stat()  # a folder that is not there is not made for its lock
                 stack.enter_context(locked(self.driver_lock, wait_s=GLANCE_S))
             except LockedError as error:
                 raise WorkspaceError(

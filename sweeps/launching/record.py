@@ -1,7 +1,7 @@
 """The last start from the browser, in the workspace's folder `launches`: what was started, by whom, what was asked."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -71,11 +71,9 @@ def lock_of(workspace: Workspace) -> Path:
     return workspace.launches / "lock"
 
 
-@contextmanager
-def alone(workspace: Workspace) -> Iterator[int]:
+def alone(workspace: Workspace) -> AbstractContextManager[int]:
     """The open `lock_of` the workspace: held until the block and every process that it was handed to have ended.
 
     Raises `LockedError` if another one has it, `OSError` if the folder cannot be written.
     """
-    with locked(lock_of(workspace), wait_s=GLANCE_S) as lock:
-        yield lock
+    return locked(lock_of(workspace), wait_s=GLANCE_S)

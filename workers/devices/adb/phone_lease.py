@@ -10,7 +10,7 @@ _RESTART_S = 30.0
 class PhoneLease:
     """Until `release()` or the end of this process, however it ends.
 
-    Raises `DeviceError`: `leased` at once if another process of this host measures on the phone, `adb_server` if a
+    Raises `DeviceError`: `leased` after a moment if another process of this host measures on the phone, `adb_server` if a
     restart of the server does not end.
     """
 
