@@ -10,8 +10,8 @@ _RESTART_S = 30.0
 class PhoneLease:
     """Until `release()` or the end of this process, however it ends.
 
-    Raises `DeviceError`: `leased` after a moment if another process of this host measures on the phone, `adb_server` if a
-    restart of the server does not end.
+    Raises `DeviceError`: `leased` after a moment if another process of this host measures on the phone, `adb_server` if
+    a restart of the server does not end.
     """
 
     def __init__(self, serial: str, device_id: str, port: int) -> None:
@@ -37,7 +37,7 @@ class PhoneLease:
 
 
 def server_alone(port: int) -> HostLock:
-    """For whoever restarts the adb server. Raises `LockedError` at once if a phone at it is being measured."""
+    """For whoever restarts the adb server. Raises `LockedError` if a phone at it is being measured."""
     return HostLock(f"adb server {port}")
 
 
