@@ -21,7 +21,7 @@ HOST_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not in a user's cache
 """The files of `HostLock`, one for each name."""
 GLANCE_S = 0.2
 """A lock that is only looked at (`owner`) is free again after this time."""
-_TRY_S = 0.02
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
 _MODE_OF_ALL = 0o666
 _PID_BYTES = 20
 
@@ -42,7 +42,7 @@ def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) ->
     if wait_s is None:
         fcntl.flock(file, kind)
         return True
-    for _ in tries(wait_s, _TRY_S):
+    for _ in tries(wait_s, _FIRST_PAUSE_S, _LONGEST_PAUSE_S):
         with suppress(BlockingIOError):
             fcntl.flock(file, kind | fcntl.LOCK_NB)
             return True
