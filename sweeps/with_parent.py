@@ -5,7 +5,8 @@ there. It needs code of ours in the process; for a program that knows nothing of
 
     python -P -m sweeps.with_parent PID PROGRAM ...
 
-runs it as a child of the process PID, and should lead a process group of its own.
+runs it as a child of the process PID, and should lead a process group of its own. The end of stdin is an order to end,
+and no sign of the parent's end: a fork of the parent may hold the other end of the pipe.
 
 Linux's own way (PR_SET_PDEATHSIG: `ended_with_thread`, `end_with_thread`) needs no thread and no second process, so it
 is that of what is timed and of forks of a process that has no threads. It goes by the thread that has started the

@@ -20,8 +20,8 @@ _START_S = 20.0
 _ANSWER_S = 10.0
 _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
-_LOOK_S = 0.05
 """If our server could not be started: time to wait for one that another process is starting."""
+_LOOK_S = 0.05
 # Not imported: that reads the server's port from the environment, and ends in a ValueError where it is none.
 _OWN_ADB = Path(str(distribution("adbutils").locate_file("adbutils/binaries/adb")))
 _NO_SERIAL = r"\?+|\(no serial number\)"
