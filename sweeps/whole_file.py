@@ -21,10 +21,10 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
         part.replace(path)
         if durable:
             _sync(path.parent)
-    except BaseException:
+    finally:
+        # Also after `replace`: it leaves a second link to the file that `path` is already.
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        raise
 
 
 def write_whole(path: Path, content: bytes | str, *, durable: bool = False) -> None:

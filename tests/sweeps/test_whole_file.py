@@ -37,3 +37,11 @@ def test_what_stands_in_the_place_stays_and_is_told(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "nowhere" / "file", b"new")
+
+
+def test_a_second_link_to_the_same_file_is_not_left(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"same")
+    for _ in range(2):
+        with whole_file(tmp_path / "file") as part:
+            part.hardlink_to(tmp_path / "source")
+    assert {path.name for path in tmp_path.iterdir()} == {"source", "file"}
