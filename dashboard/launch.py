@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,12 @@ import psutil
 
 from dashboard.options import Options
 from sweeps.errors import EdgeSweepError
+from sweeps.retry import tries
 
 APP = Path(__file__).with_name("app.py")
 SERVER = APP.with_name("serve.py")
 START_LIMIT_S = 60.0
+_LOOK_S = 0.1
 TOKEN_VARIABLE = "EDGESWEEP_DASHBOARD_TOKEN"  # noqa: S105  # a name
 """Of the first link. Its server takes it out of the environment."""
 
@@ -122,15 +123,15 @@ def serving(
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + START_LIMIT_S
-            while not _answers("127.0.0.1", port):
-                if process.poll() is not None or time.monotonic() > deadline:
+            for is_last in tries(START_LIMIT_S, _LOOK_S):
+                if _answers("127.0.0.1", port):
+                    break
+                if is_last or process.poll() is not None:
                     output.seek(0)
                     raise EdgeSweepError(
                         f"the dashboard did not start: {output.read()[-2000:].strip() or 'it said nothing'}",
                         "run `edgesweep dashboard` to see it start",
                     )
-                time.sleep(0.1)
             yield port
         finally:
             # Streamlit's orderly shutdown can wait forever for the connection of a closed browser.
@@ -148,9 +149,9 @@ def say_when_it_answers(text: str, host: str, port: int) -> None:
     asked = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
 
     def wait() -> None:
-        deadline = time.monotonic() + START_LIMIT_S
-        while not _answers(asked, port) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        for _ in tries(START_LIMIT_S, _LOOK_S):
+            if _answers(asked, port):
+                break
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 

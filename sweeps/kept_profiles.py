@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
 from sweeps.variant import RunAxes
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 LABEL = "profiled"
@@ -93,10 +94,8 @@ def place(workspace: Workspace, profile: KeptProfile) -> Path:
 def keep(workspace: Workspace, profile: KeptProfile) -> Path:
     """Write the document; it replaces an earlier one of the same run. Returns its path. Raises `StoreError`."""
     path = place(workspace, profile).with_name(f"{_stem(profile)}.json")
-    part = path.with_name(f"{path.name}.part")
     try:
-        part.write_text(profile.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        part.replace(path)
+        write_whole(path, profile.model_dump_json(indent=2) + "\n")
     except OSError as error:
         raise _not_written(path, error) from error
     return path
@@ -106,7 +105,7 @@ def keep_trace(workspace: Workspace, profile: KeptProfile, trace: object) -> Pat
     """Write the document, and beside it a trace as JSON. Returns the trace's path. Raises `StoreError`."""
     path = place(workspace, profile)
     try:
-        path.write_text(json.dumps(trace) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(trace) + "\n")
     except OSError as error:
         raise _not_written(path, error) from error
     keep(workspace, profile)

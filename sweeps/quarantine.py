@@ -4,12 +4,11 @@ One file per device in the user's state folder: a sweep or a workspace may be de
 before. `after_fault` and `after_canary` are pure; `QuarantineBook` keeps what they say.
 """
 
-import fcntl
 import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Literal
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
+from sweeps.locks import locked
+from sweeps.whole_file import write_whole
 
 STATE_VARIABLE = "EDGESWEEP_STATE"
 
@@ -199,24 +200,16 @@ class QuarantineBook:
 
     def _write(self, record: DeviceRecord) -> None:
         path = self._path(record.device_id)
-        part = path.with_suffix(".part")
         with self._translated(path):
-            with part.open("w", encoding="utf-8") as file:
-                file.write(to_json(record))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
+            write_whole(path, to_json(record), durable=True)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """One process at a time. The kernel ends the lock with its process."""
         path = self._folder / "lock"
-        with self._translated(path):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            file = path.open("a")
-        with file:
+        with ExitStack() as stack:
             with self._translated(path):
-                fcntl.flock(file, fcntl.LOCK_EX)
+                stack.enter_context(locked(path))
             yield
 
     @contextmanager

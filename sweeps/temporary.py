@@ -1,13 +1,14 @@
 """Temporary folders. A process that is killed leaves its own; the next driver, or who makes one there, deletes them."""
 
 import atexit
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from sweeps.locks import take
 
 _PREFIX = "edgesweep-tmp-"
 _LOCK = "lock"
@@ -41,7 +42,7 @@ def _made(below: Path | None) -> tuple[Path, int]:
     # It gets its name when it is locked: without one the folder is nobody's to delete.
     nameless = folder / "new"
     lock = os.open(nameless, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    take(lock)
     nameless.rename(folder / _LOCK)
     (folder / "files").mkdir()
     return folder, lock
@@ -61,7 +62,7 @@ def delete_abandoned(below: Path | None = None) -> None:
                 continue
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                if take(lock, wait_s=0.0):
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)

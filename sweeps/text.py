@@ -23,10 +23,10 @@ def short_name(name: str) -> str:
     return line if len(name) <= LONGEST_NAME else f"{line}... ({len(name):,} characters)"
 
 
-def some(names: Sequence[str]) -> str:
-    """The names, of many only the first ones: `a, b, c, d and 9 more`."""
-    rest = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+def some(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """The names, of more than `most` only the first ones: `a, b, c, d and 9 more`."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def plain(text: str) -> str:

@@ -1,12 +1,20 @@
-"""Processes that end with the one that has started them, also when that one is killed and cannot tell.
+"""Processes end with the one that has started them, also when that one is killed and cannot tell.
+
+There are two ways. `end_with_parent` is the usual one: a thread of the process itself looks whether its parent is still
+there. It needs code of ours in the process; for a program that knows nothing of this
 
     python -P -m sweeps.with_parent PID PROGRAM ...
 
-runs a program that knows nothing of this, as a child of the process PID; it should lead a process group of its own.
-Linux's own way (PR_SET_PDEATHSIG) goes by the thread that has started the process, and threads of a driver come and go.
+runs it as a child of the process PID, and should lead a process group of its own. The end of stdin is an order to end,
+and no sign of the parent's end: a fork of the parent may hold the other end of the pipe.
+
+Linux's own way (PR_SET_PDEATHSIG: `ended_with_thread`, `end_with_thread`) needs no thread and no second process, so it
+is that of what is timed and of forks of a process that has no threads. It goes by the thread that has started the
+process, not by the whole of its parent: that thread has to wait for it.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +24,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 LOOK_S = 0.5
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with_parent(parent: int, before: Callable[[], object] = lambda: None) -> None:
@@ -37,6 +46,21 @@ def run_with_parent(argv: Sequence[str], deadline_s: float) -> "subprocess.Compl
             os.killpg(process.pid, signal.SIGKILL)
             raise
     return subprocess.CompletedProcess(argv, process.returncode, told, said)
+
+
+def ended_with_thread(argv: Sequence[str], number: signal.Signals) -> list[str]:
+    """The command of a program that gets this signal once the thread that starts it has ended. Linux with util-linux
+    only; elsewhere the program itself."""
+    setpriv = shutil.which("setpriv")
+    return [*([setpriv, "--pdeathsig", number.name.removeprefix("SIG"), "--"] if setpriv else []), *argv]
+
+
+def end_with_thread() -> None:
+    """Have this process, which was just forked, killed once the thread that has forked it ends. Linux only."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _watch(parent: int, before: Callable[[], object]) -> None:

@@ -1,24 +1,21 @@
 """The workspace: the folder with all files of EdgeSweep. Only this module knows the file names in it."""
 
-import fcntl
 import os
 import re
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 from sweeps.errors import WorkspaceError
+from sweeps.locks import GLANCE_S, LockedError, locked, owner
 
 DEFAULT_ROOT, ROOT_VARIABLE = "edgesweep-data", "EDGESWEEP_WORKSPACE"
 """The usual workspace of a folder, and what names another one."""
 BUILD_LOG = "build.log"
 """Beside an artifact's manifest."""
 _TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
-_LOOKS, _LOOK_S = 10, 0.02
 
 
 def _reason_against(address: str) -> str:
@@ -168,10 +165,7 @@ class Workspace:
 
     def holder(self) -> int | None:
         """The process id of the driver that has the lock; 0 if it is not known, `None` if there is no driver."""
-        found = look(self.driver_lock)
-        if found is None:
-            return None
-        return int(found) if found.isdecimal() else 0
+        return owner(self.driver_lock)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -179,49 +173,18 @@ class Workspace:
 
         Raises `WorkspaceError` with the process id of the holder if it is locked already.
         """
-        try:
-            handle = self.driver_lock.open("a+", encoding="utf-8")
-        except OSError as error:
-            raise WorkspaceError(
-                f"the workspace {self.root} cannot be written: {error.strerror}",
-                "give another folder with --workspace",
-            ) from error
-        with handle:
-            if not take(handle):
-                handle.seek(0)
-                holder = handle.read(20).strip() or "unknown"
+        with ExitStack() as stack:
+            try:
+                self.root.stat()  # a folder that is not there is not made for its lock
+                stack.enter_context(locked(self.driver_lock, wait_s=GLANCE_S))
+            except LockedError as error:
                 raise WorkspaceError(
-                    f"the workspace {self.root} is locked by process {holder}",
+                    f"the workspace {self.root} is locked by process {error.process or 'unknown'}",
                     "wait until it has finished, or give another folder with --workspace",
-                )
-            handle.seek(0)
-            handle.truncate()
-            handle.write(f"{os.getpid()}\n")
-            handle.flush()
+                ) from error
+            except OSError as error:
+                raise WorkspaceError(
+                    f"the workspace {self.root} cannot be written: {error.strerror}",
+                    "give another folder with --workspace",
+                ) from error
             yield
-
-
-def take(lock: IO[str] | int) -> bool:
-    """Whether an open file's lock is this process's now. Whoever only looks has it for a moment (`look`)."""
-    for _ in range(_LOOKS):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOOK_S)
-        else:
-            return True
-    return False
-
-
-def look(file: Path) -> str | None:
-    """The content of a lock that a process has now; `None` if none has it. `take` waits for whoever looks."""
-    try:
-        handle = file.open(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return handle.read(20).strip()
-    return None

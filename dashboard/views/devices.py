@@ -19,10 +19,10 @@ from dashboard.style import Palette, palette
 from dashboard.views import empty, hosts, places
 from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import StoreError
-from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
 from sweeps.launching.gone import Gone, gone_now
 from sweeps.launching.here import running_now
+from sweeps.locks import host_lock_owner, phone_name
 from sweeps.quarantine import DeviceRecord, QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
@@ -73,7 +73,7 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
     holders = {
         one.facts.device_id: process
         for one in there
-        if (process := holder(held_path(phone_name(one.facts.device_id)))) is not None
+        if (process := host_lock_owner(phone_name(one.facts.device_id))) is not None
     }
     on = tuple(sorted({place for one in there for place in one.place_ids}))
     verdicts = data.verdicts_on(now, on) if now is not None and on else ()

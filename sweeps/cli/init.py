@@ -18,6 +18,7 @@ from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
 from sweeps.spec.sweep import SweepSpec, json_schema, load
 from sweeps.spec.yaml_source import parsed
 from sweeps.text import plain
+from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 from workers.first_look import FORKS, Model, look_at, needed_arguments
 from workers.models.code import own_code
@@ -84,16 +85,13 @@ def init(
     found = look_at(looked_at, roots, [input_shape] if input_shape else _shapes(side))
     _tell(answers, found, folders)
     text = sweep_text(answers, found, folders)
-    part = file.with_name(f".{file.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
-        spec = load(part)  # as any other command reads it
-        part.replace(file)
+        with whole_file(file) as part:
+            part.write_text(text, encoding="utf-8")
+            spec = load(part)  # as any other command reads it
         is_new = _write_schema(file.with_name(SCHEMA), force=force)
     except OSError as error:
         raise WorkspaceError(f"{file} cannot be written: {error.strerror}", "name another file") from error
-    finally:
-        part.unlink(missing_ok=True)
     _tell_original(spec, roots, home)
     click.echo(f"{file} is written, with {SCHEMA} for editors. Read it, then: edgesweep plan --check {file}")
     if not is_new:

@@ -20,6 +20,7 @@ from sweeps.store import workspace_names
 from sweeps.store.outbox import Outbox
 from sweeps.store.verify import verify_published
 from sweeps.text import plain
+from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -81,15 +82,11 @@ def export(file: Path | None, root: Path) -> None:
         return
     if file.exists():
         raise WorkspaceError(f"there is something at {file} already", "name a new file")
-    part = file.with_name(f".{file.name}.part")
     try:
-        with part.open("w", encoding="utf-8") as text:
+        with whole_file(file) as part, part.open("w", encoding="utf-8") as text:
             text.writelines(f"{line}\n" for line in lines)
-        part.rename(file)
     except OSError as error:
         raise StoreError(f"{file} cannot be written: {error.strerror}", "check the folder and its disk") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @journal.command()

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from sweeps.sqlite_file import BRIEF_S, connect
 from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE
 
 EXIT_INTERRUPTED = 130
@@ -91,7 +92,7 @@ def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str)
     root = Path(context.params.get("root") or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
     path = root.expanduser() / "journal.sqlite"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(connect(path, read_only=True, busy_s=BRIEF_S)) as db:
             names = [str(name) for (name,) in db.execute("SELECT name FROM sweeps ORDER BY updated DESC")]
     except sqlite3.Error:
         return []

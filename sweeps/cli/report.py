@@ -26,6 +26,7 @@ from sweeps.report.evaluation import more_images
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import ResultRow, SweepResults, of_device, read_rows
 from sweeps.spec.sweep import sweep_yaml
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -130,13 +131,10 @@ def _page_maker() -> Callable[..., str]:
 
 def _write(path: Path, make: Callable[[], bytes]) -> dict[str, Any]:
     """The file is whole or not there. Raises `EdgeSweepError` if it cannot be written."""
-    part = path.with_name(f".{path.name}.part")
     content = make()
     try:
-        part.write_bytes(content)
-        part.replace(path)
+        write_whole(path, content)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise EdgeSweepError(
             f"{path} cannot be written: {error.strerror or error}", "name a file in a folder that exists"
         ) from error

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,8 @@ from typing import IO, Any
 from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.verify import file_damage
+from sweeps.sqlite_file import connect
+from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 
 LIST = "edgesweep-backup.json"
@@ -49,9 +50,12 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
     _check_target(workspace, target)
     listed: dict[str, dict[str, object]] = {}
     left_out: list[str] = []
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with tarfile.open(part, "x:") as archive, tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        with (
+            whole_file(target, durable=True) as part,
+            tempfile.TemporaryDirectory(dir=target.parent) as folder,
+            tarfile.open(part, "x:") as archive,
+        ):
             databases = [path for path in sorted(workspace.root.glob("*.sqlite")) if path != workspace.published]
             for path in sorted(databases, key=lambda path: path == workspace.journal):
                 copy = Path(folder) / path.name
@@ -64,13 +68,8 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
                 except FileNotFoundError:
                     continue  # a temporary file of the sweep that runs
             _add_list(archive, workspace, listed, Path(folder))
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.rename(target)
     except (OSError, tarfile.TarError) as error:
         raise StoreError(f"the backup {target} cannot be written: {error}", "check the disk, and try again") from error
-    finally:
-        part.unlink(missing_ok=True)
     return _summary({"root": str(workspace.root), "files": listed}, tuple(left_out))
 
 
@@ -124,10 +123,12 @@ def _check_target(workspace: Workspace, target: Path) -> None:
 
 
 def _copy_database(path: Path, copy: Path) -> None:
-    with journal_schema.translated(path):
-        source = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)
-        with closing(source), closing(sqlite3.connect(copy)) as target:
-            source.backup(target)  # all pages in one step: as of one moment
+    with (
+        journal_schema.translated(path),
+        closing(connect(path, read_only=True)) as source,
+        closing(connect(copy)) as target,
+    ):
+        source.backup(target)  # all pages in one step: as of one moment
 
 
 def _files(workspace: Workspace, left_out: list[str]) -> Iterator[Path]:

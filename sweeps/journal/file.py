@@ -1,7 +1,6 @@
 """The journal's file: opening, migration, reads, and one transaction per write."""
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Self
 
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
+from sweeps.sqlite_file import connect, switch_to_wal
 
 FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 
@@ -111,19 +111,5 @@ class JournalFile:
 
 
 def _connected(path: Path, read_only: bool, busy_timeout_s: float) -> sqlite3.Connection:
-    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
     with journal_schema.translated(path):
-        return sqlite3.connect(uri, uri=True, timeout=busy_timeout_s, isolation_level=None)
-
-
-def switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
-    """Retries until the deadline: for this statement, sqlite ignores the connection's timeout."""
-    deadline = time.monotonic() + busy_timeout_s
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-        time.sleep(0.02)
+        return connect(path, read_only=read_only, busy_s=busy_timeout_s)

@@ -1,7 +1,6 @@
 """The whole journal as JSON lines, which any program can read without EdgeSweep."""
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
@@ -10,6 +9,7 @@ from typing import Any
 
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
+from sweeps.sqlite_file import connect
 
 
 def json_lines(path: Path) -> Iterator[str]:
@@ -23,9 +23,8 @@ def json_lines(path: Path) -> Iterator[str]:
         raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")
     with (
         journal_schema.translated(path),
-        closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)) as db,
+        closing(connect(path, read_only=True)) as db,
     ):
-        db.isolation_level = None
         journal_schema.is_older(db, path)  # it raises for a newer one
         db.execute("BEGIN")
         [journal_version] = db.execute("PRAGMA user_version").fetchone()

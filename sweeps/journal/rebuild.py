@@ -3,10 +3,8 @@
 The driver may write meanwhile: what it accepts is in its own transactions, and the parts here are short ones.
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +12,7 @@ from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError, Watermark
+from sweeps.locks import locked
 
 Found = TypeVar("Found")
 _PART = 200
@@ -60,15 +59,10 @@ def _read(path: Path, read: Callable[[Journal], Found]) -> Found:
 @contextmanager
 def _turn(path: Path) -> Iterator[None]:
     """One process makes the table at a time, and the others wait: they would undo each other's work."""
-    descriptor = None
-    try:
+    with ExitStack() as stack:
         with suppress(OSError):  # a folder or file system without locks: then it is as it is
-            descriptor = os.open(path.with_suffix(".rebuild.lock"), os.O_CREAT | os.O_RDWR, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            stack.enter_context(locked(path.with_suffix(".rebuild.lock")))
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _rebuild(path: Path, each: Callable[[int, int], object] | None) -> int:

@@ -13,6 +13,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import file_damage, unreadable
+from sweeps.sqlite_file import connect
 
 _TABLES = (
     "plans",
@@ -58,7 +59,7 @@ def check_whole(path: Path) -> None:
     if not path.exists():
         _look_for_parts(path)
         return
-    with closing(_open(path)) as db:
+    with closing(connect(path, read_only=True)) as db:
         # Of one large table sqlite's progress handler is not called, but an interruption is heard.
         enough = threading.Timer(_LOOK_S, db.interrupt)
         enough.start()
@@ -97,7 +98,8 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
     _remove(made)
     Journal.open(made).close()
     lost: Counter[str] = Counter()
-    with closing(_open(path)) as old, closing(sqlite3.connect(made)) as new:
+    with closing(connect(path, read_only=True)) as old, closing(connect(made)) as new:
+        new.execute("BEGIN")
         try:
             there = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         except sqlite3.DatabaseError as error:
@@ -120,7 +122,7 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
         _remove(made)
         return Salvaged(saved=saved, lost=lost, damaged=None)
     rebuild(made)
-    with closing(sqlite3.connect(made)) as new:
+    with closing(connect(made)) as new:
         new.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     damaged = _put_aside(path)
     for suffix in ("-wal", "-shm"):
@@ -221,7 +223,3 @@ def _put_aside(path: Path) -> Path:
 def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)

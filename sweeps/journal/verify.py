@@ -23,6 +23,7 @@ from sweeps.manifest import Manifest
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Accuracy, Block, Failed, Job, Skipped
 from sweeps.settled import Settled
+from sweeps.sqlite_file import connect
 
 _RECORDS: tuple[tuple[str, str, type[Any]], ...] = (
     ("attempts", "SELECT id, record FROM attempts WHERE kind = 'block'", Block),
@@ -66,7 +67,7 @@ def verify(path: Path) -> Checked:
     findings: list[Finding] = []
     counts: list[str] = []
     with Journal.open(path, read_only=True) as journal:
-        with journal_schema.translated(path), closing(_open(path)) as db:
+        with journal_schema.translated(path), closing(connect(path, read_only=True)) as db:
             bad = list(_unreadable(db))
             findings += bad
             [blocks] = db.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()
@@ -85,7 +86,7 @@ def file_damage(path: Path) -> list[Finding]:
     if not path.exists():
         raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")
     try:
-        with closing(_open(path)) as db:
+        with closing(connect(path, read_only=True)) as db:
             said = [row[0] for row in db.execute("PRAGMA integrity_check")]
             foreign = db.execute("PRAGMA foreign_key_check").fetchall()
     except sqlite3.DatabaseError as error:
@@ -171,7 +172,3 @@ def _timed(journal: Journal, key: str) -> bool:
     """Whether it was timed, or another job that is the same program was timed for it."""
     settled = journal.settled(key)
     return journal.was_raced(key) or (settled is not None and settled.reason == "same_program")
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)

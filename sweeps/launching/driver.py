@@ -11,7 +11,8 @@ from typing import Literal
 from sweeps.errors import WorkspaceError
 from sweeps.launching.live import Live, read_live
 from sweeps.launching.record import Ask, Launch, keep, last, lock_of
-from sweeps.workspace import Workspace, look
+from sweeps.locks import owner
+from sweeps.workspace import Workspace
 
 _ONE = threading.Lock()
 """Of those who stop the same driver at the same time, one is the first."""
@@ -67,7 +68,7 @@ def find(workspace: Workspace) -> Driver:
     pid = workspace.holder()
     state: State = "running"
     launch, live, asked = last(workspace, Launch), read_live(workspace.live), last(workspace, Ask)
-    if pid is None and look(lock_of(workspace)) is not None:
+    if pid is None and owner(lock_of(workspace)) is not None:
         pid = launch.pid if launch is not None else 0
         state = "ending" if live is not None and live.pid == pid and live.ended else "starting"
     of = pid if pid is not None else live.pid if live is not None else None
@@ -133,7 +134,7 @@ def _is_driver(workspace: Workspace, pid: int) -> bool:
     if workspace.holder() == pid:
         return _has_open(pid, workspace.driver_lock)
     launch = last(workspace, Launch)
-    started = launch is not None and launch.pid == pid and look(lock_of(workspace)) is not None
+    started = launch is not None and launch.pid == pid and owner(lock_of(workspace)) is not None
     return started and _has_open(pid, lock_of(workspace))
 
 

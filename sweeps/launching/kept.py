@@ -5,8 +5,9 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 
-from sweeps.launching.record import Launch, keep, kept_file, last, write
+from sweeps.launching.record import Launch, keep, kept_file, last
 from sweeps.launching.start import log_of
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 
@@ -22,7 +23,7 @@ def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
     text, found = re.subn(r"(?m)^name:.*$", f"name: {json.dumps(name)}", text, count=1)
     if not found:
         return  # written in another way: it is of no use, and in nobody's
-    write(file, text)
+    write_whole(file, text)
     kept_file(workspace, sweep).unlink()
     launch = last(workspace, Launch)
     if launch is not None and launch.sweep == sweep:

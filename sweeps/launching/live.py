@@ -13,6 +13,7 @@ from typing import Literal, Self
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.json_records import from_json, to_json
 from sweeps.text import plain
+from sweeps.whole_file import write_whole
 
 WRITE_EVERY_S = 1.0
 NOTES = 20
@@ -212,7 +213,5 @@ class LiveFile:
 
     def _write(self) -> None:
         self._written_s = time.monotonic()
-        part = self._path.with_name(f"{self._path.name}.part")
         with suppress(OSError, StoreError):
-            part.write_text(to_json(self.live), encoding="utf-8")
-            part.replace(self._path)
+            write_whole(self._path, to_json(self.live))

@@ -8,8 +8,8 @@ from secrets import token_hex
 from typing import Any
 
 from sweeps.launching.inquiry import ask, unread
-from sweeps.launching.record import write
 from sweeps.launching.start import unwritable
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 LIMIT_S = 180.0
@@ -64,7 +64,7 @@ def preview(
     file = workspace.launches / f".preview-{token_hex(8)}.yaml"
     try:
         workspace.launches.mkdir(parents=True, exist_ok=True)
-        write(file, text)
+        write_whole(file, text)
         document, told = ask(
             ("plan", "--workspace", str(workspace.root), *options, str(file)),
             workspace,

@@ -1,9 +1,7 @@
 """The last start from the browser, in the workspace's folder `launches`: what was started, by whom, what was asked."""
 
-import errno
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +9,9 @@ from typing import Literal, TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
-from sweeps.workspace import Workspace, take
+from sweeps.locks import GLANCE_S, locked
+from sweeps.whole_file import write_whole
+from sweeps.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
 def keep(workspace: Workspace, record: Launch | Ask) -> None:
     """Raises `OSError`."""
     workspace.launches.mkdir(parents=True, exist_ok=True)
-    write(workspace.launches / _FILES[type(record)], to_json(record))
+    write_whole(workspace.launches / _FILES[type(record)], to_json(record))
 
 
 def kept_file(workspace: Workspace, sweep: str) -> Path:
@@ -66,32 +66,14 @@ def kept_file(workspace: Workspace, sweep: str) -> Path:
     return workspace.launches / f"{sweep}.yaml"
 
 
-def write(file: Path, text: str) -> None:
-    """All of it or nothing. Raises `OSError`."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def lock_of(workspace: Workspace) -> Path:
     """Every process that was started from the browser has it: also before it has the workspace's lock, and after."""
     return workspace.launches / "lock"
 
 
-@contextmanager
-def alone(workspace: Workspace) -> Iterator[int]:
+def alone(workspace: Workspace) -> AbstractContextManager[int]:
     """The open `lock_of` the workspace: held until the block and every process that it was handed to have ended.
 
-    Raises `BlockingIOError` if another one has it, other `OSError`s if the folder cannot be written.
+    Raises `LockedError` if another one has it, `OSError` if the folder cannot be written.
     """
-    workspace.launches.mkdir(parents=True, exist_ok=True)
-    lock = os.open(lock_of(workspace), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if not take(lock):
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process has the lock")
-        yield lock
-    finally:
-        os.close(lock)
+    return locked(lock_of(workspace), wait_s=GLANCE_S)

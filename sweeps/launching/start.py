@@ -12,8 +12,10 @@ from pathlib import Path
 from sweeps.errors import SpecError, WorkspaceError
 from sweeps.launching.checked import check
 from sweeps.launching.driver import find
-from sweeps.launching.record import Launch, alone, keep, kept_file, last, write
+from sweeps.launching.record import Launch, alone, keep, kept_file, last
+from sweeps.locks import LockedError
 from sweeps.spec.sweep import SweepSpec, sweep_yaml
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 MODELS_VARIABLE = "EDGESWEEP_MODELS"
@@ -53,7 +55,7 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
             if workspace.holder() is not None:
                 raise _in_use(workspace)
             file = kept_file(workspace, name)
-            write(file, text)
+            write_whole(file, text)
             log = log_of(workspace, name)
             log.parent.mkdir(parents=True, exist_ok=True)
             argv = command("run", str(file), "--workspace", str(workspace.root), *options)
@@ -71,7 +73,7 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
             # It runs: a disk that is full by now does not make that untrue.
             with suppress(OSError):
                 keep(workspace, launch)
-    except BlockingIOError as error:
+    except LockedError as error:
         raise _in_use(workspace) from error
     except OSError as error:
         raise unwritable(workspace, error) from error

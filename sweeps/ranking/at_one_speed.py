@@ -16,6 +16,7 @@ from dataclasses import replace
 from sweeps.protocol.sentinel import MOVED
 from sweeps.protocol.sessions import run_of
 from sweeps.ranking.amounts import INTERVALS
+from sweeps.ranking.round_effects import fit_rounds
 from sweeps.ranking.ties import LATENCY
 from sweeps.results import ResultRow
 from sweeps.stats import NEGLIGIBLE
@@ -24,7 +25,6 @@ from sweeps.trust import disqualified, stored_in_order
 _PASSES = 200
 """Of the fit by least squares, where the medians begin."""
 _MEDIAN_PASSES = 20
-_CONVERGED = 1e-9
 
 
 def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
@@ -63,28 +63,15 @@ def _fitted(
     """The latencies (ms) of the builds that have rounds in common, directly or through others, with most of the blocks;
     by round, what brings its blocks to that speed; and the levels of the runs that these are from, as logarithms."""
     logs = {key: {visit: math.log(ms) for visit, ms in medians_ms[key].items()} for key in _linked(medians_ms)}
-    by_visit: dict[int, list[str]] = defaultdict(list)
-    for key, found in logs.items():
-        for visit in found:
-            by_visit[visit].append(key)
-    visits = dict.fromkeys(by_visit, 0.0)
-    builds = dict.fromkeys(logs, 0.0)
-    for middle, passes in ((statistics.fmean, _PASSES), (statistics.median, _MEDIAN_PASSES)):
-        for _ in range(passes):
-            before = visits
-            builds = {key: middle([one - visits[visit] for visit, one in found.items()]) for key, found in logs.items()}
-            visits = {
-                visit: middle([logs[key][visit] - builds[key] for key in keys]) for visit, keys in by_visit.items()
-            }
-            if all(abs(visits[visit] - before[visit]) < _CONVERGED for visit in visits):
-                break
+    _, visits = fit_rounds(logs, statistics.fmean, _PASSES)
+    _, visits = fit_rounds(logs, statistics.median, _MEDIAN_PASSES, visits)
     usual = statistics.median(visits[visit] for found in logs.values() for visit in found) if logs else 0.0
     builds = {
         key: statistics.median(one - visits[visit] for visit, one in found.items()) for key, found in logs.items()
     }
     by_run: dict[int, list[float]] = defaultdict(list)
     for visit, effect in visits.items():
-        by_run[run_of(visit)] += [effect] * len(by_visit[visit])
+        by_run[run_of(visit)] += [effect] * sum(visit in found for found in logs.values())
     latencies_ms = {key: math.exp(effect + usual) for key, effect in builds.items()}
     factors = {visit: math.exp(usual - effect) for visit, effect in visits.items()}
     return latencies_ms, factors, [statistics.median(effects) for effects in by_run.values()]

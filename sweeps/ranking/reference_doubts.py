@@ -14,8 +14,9 @@ from typing import Literal
 from sweeps.distributions import binomial_tail
 from sweeps.ranking.accuracy_bound import ERROR, side
 from sweeps.ranking.reference_causes import Answers, Inputs, likely_cause, of_number, sort_step
-from sweeps.spec.folder_levels import Levels, some
+from sweeps.spec.folder_levels import MOST_CLASSES, Levels
 from sweeps.stats import share_interval
+from sweeps.text import some
 
 Code = Literal[
     "reference_at_chance", "reference_one_answer", "reference_other_order", "reference_other_classes", "reference_split"
@@ -168,8 +169,8 @@ def _order_doubt(answers: Answers, order: Mapping[int, int]) -> Iterator[Doubt]:
     percent = 100 * right / len(answers.labels)
     yield Doubt(
         code="reference_other_order",
-        message=f"the classes seem to stand in another order than in training: {some(said)}; in that order "
-        f"{percent:.1f} % of {len(answers.labels)} images are right",
+        message="the classes seem to stand in another order than in training: "
+        f"{some(said, MOST_CLASSES)}; in that order {percent:.1f} % of {len(answers.labels)} images are right",
         next_step=sort_step(answers),
         figures={"images": len(answers.labels), "moved": len(order), "right_percent": percent},
     )

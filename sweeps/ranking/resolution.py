@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.protocol.noise import told_apart
+from sweeps.ranking.round_effects import fit_rounds
 from sweeps.results import ResultRow
 from sweeps.trust import disqualified
 
@@ -67,32 +68,15 @@ def _spread(medians_ms: Sequence[Mapping[int, float]]) -> float | None:
         for round_ in medians:
             by_round[round_].append(number)
     # A round of one build, or a build of one round, shows nothing.
-    left = {
-        (number, round_): math.log(ms)
+    logs = {
+        number: own
         for number, medians in enumerate(medians_ms)
-        for round_, ms in medians.items()
-        if len(medians) > 1 and len(by_round[round_]) > 1
+        if len(medians) > 1
+        and (own := {round_: math.log(ms) for round_, ms in medians.items() if len(by_round[round_]) > 1})
     }
-    builds, rounds = {number for number, _ in left}, {round_ for _, round_ in left}
-    degrees = len(left) - len(builds) - len(rounds) + 1
+    degrees = sum(map(len, logs.values())) - len(logs) - len({round_ for own in logs.values() for round_ in own}) + 1
     if degrees < FEWEST_DEGREES:
         return None
-    for _ in range(_PASSES):
-        moved = max(_centre(left, place) for place in (0, 1))
-        if moved < 1e-9:
-            break
-    return math.sqrt(math.fsum(value * value for value in left.values()) / degrees)
-
-
-def _centre(left: dict[tuple[int, int], float], place: int) -> float:
-    """Take the mean of each build (`place` 0) or round (1) away. Returns the largest of them."""
-    groups: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for key in left:
-        groups[key[place]].append(key)
-    largest = 0.0
-    for keys in groups.values():
-        mean = statistics.fmean(left[key] for key in keys)
-        largest = max(largest, abs(mean))
-        for key in keys:
-            left[key] -= mean
-    return largest
+    builds, rounds = fit_rounds(logs, statistics.fmean, _PASSES)
+    left = [log - builds[number] - rounds[round_] for number, own in logs.items() for round_, log in own.items()]
+    return math.sqrt(math.fsum(one * one for one in left) / degrees)

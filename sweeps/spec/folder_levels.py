@@ -2,12 +2,13 @@
 one class, whose parts are. Reads names, and no image."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.spec.image_folders import files_of, left_out, named_classes
 from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.text import some
 
 _SPLITS = frozenset(
     [
@@ -31,7 +32,8 @@ _BESIDE = frozenset(
     ["set", "data", "dataset", "split", "part", "images", "imgs", "image", "img", "folder", "fold", "of", "the"]
 )
 """Words that do not make a split's name another one: `train_images`, `val2017`, `test-set`."""
-_MOST_NAMES = 5
+MOST_CLASSES = 5
+"""So many are named to people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +76,13 @@ class Levels:
         """What is doubtful about it, for people; empty if nothing is."""
         if self.too_high:
             return (
-                f"{self.root} seems one level too high: {some(list(self.inner))} would be the classes, and all their "
-                f"images lie in sub-folders ({some(self.too_high)})"
+                f"{self.root} seems one level too high: {some(list(self.inner), MOST_CLASSES)} would be the classes, "
+                f"and all their images lie in sub-folders ({some(self.too_high, MOST_CLASSES)})"
             )
         if self.splits:
             named = "is named like a split" if len(self.splits) == 1 else "are named like splits"
             kind = "a class" if len(self.splits) == 1 else "classes"
-            return f"{some(self.splits)} in {self.root} {named} of a data set, and taken for {kind}"
+            return f"{some(self.splits, MOST_CLASSES)} in {self.root} {named} of a data set, and taken for {kind}"
         return ""
 
     @property
@@ -131,12 +133,6 @@ def is_split(name: str) -> bool:
     """Whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
     words = set(re.findall(r"[a-z]+", name.lower()))
     return bool(words & _SPLITS) and words <= _SPLITS | _BESIDE
-
-
-def some(names: Sequence[str]) -> str:
-    """The first names, for people."""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _inner(folder: Path) -> tuple[str, ...]:

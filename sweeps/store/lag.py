@@ -15,6 +15,7 @@ from typing import Self
 from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError
+from sweeps.sqlite_file import BRIEF_S, connect
 from sweeps.store.uri import dialect, redact, sqlite_path
 from sweeps.workspace import Workspace
 
@@ -148,7 +149,7 @@ def _read(
         return None
     place = (_server(workspace), sweep)
     try:
-        with closing(_open(path, mode="ro")) as db:
+        with closing(connect(path, read_only=True, busy_s=BRIEF_S)) as db:
             row = db.execute("SELECT plan_id, attempt_id FROM sweeps WHERE server = ? AND sweep = ?", place).fetchone()
             if row is None:
                 return None
@@ -163,14 +164,12 @@ def _read(
     return complete_to, dict(found)
 
 
-def _open(path: Path | None, mode: str = "rwc") -> sqlite3.Connection:
+def _open(path: Path | None) -> sqlite3.Connection:
     """`None`: in memory."""
-    name = ":memory:" if path is None else f"{path.resolve().as_uri()}?mode={mode}"
-    db = sqlite3.connect(name, uri=True, isolation_level=None)
+    db = connect(path, busy_s=BRIEF_S)
     try:
-        if mode == "rwc":
-            db.execute("PRAGMA synchronous = OFF")
-            db.executescript(_TABLES)
+        db.execute("PRAGMA synchronous = OFF")
+        db.executescript(_TABLES)
     except BaseException:
         db.close()
         raise

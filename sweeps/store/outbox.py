@@ -8,6 +8,7 @@ from typing import Self
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.records import Job
+from sweeps.retry import Backoff
 from sweeps.store.lag import Marks, read_lag
 from sweeps.store.mlflow import Store
 from sweeps.store.removal import clear_former_names
@@ -72,7 +73,7 @@ class Outbox:
         """Publish until nothing is left. Returns an empty text, or, if MLflow took nothing for `patience_s` seconds
         (`PATIENCE_S`), what it said last."""
         limit_s = PATIENCE_S if patience_s is None else patience_s
-        retry = Retry(clock)
+        retry = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, clock)
         taken_at = clock()
 
         def took(new: bool) -> None:
@@ -97,25 +98,3 @@ class Outbox:
         """The number of finished jobs that are not published yet."""
         lag = read_lag(self._workspace, self._journal, self._sweep)
         return 0 if lag is None else lag.jobs
-
-
-class Retry:
-    """When to ask a server again that refused: after 1 s, 2 s, 4 s and so on, and at least once a minute."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._next_wait_s = FIRST_WAIT_S
-        self._due_at = clock()
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds until it is time; 0 if it is."""
-        return max(0.0, self._due_at - self._clock())
-
-    def failed(self) -> None:
-        self._due_at = self._clock() + self._next_wait_s
-        self._next_wait_s = min(2 * self._next_wait_s, LONGEST_WAIT_S)
-
-    def succeeded(self) -> None:
-        self._next_wait_s = FIRST_WAIT_S
-        self._due_at = self._clock()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 from sweeps.errors import StoreError
-from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
@@ -22,6 +21,7 @@ from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
 from sweeps.spec.sweep import SweepSpec
+from sweeps.sqlite_file import BRIEF_S, connect, switch_to_wal
 from sweeps.store import build_costs, fleet
 from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
@@ -46,7 +46,6 @@ _TABLES = (
 )
 _VERSION = 7
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
-_BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -264,11 +263,10 @@ def _read(
 
 def _open(path: Path | None) -> sqlite3.Connection:
     """`None`: in memory. Raises `_OtherVersionError`, `sqlite3.Error`."""
-    name = ":memory:" if path is None else str(path)
-    db = sqlite3.connect(name, isolation_level=None, timeout=_BUSY_S)
+    db = connect(path, busy_s=BRIEF_S)
     try:
         if not _is_made(db):
-            switch_to_wal(db, _BUSY_S)
+            switch_to_wal(db, BRIEF_S)
             db.execute("BEGIN IMMEDIATE")
             if not _is_made(db):  # by another process, meanwhile
                 for statement in (*_TABLES, f"PRAGMA user_version = {_VERSION}"):

@@ -215,8 +215,8 @@ def test_on_a_full_disk_nothing_is_started_and_results_are_still_shown(
         return opened(path)
 
     monkeypatch.setattr(verdicts, "_open", full)
-    monkeypatch.setattr("sweeps.launching.start.write", _full)
-    monkeypatch.setattr("sweeps.launching.record.write", _full)
+    monkeypatch.setattr("sweeps.launching.start.write_whole", _full)
+    monkeypatch.setattr("sweeps.launching.record.write_whole", _full)
     next(button for button in shown.button if button.label == "Start").click().run()
     assert shown.error[0].value == "It was not started."
     assert "cannot be written: No space left on device" in said(shown)

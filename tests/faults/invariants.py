@@ -24,6 +24,7 @@ from mlflow.entities import Run
 from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
+from sweeps.locks import HostLock, LockedError
 from sweeps.planning.keys import job_key
 from sweeps.planning.planned import PlannedJob
 from sweeps.records import Block, Failed, Measured
@@ -31,7 +32,6 @@ from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 from tests.faults import seen
-from workers.devices.adb.lease import HeldError, Hold
 
 ALL = frozenset(range(1, 7))
 _REPLICATES = 10
@@ -215,8 +215,8 @@ def _no_run_twice(scene: Scene, journal: Journal) -> list[Run]:
 def _free(scene: Scene) -> None:
     for name in scene.leases:
         try:
-            Hold(name).release()
-        except HeldError as error:
+            HostLock(name).release()
+        except LockedError as error:
             raise BrokenError(4, f"{name} is held by process {error.process}") from error
     with (scene.workspace.root / "driver.lock").open("a") as lock:
         try:

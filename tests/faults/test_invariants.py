@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
+from sweeps.locks import HostLock
 from sweeps.planning.keys import job_key
 from sweeps.records import Job
 from sweeps.store.mlflow import Store
@@ -19,7 +20,6 @@ from tests.faults import seen
 from tests.faults.invariants import ALL, BrokenError, Scene, check
 from tests.fresh_mlflow import fresh_mlflow
 from tests.sweeps.conftest import Records
-from workers.devices.adb.lease import Hold
 
 RECORDS = Records()
 RUNNER = "python-torchscript 1"
@@ -141,7 +141,7 @@ def test_what_the_journal_has_not_breaks_the_third(
 
 def test_a_lease_that_is_held_breaks_the_fourth(scene: Scene, journal: Journal) -> None:
     scene = replace(scene, leases=["phone of a test of invariants"])
-    hold = Hold("phone of a test of invariants")
+    hold = HostLock("phone of a test of invariants")
     assert broken(scene, journal) == 4
     hold.release()
     check(scene, journal)

@@ -148,3 +148,9 @@ def test_a_tracking_address_that_is_none_is_told_and_not_repeated(
 def test_a_tracking_address_is_taken_as_it_is(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     assert Workspace(tmp_path).tracking_uri == address
+
+
+def test_a_workspace_that_is_not_there_is_not_made_for_its_lock(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceError, match="cannot be written"), Workspace(tmp_path / "typo").lock():
+        pass
+    assert not list(tmp_path.iterdir())

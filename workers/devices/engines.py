@@ -2,12 +2,12 @@
 
 import importlib.util
 import json
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
+from sweeps.whole_file import write_whole
 from workers.native.compiler import cache_folder
 
 
@@ -30,9 +30,7 @@ def torch_and_engines(cpu: str) -> tuple[str, tuple[str, ...]] | None:
     if _read(file) != asked:
         with suppress(OSError):  # a cache that cannot be written costs time, nothing else
             file.parent.mkdir(parents=True, exist_ok=True)
-            part = file.with_name(f"{file.name}.{os.getpid()}.part")
-            part.write_text(json.dumps({"version": asked[0], "engines": asked[1]}), encoding="utf-8")
-            part.replace(file)
+            write_whole(file, json.dumps({"version": asked[0], "engines": asked[1]}))
     return asked
 
 

@@ -18,6 +18,8 @@ import psutil
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
 from sweeps.untrusted_file import open_regular
+from sweeps.whole_file import whole_file
+from sweeps.with_parent import ended_with_thread
 from workers.cores import clusters
 from workers.devices.bounds import bounded
 from workers.devices.engines import torch_and_engines
@@ -57,13 +59,12 @@ class LocalDevice:
 
     def _run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         # Otherwise a runner would outlive a killed driver and disturb the next sweep's measurements.
-        die_with_parent = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
         self._folder.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryFile(dir=self._folder) as stdout,
             tempfile.TemporaryFile(dir=self._folder) as stderr,
             subprocess.Popen(  # noqa: S603  # an argument list; no shell
-                [*die_with_parent, *argv],
+                ended_with_thread(argv, signal.SIGTERM),
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
@@ -106,18 +107,14 @@ class LocalDevice:
         target = self._folder / name
         if target.parent != self._folder or not name.strip(". ") or "\0" in name:
             raise DeviceError("bad_name", f"{name!r} is no plain file name")
-        part = target.with_name(target.name + ".part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            part.unlink(missing_ok=True)
-            try:
-                os.link(source, part)
-            except OSError:  # another file system, or one without links
-                shutil.copyfile(source, part)
-            part.replace(target)
+            with whole_file(target) as part:
+                try:
+                    os.link(source, part)
+                except OSError:  # another file system, or one without links
+                    shutil.copyfile(source, part)
         except OSError as error:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
             raise from_os_error(error) from error
         return str(target)
 

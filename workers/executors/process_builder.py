@@ -25,6 +25,7 @@ from sweeps.temporary import temporary_folder
 from sweeps.text import duration
 from sweeps.untrusted_file import read_regular
 from sweeps.variant import Variant
+from sweeps.whole_file import write_whole
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.executors.interface import CRASHED_BUILD
 from workers.forks.contained import GRACE_S, contained
@@ -206,11 +207,9 @@ class _BuilderProcess:
 
 def write_answer(path: Path, failed: Failed | None) -> None:
     """What came of a build, for `_read_answer`. It is there whole or not at all."""
-    part = path.with_suffix(f".{os.getpid()}.part")
     if failed is not None:
         failed = replace(failed, message=failed.message[:_MESSAGE_CHARACTERS])
-    part.write_text(json.dumps(None if failed is None else asdict(failed)), encoding="utf-8", errors="replace")
-    part.replace(path)
+    write_whole(path, json.dumps(None if failed is None else asdict(failed)))
 
 
 def _read_answer(path: Path) -> Failed | None:

@@ -16,7 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from select import select
 
-from workers.forks.group import Group, adopt_orphans, die_with_parent
+from sweeps.with_parent import end_with_thread
+from workers.forks.group import Group, adopt_orphans
 
 GRACE_S = 3.0
 """Time for the program to end by itself after SIGTERM."""
@@ -36,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
     def join() -> None:
         group.join()
-        die_with_parent()
+        end_with_thread()
 
     inherited = _descriptors()
     program = subprocess.Popen(argv, close_fds=False, preexec_fn=join)  # noqa: S603  # of whoever starts this; no threads here

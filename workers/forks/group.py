@@ -15,18 +15,11 @@ from pathlib import Path
 
 import psutil
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _CGROUP = "edgesweep-"
 """Then follow the process id of the server and a number."""
 _END_S = 20.0
 _PAUSE_S = 0.005
-
-
-def die_with_parent() -> None:
-    """Be killed when the parent ends. Linux only."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:

@@ -23,7 +23,8 @@ from typing import IO, Any
 import psutil
 
 from sweeps.untrusted_file import read_regular
-from workers.forks.group import Group, adopt_orphans, die_with_parent, resident_bytes
+from sweeps.with_parent import end_with_thread
+from workers.forks.group import Group, adopt_orphans, resident_bytes
 from workers.forks.limits import Beyond, Limits
 
 Program = Callable[[list[str]], int]
@@ -153,7 +154,7 @@ def _forked(command: Mapping[str, Any], programs: Mapping[str, Program], group: 
     exit_code = 1
     try:
         group.join()
-        die_with_parent()
+        end_with_thread()
         _be_modest()
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND)

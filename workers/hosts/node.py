@@ -5,10 +5,10 @@ Starts Ray by its command line, and imports nothing of it.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from pathlib import Path
 import psutil
 
 from sweeps.errors import ClusterError
+from sweeps.retry import tries
+from sweeps.with_parent import ended_with_thread
 from workers.executors.loopback import LOOPBACK, REACHABLE
 from workers.hosts.access import REFUSED, environment, split_address, wrong_token
 from workers.hosts.ports import Ports, any_ports
@@ -123,11 +125,12 @@ class Node:
         return tuple(sorted(found))
 
     def _await_start(self, options: NodeOptions) -> None:
-        deadline = time.monotonic() + _START_S
-        while _STARTED not in (words := self._log.read_text(encoding="utf-8", errors="replace")):
-            if not self.alive() or time.monotonic() > deadline:
+        for is_last in tries(_START_S, _POLL_S):
+            words = self._log.read_text(encoding="utf-8", errors="replace")
+            if _STARTED in words:
+                return
+            if is_last or not self.alive():
                 raise _why_not(words, options)
-            time.sleep(_POLL_S)
 
     def _remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -160,8 +163,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
     place = (
         ["--head", f"--port={port}", "--include-dashboard=false"] if options.is_head else [f"--address={host}:{port}"]
     )
-    return [
-        *([shutil.which("setpriv") or "setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []),
+    words = [
         sys.executable,
         "-c",
         _START_BESIDE if _is_beside(options) else _START,
@@ -177,6 +179,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
         "--disable-usage-stats",
         "--block",
     ]
+    return ended_with_thread(words, signal.SIGTERM)
 
 
 def _ports(options: NodeOptions, lab_port: int) -> list[str]:

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from sweeps.errors import StoreError
+from sweeps.sqlite_file import BRIEF_S, connect, switch_to_wal
 from workers.hosts.disk import lack_of_room
 
 _CAP_BYTES = 2**30
@@ -164,9 +165,9 @@ class Outbox:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.touch(mode=0o600)
         self._file.chmod(0o600)
-        connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+        connection = connect(self._file, busy_s=BRIEF_S, one_thread=False)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            switch_to_wal(connection, BRIEF_S)
             connection.execute("PRAGMA synchronous = NORMAL")  # `sync` does the rest
             connection.executescript(_TABLES)
             if "at_s" not in {row[1] for row in connection.execute("PRAGMA table_info(results)")}:

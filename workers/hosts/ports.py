@@ -16,6 +16,7 @@ from typing import IO, Any, Self
 import psutil
 
 from sweeps.errors import ClusterError
+from sweeps.retry import tries
 
 _NAMED = (
     "--node-manager-port",
@@ -171,13 +172,14 @@ def _started(argv: Sequence[str], said: IO[str]) -> "subprocess.Popen[str]":
 def _await(holder: "subprocess.Popen[str]", look: Sequence[str], said: IO[str]) -> None:
     """Until the table is there."""
     deadline = time.monotonic() + _NFT_S
-    while not _succeeds(look, deadline - time.monotonic()):
+    for is_last in tries(_NFT_S, _LOOK_S):
+        if _succeeds(look, deadline - time.monotonic()):
+            return
         said.seek(0)
         words = said.read().split("\n")[0]
-        if words or holder.poll() is not None or time.monotonic() > deadline:
+        if words or is_last or holder.poll() is not None:
             step = "run `sudo -v` first" if os.geteuid() else "leave --firewall out, and use your own"
             raise ClusterError(f"the rules cannot be installed: {words or 'nft does not say why'}", step)
-        time.sleep(_LOOK_S)
 
 
 def _succeeds(argv: Sequence[str], timeout_s: float) -> bool:

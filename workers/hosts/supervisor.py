@@ -1,6 +1,5 @@
 """Keeps this machine a device host: its Ray node and its agent are started again whenever one of them ends."""
 
-import fcntl
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from typing import Any
 import psutil
 
 from sweeps.errors import ClusterError
+from sweeps.locks import GLANCE_S, LockedError, locked, owner
 from workers.hosts.access import check_free, check_head, check_token, environment, own_address, split_address
 from workers.hosts.node import Node, NodeOptions, listening_on
 from workers.hosts.this_machine import HostConfig
@@ -34,29 +34,24 @@ _ONLY_HERE = ("127.", "::1:", "::ffff:127.")
 def only_host(state: Path) -> Iterator[None]:
     """One host per state folder. Raises `ClusterError` with the process that is one already."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _pid_file(state).open("a+", encoding="ascii") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            stack.enter_context(locked(_pid_file(state), wait_s=GLANCE_S))
+        except LockedError as error:
             raise ClusterError(
-                f"this machine is a device host already (process {_pid(state) or 'unknown'})",
+                f"this machine is a device host already (process {error.process or 'unknown'})",
                 "edgesweep host leave ends that; for a second one give another folder with --state",
             ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"{os.getpid()}\n")
-        file.flush()
         yield
-        file.truncate(0)
 
 
 def leave(state: Path) -> bool:
     """Ask the host of this folder to hand its devices back and to end; returns then. `False` if there is none."""
-    pid = _pid(state)
-    if not pid or not _is_held(state):
+    pid = owner(_pid_file(state))
+    if not pid:
         return False
     os.kill(pid, signal.SIGTERM)
-    while _is_held(state):
+    while owner(_pid_file(state)) is not None:
         time.sleep(_POLL_S)
     return True
 
@@ -234,19 +229,3 @@ def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> N
 
 def _pid_file(state: Path) -> Path:
     return state / "host.pid"
-
-
-def _pid(state: Path) -> int:
-    """0 if it is not known."""
-    with suppress(OSError, ValueError):
-        return int(_pid_file(state).read_text(encoding="ascii"))
-    return 0
-
-
-def _is_held(state: Path) -> bool:
-    with suppress(OSError), _pid_file(state).open("r", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False

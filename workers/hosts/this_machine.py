@@ -15,6 +15,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec import built_in, catalog
+from sweeps.whole_file import write_whole
 from workers.devices import registry
 from workers.hosts.agent import HostAgent, Identity
 from workers.hosts.desk import Worker
@@ -53,7 +54,7 @@ class HostConfig:
         file = self.state / "host.id"
         self.state.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            _replace(file, secrets.token_hex(4))
+            write_whole(file, secrets.token_hex(4))
         return file.read_text(encoding="ascii").strip()
 
     def next_boot(self, now_ms: int) -> int:
@@ -65,7 +66,7 @@ class HostConfig:
             last = int(file.read_text(encoding="ascii"))
         boot = max(now_ms, last + 1)
         with suppress(OSError):  # a full disk keeps no agent from starting
-            _replace(file, str(boot))
+            write_whole(file, str(boot))
         return boot
 
 
@@ -136,13 +137,6 @@ def _kept_out(facts: DeviceFacts) -> DeviceError | None:
             way_out = f"edgesweep devices readmit {facts.name}, on its host"
             return DeviceError("quarantined", f"{facts.name} is quarantined {found.text}", way_out)
     return None
-
-
-def _replace(file: Path, text: str) -> None:
-    """Whole, or not at all."""
-    part = file.with_suffix(".part")
-    part.write_text(text, encoding="ascii")
-    part.replace(file)
 
 
 def _version(package: str) -> str:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from sweeps.errors import DeviceError
+from sweeps.whole_file import write_whole
 from workers.devices.interface import Device
 from workers.devices.local import from_os_error
 
@@ -130,15 +131,8 @@ def _write(marker: Path, device_id: str) -> None:
     """Write the marker to the disk, not only to its cache. Only its existence matters; its text is for people."""
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
-        with marker.open("w", encoding="utf-8") as file:
-            json.dump({"device_id": device_id, "process": os.getpid(), "since": time.time()}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        entry = os.open(marker.parent, os.O_RDONLY)
-        try:
-            os.fsync(entry)
-        finally:
-            os.close(entry)
+        text = json.dumps({"device_id": device_id, "process": os.getpid(), "since": time.time()})
+        write_whole(marker, text, durable=True)
     except OSError as error:
         raise DeviceError(
             from_os_error(error).kind,

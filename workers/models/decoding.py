@@ -1,7 +1,6 @@
 """Opens image files: the size, format, pixels and mode of each are bounded before it is decoded. No torch."""
 
 import io
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import numpy as np
 from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 
 from sweeps.errors import DataError
+from sweeps.untrusted_file import read_regular
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM", "GIF")
 """Pillow's names of what is read, whatever a file is called. No reader of these starts another program."""
@@ -38,18 +38,14 @@ _TAIL_BYTES = 64
 def content_of(path: Path) -> bytes:
     """What an image file has. Raises `DataError` if it cannot be read, or has more than `LARGEST_FILE_BYTES`."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            # One more than allowed: a file may grow, and some have no size.
-            content = file.read(LARGEST_FILE_BYTES + 1) if size <= LARGEST_FILE_BYTES else b""
+        return read_regular(path, LARGEST_FILE_BYTES, links=True)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give it read permission, or remove it") from error
-    if max(size, len(content)) > LARGEST_FILE_BYTES:
+    except ValueError as error:
         raise DataError(
             f"{path} has more than {LARGEST_FILE_BYTES / 2**20:.0f} MiB, which is more than an image may have",
             "scale the image down, or remove it",
-        )
-    return content
+        ) from error
 
 
 def decoded(content: bytes, name: str) -> Image.Image:

@@ -14,6 +14,7 @@ import torch
 from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
 from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 from workers.models import checkpoint, checkpoint_file, demo_training, weights
 from workers.models import data as datasets
@@ -21,7 +22,7 @@ from workers.models.code import OwnCode, construct, own_code
 from workers.models.eager import eager_logits, load_eager
 from workers.models.identity import source_id_of, weights_id_of
 from workers.models.normal_form import overwrites_input
-from workers.models.package import Images, Logits, ModelPackage, write_whole
+from workers.models.package import Images, Logits, ModelPackage
 from workers.models.prepared import PreparationProgress
 from workers.models.repeats import check_repeats
 
@@ -147,7 +148,8 @@ def _settle_or_train(
             )
         title = f"{model.name} (training on digits)"
         demo_training.train(network, training, held_out, model.seed, lambda share: progress(title, share))
-    write_whole(path, _serialized(network))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, _serialized(network), durable=True)
 
 
 def _serialized(network: torch.nn.Module) -> bytes:

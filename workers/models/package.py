@@ -1,10 +1,7 @@
 """A model and its images, in the form that the driver sends to a builder."""
 
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,13 +64,3 @@ def varies(logits: Logits) -> bool:
     """Whether logits (N, classes) differ between images by more than rounding errors."""
     spread = np.abs(logits - logits.mean(axis=0)).max()
     return bool(spread > _LEAST_VARIATION * np.abs(logits).max())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """So that the file is there with all of it, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)

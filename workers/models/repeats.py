@@ -7,6 +7,7 @@ from sweeps.errors import ModelError
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import eager_logits
 from workers.models.images import InputShape, smooth_images
+from workers.models.package import Images, Logits
 
 LEAST_DB = 80.0
 """Between two answers to one image. Rounding errors, of another order of additions, leave 109 to 123 dB (settled
@@ -15,12 +16,22 @@ _STREAM = 102
 """A stream of `smooth_images` that a sweep's data never uses."""
 
 
+def probe_images(input_shape: InputShape) -> Images:
+    """One batch of images (B, C, H, W), always the same."""
+    return smooth_images(input_shape[0], input_shape, 0, _STREAM)
+
+
+def agree(expected: Logits, answer: Logits, least_db: float) -> bool:
+    """Whether two answers (N, classes) are equal, or so near that their signal-to-noise ratio is `least_db` or more."""
+    ratio_db = sqnr_db(expected, answer)
+    return np.array_equal(expected, answer) or (ratio_db is not None and ratio_db >= least_db)
+
+
 def check_repeats(module: torch.nn.Module, input_shape: InputShape, name: str) -> None:
     """Ask twice on the same images. Raises `ModelError` if the answers differ by more than rounding errors."""
-    images = smooth_images(input_shape[0], input_shape, 0, _STREAM)
+    images = probe_images(input_shape)
     first, second = (eager_logits(module, images, input_shape[0]) for _ in range(2))
-    ratio_db = sqnr_db(first, second)
-    if np.array_equal(first, second) or (ratio_db is not None and ratio_db >= LEAST_DB):
+    if agree(first, second, LEAST_DB):
         return
     apart, reach = float(np.abs(first - second).max()), float(np.abs(first).max())
     raise ModelError(

@@ -7,7 +7,6 @@ import base64
 import errno
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import psutil
 from sweeps.errors import DataError, EdgeSweepError, ModelError, in_one_line
 from sweeps.spec.inputs import ModelSpec
 from sweeps.untrusted_file import open_regular, read_regular
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 from workers.models.code import OwnCode
 from workers.models.package import Images, Logits, ModelPackage
@@ -67,16 +67,11 @@ class Request:
         return asked
 
     def tell(self, title: str, share: float | None) -> None:
-        part = self.folder / f"progress.{os.getpid()}"
-        part.unlink(missing_ok=True)
-        part.write_text(f"{'' if share is None else share}\t{title}")
-        part.replace(self.progress)
+        write_whole(self.progress, f"{'' if share is None else share}\t{title}")
 
     def reply(self, answer: Mapping[str, object]) -> None:
-        # Renamed into place: the model's code may have put a pipe there.
-        part = self.folder / f"answer.{secrets.token_hex(8)}"
-        part.write_text(json.dumps(answer))
-        part.replace(self.folder / "answer.json")
+        # It is renamed into place: the model's code may have put a pipe there.
+        write_whole(self.folder / "answer.json", json.dumps(answer))
 
     def refuse(self, error: BaseException) -> None:
         if isinstance(error, EdgeSweepError):

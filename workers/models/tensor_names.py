@@ -14,8 +14,17 @@ Item = TypeVar("Item")
 Shapes = Mapping[str, tuple[int, ...]]
 """By the tensor's name."""
 
-_WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-"""What DataParallel, torch.compile, FSDP and activation checkpointing put in, at any place of a name."""
+WRAPPERS = {
+    "torch.nn.parallel.data_parallel.DataParallel": "module",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "module",
+    "torch.optim.swa_utils.AveragedModel": "module",
+    "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
+}
+"""Wrappers of training: by class, the attribute with the network, which in inference they only call. It is a part of
+the names of all tensors, at any place. By name, as their modules take long to import."""
+_ATTRIBUTES = tuple(dict.fromkeys(WRAPPERS.values()))
 _COUNTER = "n_averaged"
 """How often an AveragedModel was updated: no part of the network."""
 _TRAINING_HEADS = ("aux1", "aux2", "AuxLogits")
@@ -176,7 +185,7 @@ def _reductions(names: Collection[str], extra: Collection[str], share: float) ->
     """
     as_is = {name: name for name in names}
     yield Reduced(as_is)
-    within = [word for word in _WRAPPERS if any(word in name.split(".")[:-1] for name in names)]
+    within = [word for word in _ATTRIBUTES if any(word in name.split(".")[:-1] for name in names)]
     for count in range(len(within) + 1):
         for infixes in combinations(within, count):
             prefixes: tuple[str, ...] = ()

@@ -5,12 +5,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from sweeps.errors import BuildError
+from sweeps.whole_file import whole_file
 from workers.native.compiler import FOLDER
 from workers.native.elf import Elf, problems, read_elf, too_small_pages
 
@@ -226,15 +226,12 @@ def _same_beside_others(built: Built, runners: Path) -> None:
 
 
 def _placed(source: Path, file: Path) -> Path:
-    part = file.with_name(f".{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, part)
-        part.chmod(0o755)
-        part.replace(file)
+        with whole_file(file) as part:
+            shutil.copyfile(source, part)
+            part.chmod(0o755)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         raise _not_placed(file, error) from error
     return file
 

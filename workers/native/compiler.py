@@ -11,15 +11,15 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.locks import locked
+from sweeps.whole_file import whole_file
 from sweeps.with_parent import run_with_parent
-from workers.native.file_lock import locked
 
 _log = logging.getLogger(__name__)
 
@@ -72,19 +72,9 @@ def _cached(source: str, name: str, flags: tuple[str, ...], link: tuple[str, ...
         with locked(target.parent / "lock"):
             if not target.is_file():
                 _log.warning("compiling %s for this machine, once: about half a minute", source)
-                _make(found, flags, link, FOLDER / source, target)
+                with whole_file(target) as part:
+                    _compile(found, flags, link, FOLDER / source, part)
     return target
-
-
-def _make(found: str, flags: tuple[str, ...], link: tuple[str, ...], source: Path, target: Path) -> None:
-    # Under a temporary name first, so that the target is always complete.
-    descriptor, partial = tempfile.mkstemp(dir=target.parent)
-    os.close(descriptor)
-    try:
-        _compile(found, flags, link, source, Path(partial))
-        Path(partial).replace(target)
-    finally:
-        Path(partial).unlink(missing_ok=True)
 
 
 def cache_folder() -> Path:

@@ -5,8 +5,6 @@ which take longest, are also stored on disk, as tensors, for all processes of th
 """
 
 import io
-import os
-import tempfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -17,8 +15,9 @@ import torch
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.locks import locked
+from sweeps.whole_file import write_whole
 from workers.models.package import BuildInputs
-from workers.native.file_lock import locked
 from workers.runtimes.code import code_of
 
 Made = TypeVar("Made")
@@ -140,8 +139,4 @@ def _read(path: Path) -> Tensors | None:
 def _write(path: Path, tensors: Tensors) -> None:
     content = io.BytesIO()
     torch.save(dict(tensors), content)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
-        file.write(content.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)
+    write_whole(path, content.getvalue(), durable=True)

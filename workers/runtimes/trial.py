@@ -15,6 +15,7 @@ import numpy as np
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError, EdgeSweepError, in_one_line
+from sweeps.locks import locked
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec import catalog
 from sweeps.spec.entries import RuntimeEntry
@@ -24,7 +25,6 @@ from sweeps.variant import Variant
 from sweeps.with_parent import run_with_parent
 from workers.models.package import BuildInputs, ModelPackage
 from workers.native.compiler import cache_folder
-from workers.native.file_lock import locked
 from workers.runtimes import registry
 from workers.runtimes.interface import Runtime
 from workers.toolchains.environments import command_within

@@ -18,12 +18,12 @@ from importlib import metadata
 from pathlib import Path
 
 from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.locks import locked
 from sweeps.spec.toolchains import LIBRARIES, Toolchain, refusal, refusal_of_installed, toolchain
 from sweeps.temporary import temporary_folder
 from sweeps.variant import INSTALLED
 from sweeps.with_parent import run_with_parent
 from workers.native.compiler import cache_folder
-from workers.native.file_lock import locked
 from workers.toolchains import within
 
 _DEADLINE_S = 1800.0

@@ -1,11 +1,9 @@
 """The table of results: what ranking needs of each finished job, written with its attempts, made again from them."""
 
-import fcntl
 import sqlite3
 import threading
 from contextlib import closing
 from dataclasses import fields, replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +15,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.rebuild import rebuild, whole_results
 from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place
+from sweeps.locks import locked
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.store.verdicts import Verdicts
@@ -263,7 +262,7 @@ def test_of_two_readers_of_a_damaged_table_one_makes_it_and_the_other_waits(path
         measure(journal, records, job)
     change(path, "UPDATE results_state SET is_whole = 0")
     other_is_there, emptied, marks = threading.Event(), [], []
-    empty, lock = Journal.empty_results, fcntl.flock
+    empty = Journal.empty_results
 
     def emptying(journal):
         emptied.append(journal)
@@ -272,13 +271,13 @@ def test_of_two_readers_of_a_damaged_table_one_makes_it_and_the_other_waits(path
             other_is_there.set()
         return epoch
 
-    def locking(*words):
+    def locking(file):
         if threading.current_thread() is other:
             other_is_there.set()
-        lock(*words)
+        return locked(file)
 
     monkeypatch.setattr(Journal, "empty_results", emptying)
-    monkeypatch.setattr(rebuild_module, "fcntl", SimpleNamespace(flock=locking, LOCK_EX=fcntl.LOCK_EX), raising=False)
+    monkeypatch.setattr(rebuild_module, "locked", locking)
     other = threading.Thread(target=lambda: marks.append(whole_results(path)))
 
     def meanwhile(*_):

@@ -343,7 +343,7 @@ def test_a_file_of_verdicts_that_another_process_makes_just_now_is_left_to_it(wo
     with closing(sqlite3.connect(workspace.verdicts)) as db:
         made = "\n".join(db.iterdump())
     workspace.verdicts.unlink()
-    monkeypatch.setattr(verdicts_module, "_BUSY_S", 0.0)
+    monkeypatch.setattr(verdicts_module, "BRIEF_S", 0.0)
     with closing(sqlite3.connect(workspace.verdicts, isolation_level=None)) as other:
         other.execute(f"PRAGMA journal_mode = {mode}")
         other.execute("BEGIN IMMEDIATE")

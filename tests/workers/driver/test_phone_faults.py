@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from sweeps.cli import main as cli
 from sweeps.errors import DeviceError
 from sweeps.journal.journal import Journal
+from sweeps.locks import HostLock
 from sweeps.records import Measured
 from tests.faulty_phone import FaultyPhone
 from tests.workers.adb_server import kill_server
@@ -34,7 +35,6 @@ from tests.workers.phone_sweep import (
 )
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
-from workers.devices.adb.lease import Hold
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import plan_sweep
 
@@ -408,7 +408,7 @@ def test_a_phone_that_another_sweep_measures_is_left_to_it(pair: Pair, built: Pa
     first, second = pair
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:
-        other = Hold(f"phone {first.serialno}")
+        other = HostLock(f"phone {first.serialno}")
         events = sweep.run(journal)
         other.release()
         [away] = [event for event in events if isinstance(event, Away)]

@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import tempfile
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from sweeps.errors import DeviceError
+from sweeps.retry import tries
 from workers.devices.adb.server_address import DEFAULT_PORT, LOOPBACK, SOCKET_VARIABLE, server_port
 from workers.devices.adb.wire import Deadline, RefusedError, Wire, WireDeadlineError, WireError
 
@@ -21,6 +21,7 @@ _ANSWER_S = 10.0
 _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
 """If our server could not be started: time to wait for one that another process is starting."""
+_LOOK_S = 0.05
 # Not imported: that reads the server's port from the environment, and ends in a ValueError where it is none.
 _OWN_ADB = Path(str(distribution("adbutils").locate_file("adbutils/binaries/adb")))
 _NO_SERIAL = r"\?+|\(no serial number\)"
@@ -244,12 +245,10 @@ class AdbHost:
             raise self._no_server(f"could not be started ({ended.stdout.strip()[-500:]})")
 
     def _comes_up(self) -> bool:
-        deadline = Deadline(_OTHERS_START_S)
-        while not deadline.passed():
+        for _ in tries(_OTHERS_START_S, _LOOK_S):
             with suppress(OSError):
                 socket.create_connection((LOOPBACK, self.port), _ANSWER_S).close()
                 return True
-            time.sleep(0.05)
         return False
 
     def version(self) -> str:

@@ -1,10 +1,7 @@
 """The locks of whoever measures on a phone: the phone is theirs, and nobody restarts the adb server meanwhile."""
 
-import time
-
 from sweeps.errors import DeviceError
-from sweeps.holds import phone_name
-from workers.devices.adb.lease import HeldError, Hold
+from sweeps.locks import HostLock, LockedError, phone_name
 
 _RESTART_S = 30.0
 """Longer than a restart of the server takes."""
@@ -13,15 +10,15 @@ _RESTART_S = 30.0
 class PhoneLock:
     """Until `release()` or the end of this process, however it ends.
 
-    Raises `DeviceError`: `leased` at once if another process of this host measures on the phone, `adb_server` if a
-    restart of the server does not end.
+    Raises `DeviceError`: `leased` after a moment if another process of this host measures on the phone, `adb_server` if
+    a restart of the server does not end.
     """
 
     def __init__(self, serial: str, device_id: str, port: int) -> None:
         """`port`: of the adb server."""
         try:
-            self._phone = Hold(phone_name(device_id))
-        except HeldError as error:
+            self._phone = HostLock(phone_name(device_id))
+        except LockedError as error:
             process = f" (process {error.process})" if error.process else ""
             raise DeviceError(
                 "leased",
@@ -39,21 +36,17 @@ class PhoneLock:
         self._phone.release()
 
 
-def server_alone(port: int) -> Hold:
-    """For whoever restarts the adb server. Raises `HeldError` at once if a phone at it is being measured."""
-    return Hold(f"adb server {port}")
+def server_alone(port: int) -> HostLock:
+    """For whoever restarts the adb server. Raises `LockedError` if a phone at it is being measured."""
+    return HostLock(f"adb server {port}")
 
 
-def _use_server(port: int) -> Hold:
-    deadline = time.monotonic() + _RESTART_S
-    while True:
-        try:
-            return Hold(f"adb server {port}", shared=True)
-        except HeldError as error:
-            if time.monotonic() > deadline:
-                raise DeviceError(
-                    "adb_server",
-                    f"the adb server of this host (port {port}) is being restarted by process {error.process or '?'}",
-                    "wait until that ends",
-                ) from error
-        time.sleep(0.05)
+def _use_server(port: int) -> HostLock:
+    try:
+        return HostLock(f"adb server {port}", shared=True, wait_s=_RESTART_S)
+    except LockedError as error:
+        raise DeviceError(
+            "adb_server",
+            f"the adb server of this host (port {port}) is being restarted by process {error.process or '?'}",
+            "wait until that ends",
+        ) from error

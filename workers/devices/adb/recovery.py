@@ -4,14 +4,14 @@ Nothing here needs the phone's lock, or an object that was made while it still a
 """
 
 import subprocess
-import time
 from contextlib import suppress
 
 import psutil
 
 from sweeps.errors import DeviceError
+from sweeps.locks import LockedError
+from sweeps.retry import tries
 from workers.devices.adb.host import AdbHost, problem
-from workers.devices.adb.lease import HeldError
 from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.phone_lock import server_alone
 from workers.devices.adb.wire import WireError
@@ -24,6 +24,7 @@ ANSWER_S = 10.0
 _LISTED_S = 5.0
 """For a server that has just started to find a phone."""
 _ENDS_S = 20.0
+_LOOK_S = 0.1
 _GOES_DOWN_S = 20.0
 _STARTING = "running"
 """Of Android's boot animation: the shell answers long before the system does."""
@@ -77,7 +78,7 @@ def _reconnect(serial: str, host: AdbHost) -> None:
 def _restart(serial: str, host: AdbHost) -> None:
     try:
         alone = server_alone(host.port)
-    except HeldError as error:
+    except LockedError as error:
         raise _kept(serial, "another phone of this computer is being measured") from error
     try:
         of_network = {one.serial for one in host.devices() if ":" in one.serial and problem(one, ()) is None}
@@ -125,12 +126,10 @@ def _end_server(host: AdbHost) -> None:
 
 
 def _wait_until_listed(serial: str, host: AdbHost) -> None:
-    deadline = time.monotonic() + _LISTED_S
-    while time.monotonic() < deadline:
+    for _ in tries(_LISTED_S, _LOOK_S):
         seen = host.find(serial)
         if seen is not None and problem(seen, ()) is None:
             return
-        time.sleep(0.1)
 
 
 def _reboot(serial: str, host: AdbHost) -> None:
@@ -141,7 +140,7 @@ def _reboot(serial: str, host: AdbHost) -> None:
     if done.exit_code != 0:
         raise DeviceError("os_error", f"adb:{serial} does not restart{outcome_text(done)}", "restart it by hand")
     # It answers for a while yet.
-    deadline = time.monotonic() + _GOES_DOWN_S
     with suppress(DeviceError):
-        while time.monotonic() < deadline and connection.shell(f"cat {BOOT_ID}").stdout == before:
-            time.sleep(0.2)
+        for _ in tries(_GOES_DOWN_S, _LOOK_S):
+            if connection.shell(f"cat {BOOT_ID}").stdout != before:
+                return

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from sweeps.errors import DeviceError
-from workers.native.file_lock import locked
+from sweeps.locks import locked
 
 PARTS = Path(__file__).parent
 _PROGRAMS = ("unshare", "setpriv", "chroot", "mount")

@@ -8,8 +8,8 @@ through a `Cable` that listens on loopback only: adbd itself would open a root s
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -17,7 +17,9 @@ from typing import Self
 import psutil
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.lease import HeldError, Hold
+from sweeps.locks import HostLock, LockedError
+from sweeps.retry import tries
+from sweeps.with_parent import ended_with_thread
 from workers.devices.virtual_phone.adbd import PARTS, adbd
 from workers.devices.virtual_phone.answers import Answers
 from workers.devices.virtual_phone.cable import Cable
@@ -39,7 +41,7 @@ class VirtualPhone(Answers):
         storage_mb: int = 512,
         has_fixed_performance: bool = True,
     ) -> None:
-        self._number: Hold | None = None
+        self._number: HostLock | None = None
         number = 0
         if serialno is None:
             number, self._number = _free_number()
@@ -68,12 +70,12 @@ class VirtualPhone(Answers):
         self.write_all()
         self._cable.plug()
         (self._folder / "serving").touch()
-        argv = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--net", "--pid", "--fork"]
+        argv = ["unshare", "--mount", "--net", "--pid", "--fork"]
         argv += ["--kill-child", "--", str(PARTS / "init"), str(self._folder.resolve()), str(unpacked)]
         environment = {"PATH": os.defpath + ":/usr/sbin:/sbin", "HOME": "/data/local/tmp"}
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own script
-                [*argv, str(self._storage_mb)],
+                ended_with_thread([*argv, str(self._storage_mb)], signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -100,9 +102,10 @@ class VirtualPhone(Answers):
             self._number.release()
 
     def _wait_for_daemon(self) -> None:
-        deadline = time.monotonic() + START_DEADLINE_S
         assert self._process is not None
-        while self._process.poll() is None and time.monotonic() < deadline:
+        for _ in tries(START_DEADLINE_S, 0.02):
+            if self._process.poll() is not None:
+                break
             # The process may have just ended; its log says why.
             with contextlib.suppress(psutil.Error, FileNotFoundError):
                 if self._init is None:
@@ -110,7 +113,6 @@ class VirtualPhone(Answers):
                 # While it is still `unshare`, its network is the host's.
                 elif self._init.name() != "unshare" and self._cable.reaches(self._init.pid):
                     return
-            time.sleep(0.02)
         lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
         raise DeviceError(
             "not_started",
@@ -126,9 +128,9 @@ def up(count: int, folder: Path) -> Iterator[list[VirtualPhone]]:
         yield [stack.enter_context(VirtualPhone(folder / f"phone-{place}")) for place in range(1, count + 1)]
 
 
-def _free_number() -> tuple[int, Hold]:
+def _free_number() -> tuple[int, HostLock]:
     """The lowest free number, so that the same phones reappear in later runs."""
     for number in itertools.count(1):
-        with contextlib.suppress(HeldError):
-            return number, Hold(f"virtual phone {number}")
+        with contextlib.suppress(LockedError):
+            return number, HostLock(f"virtual phone {number}", wait_s=0.0)
     raise AssertionError("there is always another number")

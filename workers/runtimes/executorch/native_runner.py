@@ -12,8 +12,8 @@ import zipfile
 from pathlib import Path
 
 from sweeps.errors import BuildError
+from sweeps.locks import locked
 from workers.native import compiler
-from workers.native.file_lock import locked
 
 NAME = "native-executorch"
 SOURCE = "executorch_runner.cpp"
