@@ -7,6 +7,7 @@
     ├── DataError                  calibration or evaluation data cannot be used
     ├── BuildError                 one variant cannot be built: becomes Failed("build", kind, message)
     ├── DeviceError                a device cannot be reached or a program on it went wrong
+    │   ├── HostError              a host of devices, or the lab's head, cannot be used: all its devices wait
     │   └── RunnerError            the runner ended without a complete report: becomes Failed("run", kind, message)
     ├── ClusterError               Ray cannot start or lost a worker
     └── StoreError                 the journal or MLflow cannot be read or written
@@ -131,6 +132,17 @@ class BuildError(_KindError):
 
 class DeviceError(_KindError):
     """A device cannot be reached, or a program on it went wrong."""
+
+
+class HostError(DeviceError):
+    """A host of devices, or the head of a lab, cannot be used now, so that all devices behind it wait."""
+
+    def __init__(self, kind: str, host: str, condition: str, next_step: str = "") -> None:
+        """`host`: its name in words, such as `the host lab-2`. `condition`: why, with the host as "it"."""
+        super().__init__(kind, f"{host}: {condition}", next_step)
+        self.args = (kind, host, condition, next_step)
+        self.host = host
+        self.condition = condition
 
 
 class RunnerError(DeviceError):

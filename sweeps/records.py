@@ -74,6 +74,10 @@ class Failed:
     file: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
     """Of the user's own, relative to their folder, with the line that asks for it."""
     line: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
+    host: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """The host of the device, in words, if it is the host that failed (`sweeps.errors.HostError`)."""
+    condition: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """Why that host failed: the message without the host's name."""
 
     @property
     def text(self) -> str:
@@ -84,7 +88,7 @@ class Failed:
         return f"{self.message} ({' '.join(named)})" if named else self.message
 
     def __post_init__(self) -> None:
-        for name in ("message", "next_step"):
+        for name in ("message", "next_step", "condition"):
             object.__setattr__(self, name, " ".join(getattr(self, name).split()))
 
 

@@ -12,7 +12,6 @@ from sweeps.cli.hosts import troubles
 from sweeps.errors import LAB_KINDS, DeviceError
 from sweeps.records import Failed
 from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, ControlledWorker, TestHost, World, facts
-from workers.hosts.away import host_away
 from workers.hosts.disk import LEAST_BYTES
 from workers.hosts.interface import Granted
 from workers.hosts.raising import why_not
@@ -71,10 +70,8 @@ def full(answer: object) -> str:
     assert isinstance(answer, Failed), answer
     assert answer.kind == "host_disk"
     assert answer.kind in LAB_KINDS, "it is waited for, and costs no attempt"
-    told = host_away(answer)
-    assert told is not None
-    assert told[0] == "the host lab-1", "one line for all of its devices"
-    return told[1]
+    assert answer.host == "the host lab-1", "one line for all of its devices"
+    return answer.condition
 
 
 def test_a_host_whose_disk_is_full_says_so_and_its_devices_wait_for_room(world: World, disk: SmallDisk) -> None:
