@@ -296,6 +296,5 @@ class _Drive:
                 show(event, progress, self.live, self.workspace)
                 self.watch.event(event)
                 if isinstance(event, Away):
-                    before = away.get(event.device)
-                    away[event.device] = event if before is None or event.pending > before.pending else before
+                    away[event.device] = max(event, away.get(event.device, event), key=lambda lost: lost.pending)
             return stop()

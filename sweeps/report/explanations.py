@@ -169,18 +169,16 @@ def _all() -> Iterator[Explanation]:
     for word, (meaning, why, todo) in _VERDICTS.items():
         yield Explanation(word=word, sort="verdict", meaning=meaning, why=why, todo=todo)
     for label in TRUST.values():
-        why, _, advice = label.advice.partition(": ")
         wins = "nothing with it wins" if label.disqualifying else "what has it may win"
         yield Explanation(
             word=label.name,
             sort="trust label",
             meaning=f"{label.title}; {wins}",
-            why=why,
-            todo=advice + (f" (fields: {label.fields})" if label.fields else ""),
+            why=label.why,
+            todo=label.todo + (f" (fields: {label.fields})" if label.fields else ""),
         )
-    for word, text in FAILURES.items():
-        why, _, todo = text.partition(" -> ")
-        yield Explanation(word=word, sort="failure", meaning=why[0].upper() + why[1:], todo=todo)
+    for word, kind in FAILURES.items():
+        yield Explanation(word=word, sort="failure", meaning=kind.why[0].upper() + kind.why[1:], todo=kind.todo)
     for word, (meaning, why, todo) in _SKIPS.items():
         yield Explanation(word=word, sort="skip", meaning=meaning, why=why, todo=todo)
     for one in SKIP_REASONS:

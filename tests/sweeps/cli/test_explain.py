@@ -139,7 +139,6 @@ def kinds_of_the_code() -> set[str]:
 
 def test_every_kind_of_failure_is_explained_and_none_that_is_gone() -> None:
     assert kinds_of_the_code() == FAILURES.keys()
-    assert [kind for kind, text in FAILURES.items() if text.count(" -> ") != 1] == []
 
 
 def test_the_kind_of_every_raise_site_is_known() -> None:
@@ -150,7 +149,7 @@ def test_the_kind_of_every_raise_site_is_known() -> None:
 def test_another_try_is_offered_only_for_what_may_end_otherwise() -> None:
     assert FAILURES.keys() > FAILS_AGAIN
     assert FAILS_AGAIN.isdisjoint(artifacts.TRANSIENT_KINDS | {*errors.RETRIED_KINDS} | errors.ABSENT_KINDS)
-    assert [kind for kind in FAILS_AGAIN if "--retry-failed" in FAILURES[kind]] == []
+    assert [kind for kind in FAILS_AGAIN if "--retry-failed" in FAILURES[kind].todo] == []
     assert another_try(["timeout"]) == "try again with --retry-failed"
     assert another_try(["timeout", "low_sqnr"]) == "1 of them: try again with --retry-failed"
     assert "--retry-failed" not in another_try(["low_sqnr"])
@@ -161,7 +160,7 @@ def test_what_to_do_fits_the_precision() -> None:
     for precision in ("fp32", "fp16"):
         assert "fuse: [false]" in remedy("low_sqnr", precision)
         assert "calibration" not in remedy("low_sqnr", precision)
-    assert remedy("not_scriptable", "fp32") in FAILURES["not_scriptable"]
+    assert remedy("not_scriptable", "fp32") == FAILURES["not_scriptable"].todo
     assert remedy("nobody knows it", "int8") == ""
 
 
@@ -279,7 +278,3 @@ def test_a_word_that_is_not_known_gets_the_common_one_that_is_near(word: str, me
 )
 def test_the_common_metric_is_meant(word: str, meant: str) -> None:
     assert did_you_mean(word, METRICS) == (f"; did you mean {meant!r}?" if meant else "")
-
-
-def test_a_label_s_cause_ends_where_what_to_do_begins() -> None:
-    assert [label.name for label in TRUST.values() if label.advice.count(": ") != 1] == []
