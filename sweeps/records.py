@@ -55,7 +55,10 @@ class Skipped:
     variant: Variant
     run: RunAxes
     device_id: str
+    kind: str
+    """Of `sweeps.skip_kinds.SKIPS`."""
     reason: str
+    """For people: the particulars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,7 @@ class ResultRow:
     """`measured`, `skipped` or `failed`; `waiting` of a job without a result, which is stored nowhere."""
     stage: str = ""
     kind: str = ""
+    """Of a failure (`sweeps.failure_kinds.FAILURES`) or a skip (`sweeps.skip_kinds.SKIPS`)."""
     reason: str = ""
     """Why it was skipped, or what went wrong; of a measured one, what its device lacked when waiting was in vain."""
     preset: str
@@ -174,6 +175,12 @@ class ResultRow:
             if word and f"{rest} · ".startswith(f" · {word} · "):
                 rest = rest.removeprefix(f" · {word}")
         return self.name.removesuffix(rest) if rest else self.name
+
+    @property
+    def reason_in_full(self) -> str:
+        """Why it has no figures, with the stage and the kind of a failure."""
+        failure = ", ".join(filter(None, (self.stage, self.kind))) if self.outcome == "failed" else ""
+        return ": ".join(filter(None, (failure, self.reason))) or "no reason recorded"
 
     @property
     def medians_ms(self) -> dict[int, float]:

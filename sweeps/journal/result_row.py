@@ -51,7 +51,7 @@ def row_of_job(
 
 def row_of_skipped(sweep: str, planned: PlannedSkip) -> ResultRow:
     skipped = planned.skipped
-    about = {"outcome": "skipped", "reason": skipped.reason}
+    about = {"outcome": "skipped", "kind": skipped.kind, "reason": skipped.reason}
     return _row(sweep, skipped_key(skipped), "", skipped, planned, {}, about)
 
 

@@ -13,12 +13,13 @@ from sweeps.planning.keys import Identities, build_key, job_key, runner_of
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import Job, Skipped
+from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant
 
-Supports = Callable[[Variant, DeviceFacts], str | None]
+Supports = Callable[[Variant, DeviceFacts], Skip | None]
 
 
 _WORDS_FOR_0 = {"calibration_images": "all", "opset": "auto"}
@@ -80,11 +81,11 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     combinations = list(dict.fromkeys(_combinations(spec, units, identities)))
     names = _names(combinations)
     models = {model.name: model for model in spec.models}
-    reasons = [
+    skips = [
         _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
         for one in combinations
     ]
-    timed = (one for one, reason in zip(combinations, reasons, strict=True) if not reason and not one.emulated)
+    timed = (one for one, skip in zip(combinations, skips, strict=True) if skip is None and not one.emulated)
     # Before all keys, which contain the preset.
     spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
     protocol = protocol_of(spec)
@@ -98,9 +99,9 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     seen: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
-    for one, name, reason in zip(combinations, names, reasons, strict=True):
+    for one, name, skip in zip(combinations, names, skips, strict=True):
         device_id = one.facts.device_id
-        if reason:
+        if skip is not None:
             skipped.append(
                 Skipped(
                     name=name,
@@ -109,7 +110,8 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                     variant=one.variant,
                     run=one.run,
                     device_id=device_id,
-                    reason=reason,
+                    kind=skip.kind,
+                    reason=skip.reason,
                 )
             )
             continue
@@ -204,22 +206,26 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                     yield one
 
 
-def _not_of_runtime(one: _Combination) -> str | None:
+def _not_of_runtime(one: _Combination) -> Skip | None:
     variant = one.variant
     free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
-    return catalog.not_of_runtime(asdict(variant), free)
+    reason = catalog.not_of_runtime(asdict(variant), free)
+    return None if reason is None else Skip("not_of_runtime", reason)
 
 
-def _no_engine(one: _Combination) -> str | None:
+def _no_engine(one: _Combination) -> Skip | None:
     if one.variant.qengine != "auto":
         return None
-    return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
+    return Skip("no_quantized_engine", f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine")
 
 
-def _no_such_cores(one: _Combination) -> str | None:
+def _no_such_cores(one: _Combination) -> Skip | None:
     if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
         return None
-    return f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
+    return Skip(
+        "no_such_cores",
+        f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs",
+    )
 
 
 def _names(combinations: Sequence[_Combination]) -> list[str]:

@@ -26,15 +26,15 @@ from sweeps.report import terms
 from sweeps.report.explanations import _METRICS, SORTS, explanation, explanations
 from sweeps.report.explanations import explained as of_sort
 from sweeps.report.ranking import _CHECKED_COLUMNS, _RANKING_COLUMNS
-from sweeps.report.skip_reasons import skip_reasons
 from sweeps.report.terms import _ALSO
+from sweeps.skip_kinds import SKIPS
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.trust import TRUST
 from workers import artifacts
 
 ROOT = Path(__file__).parents[3]
-RAISING = {"BuildError", "DeviceError", "GiveUp", "RunRefused", "RunnerError"}
+RAISING = {"BuildError", "DeviceError", "GiveUp", "HostError", "RunRefused", "RunnerError"}
 
 
 HANDED_ON = {
@@ -181,33 +181,11 @@ def test_every_word_of_a_catalog_is_explained(sort: str, words: set[str]) -> Non
     assert "provisional" in get_args(State)
 
 
-def reasons_of_the_code() -> set[str]:
-    """Texts of the functions that say why a combination is skipped, without their figures."""
-    found = set()
-    for path in [*(ROOT / "workers/runtimes").glob("*/supports.py"), ROOT / "sweeps/planning/plan.py"]:
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(function, ast.FunctionDef) or not function.returns:
-                continue
-            if ast.unparse(function.returns) not in ("str | None", "str"):
-                continue
-            for node in ast.walk(function):
-                match node:
-                    case ast.Return(value=ast.Constant(value=str(text))):
-                        found.add(text)
-                    case ast.Return(value=ast.JoinedStr() as text):
-                        found.add(
-                            "".join(one.value if isinstance(one, ast.Constant) else "NNAPI" for one in text.values)
-                        )
-    return found
-
-
-def test_every_reason_to_skip_is_explained_by_the_text_that_a_plan_prints() -> None:
-    reasons = reasons_of_the_code()
-    assert len(reasons) > 15
-    unexplained = {reason for reason in reasons if not [*skip_reasons(reason)]}
-    assert unexplained == set()
-    [found] = explanation("duplicate of core: on the cpu a model with float ends always quantizes by itself")
-    assert (found.word, found.sort) == ("duplicate", "skip")
+def test_every_kind_of_skip_is_explained_and_none_that_is_gone() -> None:
+    calls = (node for nodes in Code().nodes.values() for node in nodes if isinstance(node, ast.Call))
+    kinds = [ast.literal_eval(call.args[0]) for call in calls if name_of(call) == "Skip"]
+    assert len(kinds) > 15
+    assert {*kinds} == SKIPS.keys()
 
 
 def test_each_explanation_says_what_it_means_and_what_to_do() -> None:
@@ -239,9 +217,9 @@ def test_a_word_with_two_meanings_has_both() -> None:
     ]
 
 
-def test_tooltips_have_the_words_of_one_sort_and_of_a_reason_as_a_plan_prints_it() -> None:
+def test_tooltips_have_the_words_of_one_sort() -> None:
     assert [one.sort for one in of_sort("failure", "invalid_output")] == ["failure"]
-    assert [one.word for one in of_sort("skip", "duplicate of core on cpu")] == ["duplicate"]
+    assert [one.word for one in of_sort("skip", "duplicate")] == ["duplicate"]
     assert of_sort("axis", "duplicate") == of_sort("skip", "nobody knows why") == ()
     assert all(of_sort("axis", axis) for axis in GridSpec.model_fields if axis != "name")
 
