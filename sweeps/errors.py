@@ -71,6 +71,8 @@ OWN_KINDS = frozenset({"disconnected", "mode_stays", "offline", "orphan", "reboo
 class EdgeSweepError(Exception):
     """What happened, in one sentence, and what to do next."""
 
+    kind = "refused"
+    """Of `sweeps.failure_kinds.FAILURES`, for programs: snake_case and stable."""
     exit_code = 1
 
     def __init__(self, message: str, next_step: str = "") -> None:
@@ -85,23 +87,41 @@ class EdgeSweepError(Exception):
     def one_line(self) -> str:
         return f"{self.message} ({self.next_step})" if self.next_step else self.message
 
+    @property
+    def document(self) -> dict[str, str]:
+        """For JSON."""
+        return {"kind": self.kind, "message": self.message, "next_step": self.next_step}
+
 
 class SpecError(EdgeSweepError):
     """The sweep file is wrong."""
 
+    kind = "bad_sweep_file"
     exit_code = 2
+
+    def __init__(self, message: str, next_step: str = "", problems: Iterable[tuple[int, str]] = ()) -> None:
+        """`problems`: of a file that was read, each with its line. The message has them, too, with the file's name."""
+        super().__init__(message, next_step)
+        self.problems = tuple(problems)
+        self.args = (message, next_step, self.problems)
 
 
 class WorkspaceError(EdgeSweepError):
     """The workspace cannot be used."""
 
+    kind = "bad_workspace"
+
 
 class ModelError(EdgeSweepError):
     """A model or its weights cannot be loaded."""
 
+    kind = "bad_model"
+
 
 class DataError(EdgeSweepError):
     """Calibration or evaluation data cannot be used."""
+
+    kind = "bad_data"
 
 
 class _KindError(EdgeSweepError):
@@ -152,13 +172,19 @@ class RunnerError(DeviceError):
 class ClusterError(EdgeSweepError):
     """Ray cannot start, or lost a worker permanently."""
 
+    kind = "no_cluster"
+
 
 class StoreError(EdgeSweepError):
     """The journal or MLflow cannot be read or written."""
 
+    kind = "bad_store"
+
 
 class NoResultsError(StoreError):
     """There is no such sweep in MLflow, or nothing in it yet."""
+
+    kind = "no_results"
 
 
 def in_one_line(error: BaseException) -> str:

@@ -307,6 +307,30 @@ _VIRTUAL = {
     "not_started": Kind("a virtual phone did not start", "its log says why; a container must be privileged"),
 }
 
+USAGE = "bad_command"
+"""The kind of a command line that cannot be understood."""
+
+_COMMANDS = {
+    USAGE: Kind("the command, an option or an argument is not as its help says", "see the command with --help"),
+    "bad_store": Kind(
+        "the journal or MLflow cannot be read or written",
+        "do what the message says; edgesweep journal verify checks the journal",
+    ),
+    "bad_sweep_file": Kind(
+        "the sweep file has a mistake, or values that contradict each other",
+        "correct the lines that the message names; edgesweep schema has all that may be in it",
+    ),
+    "bad_workspace": Kind(
+        "the workspace cannot be used: another process has it, it cannot be written, or there is none yet",
+        "do what the message says; --workspace names another folder",
+    ),
+    "no_cluster": Kind(
+        "Ray does not start, or has lost a worker for good", "do what the message says; --executor inline needs no Ray"
+    ),
+    "no_results": Kind("there is no such sweep, or nothing was measured in it yet", "edgesweep sweeps lists them"),
+    "refused": Kind("a command was refused for a reason of its own", "do what the message says"),
+}
+
 _OF_PRECISION = MappingProxyType(
     {
         ("low_sqnr", "int8"): "use more calibration images (data.calibration.images) or another quantization, or keep "
@@ -329,7 +353,7 @@ FAILS_AGAIN = frozenset(
 )
 """What fails the same way again unless the model or the sweep file changes: `--retry-failed` is not offered for it."""
 
-FAILURES = MappingProxyType({**_BUILDING, **_RUNNING, **_REACHING, **_LAB, **_VIRTUAL})
+FAILURES = MappingProxyType({**_BUILDING, **_RUNNING, **_REACHING, **_LAB, **_VIRTUAL, **_COMMANDS})
 
 
 def remedy(kind: str, precision: str = "") -> str:

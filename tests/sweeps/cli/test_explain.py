@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from dashboard.words import _CALLED
 from sweeps import errors
 from sweeps.cli.main import main
-from sweeps.errors import did_you_mean
-from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, another_try, remedy
+from sweeps.errors import EdgeSweepError, did_you_mean
+from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, USAGE, another_try, remedy
 from sweeps.metrics import METRICS
 from sweeps.ranking.overview import State
 from sweeps.ranking.verdict import VERDICTS
@@ -134,7 +134,8 @@ def kinds_of_the_code() -> set[str]:
         path.read_text() for path in (ROOT / "workers/native").glob("*.*") if path.suffix in (".cpp", ".h")
     )
     listed = {*errors.RETRIED_KINDS, *errors.FINAL_KINDS, *errors.ABSENT_KINDS, *errors.OWN_KINDS}
-    return python | set(re.findall(r'GiveUp\{"(\w+)"', native)) | listed
+    raised = (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, EdgeSweepError))
+    return python | set(re.findall(r'GiveUp\{"(\w+)"', native)) | listed | {one.kind for one in raised} | {USAGE}
 
 
 def test_every_kind_of_failure_is_explained_and_none_that_is_gone() -> None:
