@@ -10,7 +10,7 @@ import click
 from sweeps.cli.options import EXIT_INTERRUPTED, JSON, ROOT, SWEEP, print_json
 from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
-from sweeps.extras import as_installed_here, lacking
+from sweeps.extras import lacking
 from sweeps.failure_kinds import USAGE
 from sweeps.launching.here import here
 from sweeps.text import plain
@@ -154,7 +154,7 @@ class Group(click.Group):
             with closing_terminal_ends():
                 return super().invoke(ctx)
         except EdgeSweepError as error:
-            step = _typed(as_installed_here(error.next_step), ctx)
+            step = _typed(error.next_step, ctx)
             if JSON in ctx.meta:
                 print_json({"error": error.document | {"next_step": step}})
             click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)

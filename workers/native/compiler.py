@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.extras import install_line
 from sweeps.with_parent import run_with_parent
 from workers.native.file_lock import locked
 
@@ -129,7 +130,7 @@ def _version(program: str) -> str:
 def _torch() -> Path:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise BuildError("no_torch", "torch is not installed", "pip install 'edgesweep[workers]'")
+        raise BuildError("no_torch", "torch is not installed", install_line("workers"))
     return Path(spec.origin).parent
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.extras import install_line
 from sweeps.manifest import Manifest
 from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
@@ -51,7 +52,7 @@ class Eager(KeepsContract):
         try:
             libraries = {name: metadata.version(name) for name in ("torch", "torchvision")}
         except metadata.PackageNotFoundError as error:
-            raise EdgeSweepError(f"{error.name} is not installed", "pip install 'edgesweep[workers]'") from error
+            raise EdgeSweepError(f"{error.name} is not installed", install_line("workers")) from error
         return {**libraries, "builder": f"eager {BUILDER_VERSION}"}
 
     def runner(self) -> str:
