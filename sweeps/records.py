@@ -55,8 +55,8 @@ class Skipped:
     variant: Variant
     run: RunAxes
     device_id: str
-    kind: str
-    """Of `sweeps.skip_kinds.SKIPS`."""
+    kind: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """Of `sweeps.skip_kinds.SKIPS`, or of another package's runtime; empty in old journals."""
     reason: str
     """For people: the particulars."""
 
@@ -95,6 +95,18 @@ class Failed:
             object.__setattr__(self, name, " ".join(getattr(self, name).split()))
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A condition of the gate that a device does not meet."""
+
+    text: str
+    """In words: `battery at 41.2 °C, above 37 °C`."""
+    limit: str = ""
+    """The field of `protocol.gate` that it is beyond; empty if no limit of a sweep file would allow it."""
+    figure: float = 0.0
+    """What was read, as the text has it; 0 without a limit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """The state of the device before and after one block. `None` if the device has no such sensor."""
@@ -112,8 +124,8 @@ class Conditions:
     """Whether the mode was on; `None` if the device has no such mode, or it was not changed."""
     exec_context: str = "shell"
     gate: GateState = "none"
-    lacking: tuple[str, ...] = ()
-    """The gate conditions that were not met when the block started, in words."""
+    lacking: tuple[Lack, ...] = ()
+    """The gate conditions that were not met when the block started."""
     waited_seconds: float = 0.0
     """Time spent waiting for the gate, on the device's clock."""
     started_hot: bool = False

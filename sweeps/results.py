@@ -80,6 +80,8 @@ class ResultRow:
     """Of a failure (`sweeps.failure_kinds.FAILURES`) or a skip (`sweeps.skip_kinds.SKIPS`)."""
     reason: str = ""
     """Why it was skipped, or what went wrong; of a measured one, what its device lacked when waiting was in vain."""
+    lacking: str = ""
+    """JSON of what its device lacked (`sweeps.protocol.not_ready.figures_text`)."""
     preset: str
     exec_context: str
     runtime_version: str

@@ -12,10 +12,10 @@ from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.not_ready import worst
+from sweeps.protocol.not_ready import figures_text, worst
 from sweeps.protocol.sentinel import in_race
 from sweeps.protocol.spent import full_seconds, spent
-from sweeps.records import Accuracy, Block, Failed, Job, Measured, Skipped, Timing
+from sweeps.records import Accuracy, Block, Failed, Job, Lack, Measured, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.spec.label import label_of
@@ -105,7 +105,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             ),
         }
     if timing is not None and (own := [block for block in blocks if not block.checks]):
-        last = own[-1]
+        last, lacking = own[-1], worst(_lacking(own))
         about |= {
             "exec_context": last.conditions.exec_context,
             "runtime_version": last.runtime_version,
@@ -113,7 +113,8 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "engine_ran": last.engine_ran,
             "backend_ran": last.backend_ran,
             "trust": timing.labels,
-            "reason": "; ".join(worst(_lacking(own))),
+            "reason": "; ".join(lack.text for lack in lacking),
+            "lacking": figures_text(lacking),
             "block_medians_ms": timing.block_medians_ms,
             "confirmed_medians_ms": timing.confirmed_medians_ms,
             "gate": gate_of(own),
@@ -133,7 +134,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
     return about
 
 
-def _lacking(blocks: Iterable[Block]) -> Iterator[str]:
+def _lacking(blocks: Iterable[Block]) -> Iterator[Lack]:
     """The conditions for which a device was waited for in vain."""
     for block in blocks:
         if block.conditions.gate == "timed_out":

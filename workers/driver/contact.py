@@ -176,7 +176,7 @@ class Contact:
             ended = wait.ended(found)
             if ended is not None:
                 return ended
-            yield Waiting(self._facts.name, found.lacking, wait.waited_s)
+            yield Waiting(self._facts.name, found.words, wait.waited_s)
         return None
 
 
