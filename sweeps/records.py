@@ -37,6 +37,8 @@ class Job:
     """`reference:<backend>@<version>` if the device can only check this job, not time it; otherwise empty."""
     sentinel: str = ""
     """Key of the sentinel job of its device; empty if there is none."""
+    device_word: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """The last part of its name, which tells its device; empty in a plan of one device."""
     link: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
     """Where units share the work: key of the job of the common variant on the same unit; empty elsewhere."""
 
@@ -59,6 +61,8 @@ class Skipped:
     """Of `sweeps.skip_kinds.SKIPS`, or of another package's runtime; empty in old journals."""
     reason: str
     """For people: the particulars."""
+    device_word: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """As `Job.device_word`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,8 @@ class ResultRow:
     model: str
     grid: str
     device_id: str
+    device_word: str = ""
+    """As `sweeps.records.Job.device_word`."""
     device: str
     """Maker, model and SoC, for people."""
     fingerprint: str
@@ -168,15 +170,12 @@ class ResultRow:
     @property
     def name_here(self) -> str:
         """Its name within one device's table: without the device, which a plan of several devices adds."""
-        rest = self.name.removeprefix(f"{self.model} · {self.variant}")
-        if rest == self.name:
-            return self.name  # not as a plan makes it
-        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
-        cpus = f"{self.cpus} cpus" if self.cpus.isalpha() else f"cpus {self.cpus}"
-        for word in (threads, cpus, "reused input" if self.reuse_input else "fresh input", self.grid):
-            if word and f"{rest} · ".startswith(f" · {word} · "):
-                rest = rest.removeprefix(f" · {word}")
-        return self.name.removesuffix(rest) if rest else self.name
+        return self.name.removesuffix(self.name_suffix)
+
+    @property
+    def name_suffix(self) -> str:
+        """The part of its name that tells its device; empty in a plan of one device."""
+        return f" · {self.device_word}" if self.device_word else ""
 
     @property
     def reason_in_full(self) -> str:

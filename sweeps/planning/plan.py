@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sweeps.device_facts import DeviceFacts, pool_id
@@ -79,7 +79,8 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
     combinations = list(dict.fromkeys(_combinations(spec, units, identities)))
-    names = _names(combinations)
+    devices_in_names = _device_words(units)
+    names = _names(combinations, devices_in_names)
     models = {model.name: model for model in spec.models}
     skips = [
         _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
@@ -112,6 +113,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                     device_id=device_id,
                     kind=skip.kind,
                     reason=skip.reason,
+                    device_word=devices_in_names[device_id],
                 )
             )
             continue
@@ -135,6 +137,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                 run=one.run,
                 device_id=device_id,
                 reference=reference,
+                device_word=devices_in_names[device_id],
             )
         )
     sentinels = _sentinels(jobs, units, protocol, identities)
@@ -228,15 +231,22 @@ def _no_such_cores(one: _Combination) -> Skip | None:
     )
 
 
-def _names(combinations: Sequence[_Combination]) -> list[str]:
+def _device_words(devices: Sequence[DeviceFacts]) -> dict[str, str]:
+    """By id, what tells the device of a job in its name; empty if there is one only."""
+    # Two units may have the same name, but not the same id.
+    called = Counter(facts.name for facts in devices)
+    return {
+        facts.device_id: "" if len(devices) == 1 else facts.name if called[facts.name] == 1 else facts.device_id
+        for facts in devices
+    }
+
+
+def _names(combinations: Sequence[_Combination], device_words: Mapping[str, str]) -> list[str]:
     """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
     runs = [one.run for one in combinations if not one.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1
     several_inputs = len({run.reuse_input for run in runs}) > 1
-    several_devices = len({one.facts.device_id for one in combinations}) > 1
-    # Two units may have the same name, but not the same id.
-    labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
     names = []
     for one in combinations:
         words = [one.model, label_of(one.variant)]
@@ -248,7 +258,6 @@ def _names(combinations: Sequence[_Combination]) -> list[str]:
             words.append("reused input" if one.run.reuse_input else "fresh input")
         if one.grid:
             words.append(one.grid)
-        if several_devices:
-            words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
+        words += filter(None, [device_words[one.facts.device_id]])
         names.append(" · ".join(words))
     return names
