@@ -239,7 +239,8 @@ def _purpose(block: Block) -> str:
 def _gate(conditions: Conditions) -> str:
     words = {"none": "none", "ready": "passed", "busy": "passed, busy", "timed_out": "timed out"}
     text = words.get(conditions.gate, conditions.gate)
-    return line(f"{text}: {', '.join(conditions.lacking)}" if conditions.lacking else text)
+    lacked = ", ".join(lack.text for lack in conditions.lacking)
+    return line(f"{text}: {lacked}" if lacked else text)
 
 
 def _from_to(start: float | None, end: float | None, digits: int) -> str:

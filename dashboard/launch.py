@@ -16,6 +16,7 @@ import psutil
 
 from dashboard.options import Options
 from sweeps.errors import EdgeSweepError
+from sweeps.extras import install_line
 from sweeps.retry import tries
 
 APP = Path(__file__).with_name("app.py")
@@ -80,7 +81,7 @@ def command(
     for package, needed in (("streamlit", True), ("authlib", options.login), ("httpx", options.login)):
         if needed and importlib.util.find_spec(package) is None:
             what = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
-            raise EdgeSweepError(f"{what} is not installed", "pip install 'edgesweep[dashboard]'")
+            raise EdgeSweepError(f"{what} is not installed", install_line("dashboard"))
     _check_free(host, port)
     settings = {**_OPTIONS, "server.address": host, "server.port": str(port)}
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)]

@@ -7,6 +7,7 @@
     ├── DataError                  calibration or evaluation data cannot be used
     ├── BuildError                 one variant cannot be built: becomes Failed("build", kind, message)
     ├── DeviceError                a device cannot be reached or a program on it went wrong
+    │   ├── HostError              a host of devices, or the lab's head, cannot be used: all its devices wait
     │   └── RunnerError            the runner ended without a complete report: becomes Failed("run", kind, message)
     ├── ClusterError               Ray cannot start or lost a worker
     └── StoreError                 the journal or MLflow cannot be read or written
@@ -70,6 +71,8 @@ OWN_KINDS = frozenset({"disconnected", "mode_stays", "offline", "orphan", "reboo
 class EdgeSweepError(Exception):
     """What happened, in one sentence, and what to do next."""
 
+    kind = "refused"
+    """Of `sweeps.failure_kinds.FAILURES`, for programs: snake_case and stable."""
     exit_code = 1
 
     def __init__(self, message: str, next_step: str = "") -> None:
@@ -84,23 +87,41 @@ class EdgeSweepError(Exception):
     def one_line(self) -> str:
         return f"{self.message} ({self.next_step})" if self.next_step else self.message
 
+    @property
+    def document(self) -> dict[str, str]:
+        """For JSON."""
+        return {"kind": self.kind, "message": self.message, "next_step": self.next_step}
+
 
 class SpecError(EdgeSweepError):
     """The sweep file is wrong."""
 
+    kind = "bad_sweep_file"
     exit_code = 2
+
+    def __init__(self, message: str, next_step: str = "", problems: Iterable[tuple[int, str]] = ()) -> None:
+        """`problems`: of a file that was read, each with its line. The message has them, too, with the file's name."""
+        super().__init__(message, next_step)
+        self.problems = tuple(problems)
+        self.args = (message, next_step, self.problems)
 
 
 class WorkspaceError(EdgeSweepError):
     """The workspace cannot be used."""
 
+    kind = "bad_workspace"
+
 
 class ModelError(EdgeSweepError):
     """A model or its weights cannot be loaded."""
 
+    kind = "bad_model"
+
 
 class DataError(EdgeSweepError):
     """Calibration or evaluation data cannot be used."""
+
+    kind = "bad_data"
 
 
 class _KindError(EdgeSweepError):
@@ -133,6 +154,17 @@ class DeviceError(_KindError):
     """A device cannot be reached, or a program on it went wrong."""
 
 
+class HostError(DeviceError):
+    """A host of devices, or the head of a lab, cannot be used now, so that all devices behind it wait."""
+
+    def __init__(self, kind: str, host: str, condition: str, next_step: str = "") -> None:
+        """`host`: its name in words, such as `the host lab-2`. `condition`: why, with the host as "it"."""
+        super().__init__(kind, f"{host}: {condition}", next_step)
+        self.args = (kind, host, condition, next_step)
+        self.host = host
+        self.condition = condition
+
+
 class RunnerError(DeviceError):
     """The runner ended without a complete report."""
 
@@ -140,13 +172,19 @@ class RunnerError(DeviceError):
 class ClusterError(EdgeSweepError):
     """Ray cannot start, or lost a worker permanently."""
 
+    kind = "no_cluster"
+
 
 class StoreError(EdgeSweepError):
     """The journal or MLflow cannot be read or written."""
 
+    kind = "bad_store"
+
 
 class NoResultsError(StoreError):
     """There is no such sweep in MLflow, or nothing in it yet."""
+
+    kind = "no_results"
 
 
 def in_one_line(error: BaseException) -> str:

@@ -7,14 +7,13 @@ from urllib.parse import unquote, urlsplit
 
 from sweeps.errors import EdgeSweepError
 
-_LINE = re.compile(r"pip install 'edgesweep(\[[\w,]+\])'")
 _REQUIREMENT = re.compile(r"([\w.-]+).*extra == ['\"](\w+)['\"]")
 
 
 def lacking(error: ModuleNotFoundError) -> EdgeSweepError:
     """The error for a person, with the extra that brings the package."""
     name = (error.name or "").partition(".")[0]
-    return EdgeSweepError(f"{name} is not installed", f"pip install 'edgesweep[{extra_of(name)}]'")
+    return EdgeSweepError(f"{name} is not installed", install_line(extra_of(name)))
 
 
 def extra_of(module: str) -> str:
@@ -27,9 +26,10 @@ def extra_of(module: str) -> str:
     return "workers"
 
 
-def as_installed_here(step: str) -> str:
-    """A next step whose line of pip works here: EdgeSweep is in no index, and came from a wheel or a folder."""
-    return _LINE.sub(lambda line: f"pip install {_source(line[1])}", step)
+def install_line(*extras: str) -> str:
+    """The line of pip that adds these extras here: EdgeSweep is in no index, and came from a wheel or a folder."""
+    added = ",".join(extras)
+    return f"pip install {_source(f'[{added}]')}"
 
 
 def _source(extras: str) -> str:

@@ -37,6 +37,8 @@ class Job:
     """`reference:<backend>@<version>` if the device can only check this job, not time it; otherwise empty."""
     sentinel: str = ""
     """Key of the sentinel job of its device; empty if there is none."""
+    device_word: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """The last part of its name, which tells its device; empty in a plan of one device."""
     link: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
     """Where units share the work: key of the job of the common variant on the same unit; empty elsewhere."""
 
@@ -55,7 +57,12 @@ class Skipped:
     variant: Variant
     run: RunAxes
     device_id: str
+    kind: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """Of `sweeps.skip_kinds.SKIPS`, or of another package's runtime; empty in old journals."""
     reason: str
+    """For people: the particulars."""
+    device_word: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """As `Job.device_word`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +81,10 @@ class Failed:
     file: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
     """Of the user's own, relative to their folder, with the line that asks for it."""
     line: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
+    host: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """The host of the device, in words, if it is the host that failed (`sweeps.errors.HostError`)."""
+    condition: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """Why that host failed: the message without the host's name."""
 
     @property
     def text(self) -> str:
@@ -84,8 +95,20 @@ class Failed:
         return f"{self.message} ({' '.join(named)})" if named else self.message
 
     def __post_init__(self) -> None:
-        for name in ("message", "next_step"):
+        for name in ("message", "next_step", "condition"):
             object.__setattr__(self, name, " ".join(getattr(self, name).split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A condition of the gate that a device does not meet."""
+
+    text: str
+    """In words: `battery at 41.2 °C, above 37 °C`."""
+    limit: str = ""
+    """The field of `protocol.gate` that it is beyond; empty if no limit of a sweep file would allow it."""
+    figure: float = 0.0
+    """What was read, as the text has it; 0 without a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +128,8 @@ class Conditions:
     """Whether the mode was on; `None` if the device has no such mode, or it was not changed."""
     exec_context: str = "shell"
     gate: GateState = "none"
-    lacking: tuple[str, ...] = ()
-    """The gate conditions that were not met when the block started, in words."""
+    lacking: tuple[Lack, ...] = ()
+    """The gate conditions that were not met when the block started."""
     waited_seconds: float = 0.0
     """Time spent waiting for the gate, on the device's clock."""
     started_hot: bool = False

@@ -44,6 +44,8 @@ class ResultRow:
     model: str
     grid: str
     device_id: str
+    device_word: str = ""
+    """As `sweeps.records.Job.device_word`."""
     device: str
     """Maker, model and SoC, for people."""
     fingerprint: str
@@ -77,8 +79,11 @@ class ResultRow:
     """`measured`, `skipped` or `failed`; `waiting` of a job without a result, which is stored nowhere."""
     stage: str = ""
     kind: str = ""
+    """Of a failure (`sweeps.failure_kinds.FAILURES`) or a skip (`sweeps.skip_kinds.SKIPS`)."""
     reason: str = ""
     """Why it was skipped, or what went wrong; of a measured one, what its device lacked when waiting was in vain."""
+    lacking: str = ""
+    """JSON of what its device lacked (`sweeps.protocol.not_ready.figures_text`)."""
     preset: str
     exec_context: str
     runtime_version: str
@@ -165,15 +170,18 @@ class ResultRow:
     @property
     def name_here(self) -> str:
         """Its name within one device's table: without the device, which a plan of several devices adds."""
-        rest = self.name.removeprefix(f"{self.model} · {self.variant}")
-        if rest == self.name:
-            return self.name  # not as a plan makes it
-        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
-        cpus = f"{self.cpus} cpus" if self.cpus.isalpha() else f"cpus {self.cpus}"
-        for word in (threads, cpus, "reused input" if self.reuse_input else "fresh input", self.grid):
-            if word and f"{rest} · ".startswith(f" · {word} · "):
-                rest = rest.removeprefix(f" · {word}")
-        return self.name.removesuffix(rest) if rest else self.name
+        return self.name.removesuffix(self.name_suffix)
+
+    @property
+    def name_suffix(self) -> str:
+        """The part of its name that tells its device; empty in a plan of one device."""
+        return f" · {self.device_word}" if self.device_word else ""
+
+    @property
+    def reason_in_full(self) -> str:
+        """Why it has no figures, with the stage and the kind of a failure."""
+        failure = ", ".join(filter(None, (self.stage, self.kind))) if self.outcome == "failed" else ""
+        return ": ".join(filter(None, (failure, self.reason))) or "no reason recorded"
 
     @property
     def medians_ms(self) -> dict[int, float]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from sweeps.extras import install_line
 from sweeps.spec import catalog
 from workers.devices.adb.host import AdbHost
 from workers.devices.linux.sensors import host_temperature
@@ -18,7 +19,6 @@ from workers.devices.ssh import discovery as boards
 from workers.devices.virtual_phone.adbd import missing
 from workers.native.compiler import INSTALL, compiler
 
-_WORKERS = "pip install 'edgesweep[workers]'"
 _PACKAGES = "update that package or uninstall it; the rest works without it"
 _NEEDED_DISK_BYTES = 2 * 2**30
 
@@ -39,6 +39,7 @@ class MachineCheck:
 
 def examine(workspace: Path) -> list[MachineCheck]:
     """Examine this machine. Starts nothing and changes nothing."""
+    workers = install_line("workers")
     return [
         MachineCheck(
             "Python 3.11",
@@ -50,11 +51,11 @@ def examine(workspace: Path) -> list[MachineCheck]:
         *(
             _library(name, purpose, line, needed)
             for name, purpose, line, needed in (
-                ("torch", "build and measure PyTorch Mobile artifacts", _WORKERS, True),
-                ("torchvision", "torchvision's models and data sets", _WORKERS, True),
-                ("sklearn", "the digits data set", _WORKERS, False),
-                ("ray", "builds side by side, devices on other hosts (else: --executor inline)", _WORKERS, False),
-                ("streamlit", "the dashboard", "pip install 'edgesweep[dashboard]'", False),
+                ("torch", "build and measure PyTorch Mobile artifacts", workers, True),
+                ("torchvision", "torchvision's models and data sets", workers, True),
+                ("sklearn", "the digits data set", workers, False),
+                ("ray", "builds side by side, devices on other hosts (else: --executor inline)", workers, False),
+                ("streamlit", "the dashboard", install_line("dashboard"), False),
             )
         ),
         *_torch_checks(),
@@ -101,7 +102,7 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
             "local device",
             bool(facts.runtime_versions),
             f"{facts.soc}, {facts.cores} CPUs, {(facts.ram_bytes or 0) / 2**30:.0f} GiB, {facts.abi}",
-            _WORKERS,
+            install_line("workers"),
             needed=True,
         ),
         MachineCheck(

@@ -142,7 +142,7 @@ class _SentinelRun:
             ended = wait.ended(found)
             if ended is not None:
                 return ended
-            yield Waiting(self.facts.name, found.lacking, wait.waited_s)
+            yield Waiting(self.facts.name, found.words, wait.waited_s)
         return None
 
     def block(self, lane: DeviceLane, job: Job, round_: int, stop: Callable[[], bool]) -> Steps[Block | Failed | None]:

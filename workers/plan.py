@@ -11,6 +11,7 @@ from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
+from sweeps.skip_kinds import Skip
 from sweeps.spec import built_in, catalog, folder_levels, places, toolchains
 from sweeps.spec.entries import DeviceEntry
 from sweeps.spec.sweep import SweepSpec
@@ -78,12 +79,14 @@ def plan_sweep(
         attached.add(found.device_id)
         return found
 
-    def supports(variant: Variant, one: DeviceFacts) -> str | None:
-        lack = no_program(one, variant.runtime, attached=one.device_id in attached)
-        lack = lack or no_program_of_release(one, variant, attached=one.device_id in attached)
+    def supports(variant: Variant, one: DeviceFacts) -> Skip | None:
+        if lack := no_program(one, variant.runtime, attached=one.device_id in attached):
+            return Skip("no_program_there", lack)
+        if lack := no_program_of_release(one, variant, attached=one.device_id in attached):
+            return Skip("no_such_release", lack)
         if only_builds and catalog.backend_of(variant).checked_as_built:
             one = replace(one, backends=((variant.runtime, (variant.backend,)),))
-        return lack or runtimes.get(variant.runtime).supports(variant, one)
+        return runtimes.get(variant.runtime).supports(variant, one)
 
     facts = _devices(spec.devices, folder, look, before, tell, lab)
     identities = Identities(

@@ -11,14 +11,14 @@ _OPTION = re.compile(r"--[a-z-]+")
 """Streamlit makes one long dash of two short ones, unless they are code. The texts of the table are our own."""
 
 
-def tip(sort: Sort, text: str) -> str | None:
-    """Markdown for a tooltip, of a word or of a reason as a plan prints it; `None` if nothing explains it."""
-    return "\n\n".join(map(_said, explained(sort, text))) or None
+def tip(sort: Sort, word: str) -> str | None:
+    """Markdown for a tooltip; `None` if nothing explains the word."""
+    return "\n\n".join(map(_said, explained(sort, word))) or None
 
 
 def show(found: Iterable[tuple[Sort, str]]) -> None:
     """All of them, each once, where there is no place for tooltips: cells of tables have none."""
-    each = list(dict.fromkeys(one for sort, text in found for one in explained(sort, text)))
+    each = list(dict.fromkeys(one for sort, word in found for one in explained(sort, word)))
     if each:
         with st.expander("What these reasons mean, and what to do", icon=":material/info:"):
             for one in each:

@@ -128,7 +128,7 @@ def _plan(plan: Preview) -> None:
     if plan.skipped:
         with st.expander(f"{len(plan.skipped)} combinations skipped, with reasons"):
             _table(("Combination", "Device", "Reason"), plan.skipped)
-        explained.show([("skip", reason) for _, _, reason in plan.skipped])
+        explained.show([("skip", kind) for kind in plan.skip_kinds])
 
 
 def _table(columns: tuple[str, str, str], rows: tuple[tuple[str, str, str], ...]) -> None:

@@ -201,7 +201,8 @@ def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> 
     if found.thermal_status_end is not None:
         said.append(f"thermal status {found.thermal_status_end}")
     said.append("no gate" if found.gate == "none" else "waited for a ready device")
-    said += [f"lacked {'; '.join(found.lacking)}"] if found.lacking else []
+    lacked = "; ".join(lack.text for lack in found.lacking)
+    said += [f"lacked {lacked}"] if lacked else []
     return "last block: " + ", ".join(said)
 
 

@@ -173,7 +173,7 @@ def _without_evidence(row: ResultRow | None, name: str) -> None:
             _figures(row)
             _badges(row)
         elif row is not None:
-            st.text(f"Reason: {line(row.reason)}", help=explained.tip("skip", row.reason))
+            st.text(f"Reason: {line(row.reason)}", help=explained.tip("skip", row.kind))
         if not skipped:
             st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
 

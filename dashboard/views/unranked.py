@@ -141,12 +141,9 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
             "Variant": st.column_config.TextColumn(width=text_width(shown["Variant"])),
         },
     )
-    told: list[tuple[Sort, str]] = [
-        ("failure", row.kind) if row.outcome == "failed" else ("skip", row.reason) for row in there
-    ]
+    told: list[tuple[Sort, str]] = [("failure" if row.outcome == "failed" else "skip", row.kind) for row in there]
     explained.show([*told, ("verdict", "waiting")] if waiting else told)
 
 
 def _reason(row: ResultRow) -> str:
-    where = ", ".join(filter(None, (row.stage, row.kind)))
-    return plain_words(": ".join(filter(None, (where, row.reason))) or "no reason recorded")
+    return plain_words(row.reason_in_full)

@@ -75,7 +75,7 @@ def devices(context: click.Context, root: Path, lab: str | None, token_file: Pat
         if record.quarantine and record.device_id not in {facts.device_id for facts in found}
     ]
     if as_json:
-        troubles = [{"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in refused]
+        troubles = [error.document for error in refused]
         listed = [facts_document(facts) | {"quarantine": _document(kept_out.get(facts.device_id))} for facts in found]
         quarantined = [
             {"name": record.name, "device_id": record.device_id, "quarantine": _document(record.quarantine)}

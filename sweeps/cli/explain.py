@@ -20,7 +20,7 @@ def explain(word: str | None, as_json: bool) -> None:
 
     \b
     Example: edgesweep explain gate_timeout
-    Example: edgesweep explain "duplicate of core"      what plan printed as a reason
+    Example: edgesweep explain no_effect         a kind of skip, as plan prints it
     """
     if word and (text := page(word)) is not None:
         click.echo(json.dumps({"page": word, "markdown": text}) if as_json else text)

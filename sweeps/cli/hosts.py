@@ -137,7 +137,5 @@ def _document(hello: Hello, own: Versions, kept_out: Mapping[str, Quarantine], *
             for device in hello.devices
         ],
         "hints": [{"device_id": hint.device_id, "user": hint.user, "text": hint.text} for hint in hello.hints],
-        "refused": [
-            {"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in hello.refused
-        ],
+        "refused": [error.document for error in hello.refused],
     }

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from sweeps.cli.options import EXIT_INTERRUPTED, ROOT, SWEEP
+from sweeps.cli.options import EXIT_INTERRUPTED, JSON, ROOT, SWEEP, print_json
 from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
-from sweeps.extras import as_installed_here, lacking
+from sweeps.extras import lacking
+from sweeps.failure_kinds import USAGE
 from sweeps.launching.here import here
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -172,6 +173,8 @@ class LazyCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """The context of the command itself, which click then invokes."""
+        if parent is not None and "--json" in args:
+            parent.meta[JSON] = True
         return self.load().make_context(info_name, args, parent, **extra)
 
 
@@ -187,10 +190,18 @@ class Program(click.Command):
             with closing_terminal_ends():
                 return super().invoke(ctx)
         except EdgeSweepError as error:
+            step = _typed(error.next_step, ctx)
+            if JSON in ctx.meta:
+                print_json({"error": error.document | {"next_step": step}})
             click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
-            if error.next_step:
-                click.echo(f"  next: {plain(_typed(as_installed_here(error.next_step), ctx))}", err=True)
+            if step:
+                click.echo(f"  next: {plain(step)}", err=True)
             ctx.exit(error.exit_code)
+        except click.UsageError as error:
+            if JSON in ctx.meta:
+                step = f"{error.ctx.command_path} --help" if error.ctx else "edgesweep --help"
+                print_json({"error": {"kind": USAGE, "message": error.format_message(), "next_step": step}})
+            raise
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
             ctx.exit(EXIT_INTERRUPTED)

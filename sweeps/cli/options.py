@@ -21,6 +21,8 @@ ROOT = "edgesweep.root"
 """The workspace that a command was given, in the `meta` of its context: what is advised after an error has it, too."""
 SWEEP = "edgesweep.sweep"
 """Likewise the sweep, where one was named."""
+JSON = "edgesweep.json"
+"""Likewise there if the command was given `--json`: then an error is a document, too."""
 
 
 def _found(context: click.Context, _option: click.Parameter, root: Path) -> Path:
@@ -39,7 +41,12 @@ workspace_option = click.option(
     show_default=True,
     help="Folder of results, artifacts and logs (or EDGESWEEP_WORKSPACE).",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON document on stdout; of an error: {error: {kind, message, next_step}}.",
+)
 DEVICE_NAMES = "as the sweep file names it, its id, or a part of its name"
 """What `--device` takes where results are read: `sweeps.operations.stored_results.meant`."""
 sweep_file_argument = click.argument("sweep_file", type=click.Path(path_type=Path))

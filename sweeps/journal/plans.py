@@ -207,7 +207,7 @@ class PlanTables(JournalFile):
 def skipped_key(skipped: Skipped) -> str:
     """The key of a skipped combination, in place of a job key. It does not depend on the reason."""
     content = asdict(skipped) | {"variant": skipped.variant.axes()}
-    del content["reason"]
+    del content["kind"], content["reason"], content["device_word"]
     return f"skipped-{canonical_key(content)}"
 
 

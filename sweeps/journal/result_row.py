@@ -12,10 +12,10 @@ from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.not_ready import worst
+from sweeps.protocol.not_ready import figures_text, worst
 from sweeps.protocol.sentinel import in_race
 from sweeps.protocol.spent import full_seconds, spent
-from sweeps.records import Accuracy, Block, Failed, Job, Measured, Skipped, Timing
+from sweeps.records import Accuracy, Block, Failed, Job, Lack, Measured, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.spec.label import label_of
@@ -51,7 +51,7 @@ def row_of_job(
 
 def row_of_skipped(sweep: str, planned: PlannedSkip) -> ResultRow:
     skipped = planned.skipped
-    about = {"outcome": "skipped", "reason": skipped.reason}
+    about = {"outcome": "skipped", "kind": skipped.kind, "reason": skipped.reason}
     return _row(sweep, skipped_key(skipped), "", skipped, planned, {}, about)
 
 
@@ -66,6 +66,7 @@ def row_of_waiting(sweep: str, job: Job) -> ResultRow:
         model=job.model,
         grid=job.grid,
         device_id=job.device_id,
+        device_word=job.device_word,
         device="",
         fingerprint="",
         variant=label_of(job.variant),
@@ -105,7 +106,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             ),
         }
     if timing is not None and (own := [block for block in blocks if not block.checks]):
-        last = own[-1]
+        last, lacking = own[-1], worst(_lacking(own))
         about |= {
             "exec_context": last.conditions.exec_context,
             "runtime_version": last.runtime_version,
@@ -113,7 +114,8 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "engine_ran": last.engine_ran,
             "backend_ran": last.backend_ran,
             "trust": timing.labels,
-            "reason": "; ".join(worst(_lacking(own))),
+            "reason": "; ".join(lack.text for lack in lacking),
+            "lacking": figures_text(lacking),
             "block_medians_ms": timing.block_medians_ms,
             "confirmed_medians_ms": timing.confirmed_medians_ms,
             "gate": gate_of(own),
@@ -133,7 +135,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
     return about
 
 
-def _lacking(blocks: Iterable[Block]) -> Iterator[str]:
+def _lacking(blocks: Iterable[Block]) -> Iterator[Lack]:
     """The conditions for which a device was waited for in vain."""
     for block in blocks:
         if block.conditions.gate == "timed_out":
@@ -175,6 +177,7 @@ def _row(
         model=entry.model,
         grid=entry.grid,
         device_id=facts.device_id,
+        device_word=entry.device_word,
         device=facts.device_class,
         fingerprint=facts.fingerprint,
         variant=label_of(entry.variant),

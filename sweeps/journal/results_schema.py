@@ -12,6 +12,7 @@ AXES_OF_9 = ("opset INTEGER NOT NULL DEFAULT 0", "graph_optimization TEXT NOT NU
 AXES_OF_14 = tuple(f"{name} TEXT NOT NULL DEFAULT 'installed'" for name in ("toolchain", "runner_toolchain"))
 LATER_AXES = ", ".join((*AXES_OF_9, *AXES_OF_14))
 BATCHES_OF_15 = "batch_medians_ms TEXT NOT NULL DEFAULT '[]'"
+LATER_OF_16 = tuple(f"{name} TEXT NOT NULL DEFAULT ''" for name in ("lacking", "device_word"))
 _OF_NEW = "(sweep, device_id, outcome) = (NEW.sweep, NEW.device_id, NEW.outcome)"
 ENDED: tuple[str, ...] = (
     """CREATE TABLE ended (
@@ -50,8 +51,9 @@ RESULTS: tuple[str, ...] = (
         preference TEXT NOT NULL, relaxed_fp16 INTEGER NOT NULL, flexible_batch INTEGER NOT NULL,
         reduced_range INTEGER NOT NULL, {LATER_AXES}, threads INTEGER NOT NULL, cpus TEXT NOT NULL,
         reuse_input INTEGER NOT NULL, outcome TEXT NOT NULL, stage TEXT NOT NULL, kind TEXT NOT NULL,
-        reason TEXT NOT NULL, preset TEXT NOT NULL, exec_context TEXT NOT NULL, runtime_version TEXT NOT NULL,
-        gate TEXT NOT NULL, fixed_performance TEXT NOT NULL, protocol TEXT NOT NULL, runner TEXT NOT NULL,
+        reason TEXT NOT NULL, {", ".join(LATER_OF_16)}, preset TEXT NOT NULL, exec_context TEXT NOT NULL,
+        runtime_version TEXT NOT NULL, gate TEXT NOT NULL, fixed_performance TEXT NOT NULL,
+        protocol TEXT NOT NULL, runner TEXT NOT NULL,
         engine_ran TEXT NOT NULL, backend_ran TEXT NOT NULL, executor TEXT NOT NULL, emulated INTEGER NOT NULL,
         coverage TEXT NOT NULL, trust TEXT NOT NULL, block_medians_ms TEXT NOT NULL,
         confirmed_medians_ms TEXT NOT NULL, {BATCHES_OF_15}, check_medians_ms TEXT NOT NULL, sessions TEXT NOT NULL,

@@ -14,6 +14,7 @@ from sweeps.journal.results_schema import (
     BY_AXES,
     ENDED,
     LATER_AXES,
+    LATER_OF_16,
     RESULTS,
 )
 
@@ -175,7 +176,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Version 7: the results, as they were then.
     tuple(
-        one.replace(f"{LATER_AXES}, ", "").replace(f"{BATCHES_OF_15}, ", "")
+        one.replace(f"{LATER_AXES}, ", "").replace(f"{BATCHES_OF_15}, ", "").replace(f"{', '.join(LATER_OF_16)}, ", "")
         for one in RESULTS
         if one not in (BY_AXES, BY_ATTEMPT, *ENDED)
     ),
@@ -208,6 +209,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Version 15: what blocks in batches say of the device's states.
     (f"ALTER TABLE results ADD COLUMN {BATCHES_OF_15}",),
+    # Version 16: the limits of the gate that a device did not keep; what tells the device in a job's name.
+    tuple(f"ALTER TABLE results ADD COLUMN {one}" for one in LATER_OF_16),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

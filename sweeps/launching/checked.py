@@ -1,7 +1,6 @@
 """Checks the text of a sweep file before it is started from a browser: each problem with its line. Runs none of it."""
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,14 +44,10 @@ def check(workspace: Workspace, text: str, models: Sequence[Path] = ()) -> Check
         document = parsed(text, path)
         spec = validated(document)
     except SpecError as error:
-        return Checked(None, tuple(_problem(line, path) for line in error.message.splitlines()))
-    problems = (*_foreign_code(spec, document, models), *_told_to_others(spec, document))
-    return Checked(None if problems else spec, problems)
-
-
-def _problem(line: str, path: Path) -> Problem:
-    found = re.fullmatch(re.escape(str(path)) + r":(\d+): (.*)", line)
-    return Problem(None, line) if found is None else Problem(int(found[1]), found[2])
+        problems = tuple(Problem(line, text) for line, text in error.problems)
+        return Checked(None, problems or (Problem(None, error.message),))
+    refused = (*_foreign_code(spec, document, models), *_told_to_others(spec, document))
+    return Checked(None if refused else spec, refused)
 
 
 def _foreign_code(spec: SweepSpec, document: Document, models: Sequence[Path]) -> list[Problem]:

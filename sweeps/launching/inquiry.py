@@ -37,13 +37,19 @@ def ask(
         code, out, said = _run(words, workspace, what, limit_s, next_step, models)
     except OSError as error:
         raise unwritable(workspace, error) from error
-    told = plain(said.decode("utf-8", "replace"))
-    told = told if file is None else told.replace(str(file), "the file")
-    if code:
-        raise _failed(told.strip().splitlines(), code, what)
+
+    def shown(text: str) -> str:
+        return plain(text if file is None else text.replace(str(file), "the file"))
+
+    told = shown(said.decode("utf-8", "replace"))
     try:
         document = json.loads(out)
-    except ValueError as error:
+        if code:
+            raise EdgeSweepError(*(shown(document["error"][part]) for part in ("message", "next_step")))
+    except (ValueError, KeyError, TypeError) as error:
+        if code:
+            last = told.strip().splitlines()[-1:]
+            raise EdgeSweepError(*last or (f"{what} ended with code {code} and said nothing",)) from error
         raise unread(words[0], what) from error
     return document, told
 
@@ -74,11 +80,3 @@ def _run(
             process.kill()
             raise WorkspaceError(f"{what} was not ready after {limit_s:.0f} s", next_step) from error
     return process.returncode, out, said
-
-
-def _failed(told: Sequence[str], code: int, what: str) -> EdgeSweepError:
-    """From the two lines that the command line prints of an error."""
-    errors = [line.removeprefix("edgesweep: ") for line in told if line.startswith("edgesweep: ")]
-    steps = [line.strip().removeprefix("next: ") for line in told if line.startswith("  next: ")]
-    message = errors[-1] if errors else (told[-1] if told else f"{what} ended with code {code} and said nothing")
-    return EdgeSweepError(message, steps[-1] if steps else "")

@@ -40,6 +40,8 @@ class Preview:
     devices: tuple[PlannedDevice, ...]
     skipped: tuple[tuple[str, str, str], ...]
     """Combination, device, reason."""
+    skip_kinds: tuple[str, ...]
+    """The kinds of these reasons (`sweeps.skip_kinds.SKIPS`), each once."""
     jobs: tuple[tuple[str, str, str], ...]
     """Job, device, state: done, failed, built, to build."""
     builds_s: float
@@ -104,6 +106,7 @@ def _read(document: dict[str, Any], notes: tuple[str, ...]) -> Preview:
         sweep=document["sweep"],
         devices=tuple(devices),
         skipped=tuple((one["name"], names.get(one["device_id"], ""), one["reason"]) for one in document["skipped"]),
+        skip_kinds=tuple(dict.fromkeys(str(one["kind"]) for one in document["skipped"])),
         jobs=tuple((job["name"], names[job["device_id"]], job["state"]) for job in document["jobs"]),
         builds_s=float(document["estimate_builds_s"]),
         seconds=float(document["estimate_s"]),

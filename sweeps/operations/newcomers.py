@@ -11,7 +11,7 @@ from sweeps.planning.planned import planned_job
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec import catalog, places
 from workers.devices import registry
-from workers.driver.recovery import has_devices
+from workers.driver.events import Away
 from workers.hosts.lab import Lab
 
 
@@ -85,11 +85,13 @@ def _means(asked: str, name: str) -> bool:
     return asked == name or (asked.endswith(":*") and name.startswith(asked[:-1]))
 
 
-def gone(planned: Plan, journal: Journal, away: Mapping[str, int]) -> set[str]:
-    """The ids of devices that went away with jobs pending. `away`: as a run fills it; of a host, in words."""
-    if not any(away.values()):
+def gone(planned: Plan, journal: Journal, away: Collection[Away]) -> set[str]:
+    """The ids of devices that went away with jobs pending. `away`: what a run told of them, and of their hosts."""
+    waiting = [event for event in away if event.pending]
+    if not waiting:
         return set()
-    with_host = any(has_devices(name) for name, pending in away.items() if pending)
+    with_host = any(event.is_host for event in waiting)
+    lost = {event.device for event in waiting}
     names = {facts.device_id: facts.name for facts in planned.devices}
     pending = {job.device_id for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
-    return {device_id for device_id in pending if with_host or away.get(names[device_id])}
+    return {device_id for device_id in pending if with_host or names[device_id] in lost}

@@ -1,6 +1,6 @@
 """Builds and measures a sweep, and continues one that was interrupted."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,9 +143,9 @@ def _run(
             complete = _begin(planned, sharing, journal, ArtifactStore(workspace.artifacts))
             newcomers = Newcomers(spec.devices, planned.devices, lab)
             drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
-            away: dict[str, int] = {}
+            away: dict[str, Away] = {}
             interrupted = not complete and drive.shared(sharing, away)
-            while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away))):
+            while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away.values()))):
                 try:
                     anew = make_plan(spec, roots, workspace, lab)
                 except EdgeSweepError as error:
@@ -167,7 +167,7 @@ def _run(
             if complete:
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
-            late: dict[str, int] = {}
+            late: dict[str, Away] = {}
             if retry_failed and not interrupted and (untrusted := disqualified_jobs(journal, planned)):
                 tell(f"{len(untrusted)} with a disqualifying label: measured again")
                 interrupted = drive.run(planned, late, with_links(planned, untrusted))
@@ -184,7 +184,7 @@ def _run(
     if interrupted:
         stopped = "Stopped. Nothing is lost: run the same command again to continue."
         return RunEnd(interrupted=True, still_to_do=(stopped,))
-    left = tuple(_still_to_do(pending, sum(away.values()), sharing.waiting, late))
+    left = tuple(_still_to_do(pending, sum(event.pending for event in away.values()), sharing.waiting, late))
     return RunEnd(interrupted=False, still_to_do=left)
 
 
@@ -212,7 +212,7 @@ def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: Artifac
     return complete
 
 
-def _still_to_do(pending: int, waiting: int, shared: int, late: Mapping[str, int]) -> Iterator[str]:
+def _still_to_do(pending: int, waiting: int, shared: int, late: Collection[str]) -> Iterator[str]:
     """Messages about the jobs that are pending at the end. `waiting`: how many of them wait for devices. `shared`: how
     many variants wait for units that can be compared. `late`: devices that went away while more was measured."""
     if shared:
@@ -237,7 +237,7 @@ class _Drive:
     lab: Lab | None
     watch: Watch
 
-    def shared(self, sharing: Sharing, away: dict[str, int]) -> bool:
+    def shared(self, sharing: Sharing, away: dict[str, Away]) -> bool:
         """All of it: what units share is assigned once they have been compared. `away`, and returns, as `run`."""
         interrupted = self.run(sharing.plan, away)
         while not interrupted and sharing.advance(wait=False):
@@ -247,10 +247,10 @@ class _Drive:
             interrupted = self.run(sharing.plan, away)
         return interrupted
 
-    def run(self, planned: Plan, away: dict[str, int], more: Mapping[str, int] | None = None) -> bool:
+    def run(self, planned: Plan, away: dict[str, Away], more: Mapping[str, int] | None = None) -> bool:
         """Returns whether it was stopped before the end.
 
-        `away` is filled with the number of waiting jobs, by the names of devices that went away.
+        `away` is filled with the devices that went away, by their names.
         """
         # The first of all: while one imports MLflow, the other imports torch.
         publisher = Publisher(self.workspace, planned.sweep.name)
@@ -296,5 +296,5 @@ class _Drive:
                 show(event, progress, self.live, self.workspace)
                 self.watch.event(event)
                 if isinstance(event, Away):
-                    away[event.device] = max(event.pending, away.get(event.device, 0))
+                    away[event.device] = max(event, away.get(event.device, event), key=lambda lost: lost.pending)
             return stop()

@@ -13,7 +13,6 @@ from sweeps.workspace import Workspace
 from workers.devices.interface import Rung
 from workers.driver import events
 from workers.driver.events import Event
-from workers.driver.recovery import has_devices
 
 _TOGETHER = ("Building", "Measuring on ")
 """Titles of bars that are shown at the same time: phones measure while the rest is built."""
@@ -104,7 +103,7 @@ def _keep(event: Event, live: LiveFile) -> None:
             live.measuring(device, done, total, running, job)
         case events.Published(done, total):
             live.step(f"publishing to MLflow: {done} of {total} jobs")
-        case events.Waiting(device, lacking, waited) if not has_devices(device):
+        case events.Waiting(device, lacking, waited, False):
             live.waiting(device, lacking, waited)
         case events.Away(device, failed, pending):
             live.away(device, failed.message, pending)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sweeps.device_facts import DeviceFacts, pool_id
@@ -13,12 +13,13 @@ from sweeps.planning.keys import Identities, build_key, job_key, runner_of
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import Job, Skipped
+from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant
 
-Supports = Callable[[Variant, DeviceFacts], str | None]
+Supports = Callable[[Variant, DeviceFacts], Skip | None]
 
 
 _WORDS_FOR_0 = {"calibration_images": "all", "opset": "auto"}
@@ -78,13 +79,14 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
     combinations = list(dict.fromkeys(_combinations(spec, units, identities)))
-    names = _names(combinations)
+    devices_in_names = _device_words(units)
+    names = _names(combinations, devices_in_names)
     models = {model.name: model for model in spec.models}
-    reasons = [
+    skips = [
         _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
         for one in combinations
     ]
-    timed = (one for one, reason in zip(combinations, reasons, strict=True) if not reason and not one.emulated)
+    timed = (one for one, skip in zip(combinations, skips, strict=True) if skip is None and not one.emulated)
     # Before all keys, which contain the preset.
     spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
     protocol = protocol_of(spec)
@@ -98,9 +100,9 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     seen: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
-    for one, name, reason in zip(combinations, names, reasons, strict=True):
+    for one, name, skip in zip(combinations, names, skips, strict=True):
         device_id = one.facts.device_id
-        if reason:
+        if skip is not None:
             skipped.append(
                 Skipped(
                     name=name,
@@ -109,7 +111,9 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                     variant=one.variant,
                     run=one.run,
                     device_id=device_id,
-                    reason=reason,
+                    kind=skip.kind,
+                    reason=skip.reason,
+                    device_word=devices_in_names[device_id],
                 )
             )
             continue
@@ -133,6 +137,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                 run=one.run,
                 device_id=device_id,
                 reference=reference,
+                device_word=devices_in_names[device_id],
             )
         )
     sentinels = _sentinels(jobs, units, protocol, identities)
@@ -204,33 +209,44 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                     yield one
 
 
-def _not_of_runtime(one: _Combination) -> str | None:
+def _not_of_runtime(one: _Combination) -> Skip | None:
     variant = one.variant
     free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
-    return catalog.not_of_runtime(asdict(variant), free)
+    reason = catalog.not_of_runtime(asdict(variant), free)
+    return None if reason is None else Skip("not_of_runtime", reason)
 
 
-def _no_engine(one: _Combination) -> str | None:
+def _no_engine(one: _Combination) -> Skip | None:
     if one.variant.qengine != "auto":
         return None
-    return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
+    return Skip("no_quantized_engine", f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine")
 
 
-def _no_such_cores(one: _Combination) -> str | None:
+def _no_such_cores(one: _Combination) -> Skip | None:
     if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
         return None
-    return f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
+    return Skip(
+        "no_such_cores",
+        f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs",
+    )
 
 
-def _names(combinations: Sequence[_Combination]) -> list[str]:
+def _device_words(devices: Sequence[DeviceFacts]) -> dict[str, str]:
+    """By id, what tells the device of a job in its name; empty if there is one only."""
+    # Two units may have the same name, but not the same id.
+    called = Counter(facts.name for facts in devices)
+    return {
+        facts.device_id: "" if len(devices) == 1 else facts.name if called[facts.name] == 1 else facts.device_id
+        for facts in devices
+    }
+
+
+def _names(combinations: Sequence[_Combination], device_words: Mapping[str, str]) -> list[str]:
     """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
     runs = [one.run for one in combinations if not one.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1
     several_inputs = len({run.reuse_input for run in runs}) > 1
-    several_devices = len({one.facts.device_id for one in combinations}) > 1
-    # Two units may have the same name, but not the same id.
-    labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
     names = []
     for one in combinations:
         words = [one.model, label_of(one.variant)]
@@ -242,7 +258,6 @@ def _names(combinations: Sequence[_Combination]) -> list[str]:
             words.append("reused input" if one.run.reuse_input else "fresh input")
         if one.grid:
             words.append(one.grid)
-        if several_devices:
-            words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
+        words += filter(None, [device_words[one.facts.device_id]])
         names.append(" · ".join(words))
     return names

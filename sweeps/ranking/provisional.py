@@ -189,8 +189,7 @@ def _settle_state(row: ResultRow, rows: Sequence[ResultRow]) -> Settle:
         note = "let the device cool" if "throttled" in row.trust else "find out what changed the device's speed"
         note = note if set(row.trust) & _PASSING else "leave the device to the sweep alone"
         return Settle(command=_RETRY, seconds=_device_seconds(again), note=note)
-    lacking = (one for other in again for one in other.reason.split("; ") if one and "gate_timeout" in other.trust)
-    limits = looser_gate(lacking)
+    limits = looser_gate(other.lacking for other in again if "gate_timeout" in other.trust)
     if limits is None:
         return Settle(command=RUN, field="protocol.gate", value="none", seconds=_device_seconds(rows))
     [(name, limit), *others] = limits.items()

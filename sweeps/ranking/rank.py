@@ -100,13 +100,11 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
 
 
 def _not_ranked(row: ResultRow) -> NotRanked:
-    found = ", ".join(filter(None, (row.stage, row.kind)))
-    reason = ": ".join(filter(None, (found, row.reason))) or "no reason recorded"
     return NotRanked(
         name=row.name,
         name_here=row.name_here,
         variant=row.variant,
         outcome=row.outcome,
-        reason=reason,
+        reason=row.reason_in_full,
         next_step=remedy(row.kind, row.precision) if row.outcome == "failed" else "",
     )

@@ -156,7 +156,7 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
     settled = row.settled
     if settled is None or not settled.eliminated:
         return ""
-    by = settled.by.removeprefix(f"{row.model} · ").removesuffix(row.name.removeprefix(row.name_here)) or "another"
+    by = settled.by.removeprefix(f"{row.model} · ").removesuffix(row.name_suffix) or "another"
     if settled.reason == "same_program":
         return f"the same program as {by}, which was measured for both" if not row.timed else ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"

@@ -156,14 +156,10 @@ def _measured(name: str, row: ResultRow, over: Gain | None, total: Gain | None) 
 
 
 def _not_measured(name: str, row: ResultRow | None) -> Step:
-    reason = "not measured yet"
-    if row is not None:
-        found = ", ".join(filter(None, (row.stage, row.kind)))
-        reason = ": ".join(filter(None, (found, row.reason)))
     return Step(
         name=name,
         outcome="pending" if row is None else row.outcome,
-        reason=reason,
+        reason="not measured yet" if row is None else row.reason_in_full,
         variant="" if row is None else row.variant,
         latency=None,
         artifact_mb=None,

@@ -10,7 +10,7 @@ from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
 from sweeps.report import terms
 from sweeps.report.advice import AXIS_REASONS, METRIC_ADVICE
-from sweeps.report.skip_reasons import SKIP_REASONS, skip_reasons
+from sweeps.skip_kinds import SKIPS
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
@@ -140,11 +140,10 @@ def explanations() -> Mapping[str, tuple[Explanation, ...]]:
 
 
 def explanation(word: str) -> tuple[Explanation, ...]:
-    """Of a word of the table, of what a page calls it, of a value of an axis, or of a reason as a plan prints it.
+    """Of a word of the table, of what a page calls it, or of a value of an axis.
     Raises `EdgeSweepError` for a word that is not known, with the nearest one."""
     known = explanations()
     found = known.get(word) or tuple(one for meant in dict.fromkeys(terms.also(word)) for one in known.get(meant, ()))
-    found = found or tuple(one for reason in skip_reasons(word) for one in known[reason.word])
     if not found:
         raise EdgeSweepError(
             f"there is no explanation of {word[:80]!r}{did_you_mean(word, [*known, *terms.names()])}",
@@ -153,11 +152,9 @@ def explanation(word: str) -> tuple[Explanation, ...]:
     return found
 
 
-def explained(sort: Sort, text: str) -> tuple[Explanation, ...]:
-    """Those of one sort, of a word or of a reason as a plan prints it; empty for what nothing explains."""
-    known = explanations()
-    texts = [reason.word for reason in skip_reasons(text)] or [text] if sort == "skip" else [text]
-    return tuple(one for word in texts for one in known.get(word, ()) if one.sort == sort)
+def explained(sort: Sort, word: str) -> tuple[Explanation, ...]:
+    """Those of one sort; empty for a word that nothing explains."""
+    return tuple(known for known in explanations().get(word, ()) if known.sort == sort)
 
 
 def meaning(word: str) -> str:
@@ -169,22 +166,20 @@ def _all() -> Iterator[Explanation]:
     for word, (meaning, why, todo) in _VERDICTS.items():
         yield Explanation(word=word, sort="verdict", meaning=meaning, why=why, todo=todo)
     for label in TRUST.values():
-        why, _, advice = label.advice.partition(": ")
         wins = "nothing with it wins" if label.disqualifying else "what has it may win"
         yield Explanation(
             word=label.name,
             sort="trust label",
             meaning=f"{label.title}; {wins}",
-            why=why,
-            todo=advice + (f" (fields: {label.fields})" if label.fields else ""),
+            why=label.why,
+            todo=label.todo + (f" (fields: {label.fields})" if label.fields else ""),
         )
-    for word, text in FAILURES.items():
-        why, _, todo = text.partition(" -> ")
-        yield Explanation(word=word, sort="failure", meaning=why[0].upper() + why[1:], todo=todo)
+    for word, kind in FAILURES.items():
+        yield Explanation(word=word, sort="failure", meaning=kind.why[0].upper() + kind.why[1:], todo=kind.todo)
     for word, (meaning, why, todo) in _SKIPS.items():
         yield Explanation(word=word, sort="skip", meaning=meaning, why=why, todo=todo)
-    for one in SKIP_REASONS:
-        yield Explanation(word=one.word, sort="skip", meaning=one.meaning, why=one.why, todo=one.todo)
+    for word, skip in SKIPS.items():
+        yield Explanation(word=word, sort="skip", meaning=skip.meaning, why=skip.why, todo=skip.todo)
     for name, metric in catalog.metrics().items():
         better = "" if metric.better == "neither" else f"; {metric.better} is better"
         meaning = _METRICS.get(name, metric.title)

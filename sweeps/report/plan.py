@@ -62,7 +62,13 @@ def plan_document(
             for job in plan.jobs
         ],
         "skipped": [
-            {"name": skip.name, "device_id": skip.device_id, "variant": skip.variant.axes(), "reason": skip.reason}
+            {
+                "name": skip.name,
+                "device_id": skip.device_id,
+                "variant": skip.variant.axes(),
+                "kind": skip.kind,
+                "reason": skip.reason,
+            }
             for skip in plan.skipped
         ],
         "no_choice": {where: list(axes) for where, axes in _no_choice(plan).items()},
@@ -105,9 +111,9 @@ def print_plan(
         table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key]))
     console.print(table)
     if plan.skipped:
-        table = new_table("Skipped", "combination", "device", "reason")
+        table = new_table("Skipped", "combination", "device", "kind", "reason")
         for skip in plan.skipped:
-            table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
+            table.add_row(*cells(skip.name, names[skip.device_id], skip.kind, skip.reason))
         console.print(table)
     for where, axes in _no_choice(plan).items():
         console.print(Text(plain(f"{where} has no choice of {', '.join(axes)}: the grid's values mean nothing there")))

@@ -15,8 +15,8 @@ Schema = dict[str, Any]
 """A JSON Schema, or a part of it."""
 
 
-def sentences(document: Document, error: ValidationError | None, schema: Schema) -> list[str]:
-    """Every problem of the file as `file:line: message`, in order of lines; allowed values are taken from `schema`."""
+def sentences(document: Document, error: ValidationError | None, schema: Schema) -> list[tuple[int, str]]:
+    """Every problem of the file with its line, in order of lines; allowed values are taken from `schema`."""
     found = {(problem.line, f"{_name(problem.at)}: {problem.message}"): None for problem in document.problems}
     unread = {problem.at for problem in document.problems}
     for detail in error.errors(include_url=False) if error else ():
@@ -31,7 +31,7 @@ def sentences(document: Document, error: ValidationError | None, schema: Schema)
         if detail["type"] == "literal_error" and "anyOf" in place.part:
             continue  # a word or a number: the number's error names both
         found[document.line(place.at), _sentence(detail["type"], ctx, place)] = None
-    return [f"{document.path}:{line}: {text}" for line, text in sorted(found, key=lambda problem: problem[0])]
+    return sorted(found, key=lambda problem: problem[0])
 
 
 def show(value: object) -> str:

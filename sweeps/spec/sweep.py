@@ -116,7 +116,8 @@ def validated(document: Document) -> SweepSpec:
     problems = sentences(document, error, json_schema())
     if problems:
         remedy = "correct the sweep file; `edgesweep schema` prints everything that it may contain"
-        raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
+        lines = (f"{document.path}:{line}: {text}" for line, text in problems)
+        raise SpecError("\n".join(lines), "; ".join((remedy, *catalog.problems())), problems)
     return sweep
 
 
@@ -124,7 +125,6 @@ def validated_values(
     content: dict[str, Any], folder: Path, next_step: str = "correct the values; `edgesweep schema` has all that may be"
 ) -> SweepSpec:
     """As `validated`, of values that no file has: relative paths are those of `folder`. Raises `SpecError`."""
-    nowhere = Path("values")
     error = None
     try:
         text = json.dumps(content, default=str)
@@ -135,9 +135,8 @@ def validated_values(
         return sweep
     if not isinstance(error, ValidationError):
         raise SpecError(f"these values cannot be in a sweep file: {error}", next_step)
-    found = sentences(Document(nowhere, json.loads(text)), error, json_schema())
-    here = (line.removeprefix(f"{nowhere}:1: ").replace("the file: ", "the values: ", 1) for line in found)
-    raise SpecError("\n".join(here), next_step)
+    problems = sentences(Document(Path("values"), json.loads(text)), error, json_schema())
+    raise SpecError("\n".join(text.replace("the file: ", "the values: ", 1) for _, text in problems), next_step)
 
 
 def sweep_yaml(sweep: SweepSpec) -> str:

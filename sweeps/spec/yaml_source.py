@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 
 
 def _unreadable(path: Path, line: int, problem: str) -> SpecError:
-    return SpecError(f"{path}:{line}: {problem}", "correct this line and run the command again")
+    return SpecError(f"{path}:{line}: {problem}", "correct this line and run the command again", [(line, problem)])
 
 
 class _Loader(yaml.SafeLoader):

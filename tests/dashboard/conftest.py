@@ -25,6 +25,7 @@ from sweeps.protocol.presets import protocol_of
 from sweeps.protocol.sentinel import CHECK_BLOCKS, next_check, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job
 from sweeps.settled import Settled
+from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec
 from sweeps.spec.label import label_of
@@ -388,11 +389,11 @@ def _spec(name: str, grid: GridSpec | None, checks_every: int | None) -> SweepSp
     )
 
 
-def _supports(variant: Variant, facts: DeviceFacts) -> str | None:
+def _supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
     if variant.backend == "metal" and (variant.layout == "nhwc" or variant.precision == "int8"):
-        return "Metal takes fp32 in NCHW"
+        return Skip("not_on_metal", "Metal takes fp32 in NCHW")
     odd = variant.precision == "int8" and variant.capture == "trace" and not variant.optimize
-    return "int8 traced and not optimized has no effect" if odd else None
+    return Skip("no_effect", "int8 traced and not optimized has no effect") if odd else None
 
 
 def _block(job: Job, round_: int, ms: float) -> Block:

@@ -15,6 +15,7 @@ from dashboard import launch
 from dashboard.options import Options, given
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
+from sweeps.extras import install_line
 from tests.free_port import free_port
 from tests.outside import sent_outside, traced
 
@@ -46,7 +47,7 @@ def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypa
     monkeypatch.delitem(sys.modules, "streamlit", raising=False)
     with pytest.raises(EdgeSweepError, match="the dashboard is not installed") as caught:
         launch.command(Options(tmp_path))
-    assert caught.value.next_step == "pip install 'edgesweep[dashboard]'"
+    assert caught.value.next_step == install_line("dashboard")
 
 
 def test_a_server_that_is_slow_to_answer_still_has_its_link_told(

@@ -24,7 +24,7 @@ from sweeps.launching.checked import check
 from sweeps.launching.driver import Driver
 from sweeps.launching.live import Live, LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep, last
-from sweeps.records import Conditions
+from sweeps.records import Conditions, Lack
 from sweeps.workspace import Workspace
 
 SCRIPT = "from pathlib import Path\nfrom dashboard.views import {page}\n{page}.show(Path({root!r}))"
@@ -171,7 +171,7 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
 
     assert said(temp_start_c=33.0, temp_end_c=34.2, gate="ready") == "last block: 34 °C, waited for a ready device"
     assert said(temp_end_c=34.2) == "last block: 34 °C, no gate"
-    assert said(thermal_status_end=1, gate="timed_out", lacking=("at most 20 % load",)) == (
+    assert said(thermal_status_end=1, gate="timed_out", lacking=(Lack("at most 20 % load"),)) == (
         "last block: no temperature sensor, thermal status 1, waited for a ready device, lacked at most 20 % load"
     )
 

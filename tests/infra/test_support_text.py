@@ -63,7 +63,9 @@ def _verified(variant: Variant, sqnr_db: float | None) -> Cell:
 
 
 def _skipped(variant: Variant, reason: str) -> Cell:
-    skipped = Skipped(name="n", model="net", grid="", variant=variant, run=RunAxes(), device_id="d", reason=reason)
+    skipped = Skipped(
+        name="n", model="net", grid="", variant=variant, run=RunAxes(), device_id="d", kind="no_effect", reason=reason
+    )
     return Cell(variant=variant, outcome=skipped)
 
 

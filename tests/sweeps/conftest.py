@@ -65,6 +65,7 @@ class Records:
             variant=Variant(layout="nhwc"),
             run=RunAxes(),
             device_id=self.facts.device_id,
+            kind="no_effect",
             reason=reason,
         )
 

@@ -162,7 +162,8 @@ class Contact:
     def leave(self, failed: Failed) -> Steps[None]:
         """Give the device up for this run."""
         self._is_away = True
-        yield Away(*who_is_away(failed, self._facts), len(self._context.outcomes.pending(self._jobs)))
+        name, failed, is_host = who_is_away(failed, self._facts)
+        yield Away(name, failed, len(self._context.outcomes.pending(self._jobs)), is_host)
 
     def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
         """Wait for the device as the protocol says."""
@@ -175,7 +176,7 @@ class Contact:
             ended = wait.ended(found)
             if ended is not None:
                 return ended
-            yield Waiting(self._facts.name, found.lacking, wait.waited_s)
+            yield Waiting(self._facts.name, found.words, wait.waited_s)
         return None
 
 

@@ -44,6 +44,8 @@ class Waiting:
     device: str
     lacking: tuple[str, ...]
     waited_seconds: float
+    is_host: bool = False
+    """Whether `device` is a host, in words, for which all of its devices wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Away:
     failed: Failed
     pending: int
     """Number of jobs that wait for the device."""
+    is_host: bool = False
+    """As `Waiting.is_host`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from workers.driver.health import Outage
 from workers.driver.ladder import Ladder, Step
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
-from workers.hosts.away import host_away
 from workers.measure.recovery import RecoverRequest, Taken
 from workers.measure.waiting import LOOK_S
 
@@ -133,13 +132,13 @@ class DeviceRecovery:
         return answer if isinstance(answer, Failed) else None
 
     def _tell(self, failed: Failed) -> Steps[None]:
-        whose, why = who_is_away(failed, self._facts)
-        if whose != self._facts.name:
+        whose, why, is_host = who_is_away(failed, self._facts)
+        if is_host:
             self._host = whose
         told = self._told
         if told is None or told[0] != why.message or self._waited_s - told[1] >= LOOK_S:
             self._told = why.message, self._waited_s
-            yield Waiting(whose, (why.message,), self._waited_s)
+            yield Waiting(whose, (why.message,), self._waited_s, is_host)
 
     def _back(self) -> Steps[None]:
         if self._outage is not None and self._host:
@@ -147,12 +146,14 @@ class DeviceRecovery:
             yield Back(self._facts.name, self._host, seconds)
 
 
-def who_is_away(failed: Failed, facts: DeviceFacts) -> tuple[str, Failed]:
-    """The device, or the host that all of its devices are away with; and the failure in words about that."""
+def who_is_away(failed: Failed, facts: DeviceFacts) -> tuple[str, Failed, bool]:
+    """The name of the device, or of the host that all of its devices are away with; the failure in words about that;
+    and whether it is a host."""
     if failed.kind in HOST_KINDS:
-        return HOST, failed
-    host = host_away(failed)
-    return (facts.name, failed) if host is None else (host[0], replace(failed, message=host[1]))
+        return HOST, failed, True
+    if failed.host:
+        return failed.host, replace(failed, message=failed.condition), True
+    return facts.name, failed, False
 
 
 def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
@@ -162,12 +163,12 @@ def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
     away: dict[str, Away] = {}
     for event in events:
         match event:
-            case Away(whose, failed, pending) if has_devices(whose):
+            case Away(whose, failed, pending, True):
                 before = away.get(whose)
-                away[whose] = Away(whose, failed, pending + (before.pending if before else 0))
+                away[whose] = Away(whose, failed, pending + (before.pending if before else 0), is_host=True)
                 told_s.pop(whose, None)
                 continue
-            case Waiting(whose, _, seconds) if has_devices(whose):
+            case Waiting(whose, _, seconds, True):
                 if seconds - told_s.get(whose, -math.inf) < REMIND_S:
                     continue
                 told_s[whose] = seconds
@@ -176,11 +177,6 @@ def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
                     continue
         yield event
     yield from away.values()
-
-
-def has_devices(whose: str) -> bool:
-    """Whether it is a host, in words, and no device."""
-    return whose.startswith("the ")
 
 
 def quarantined(facts: DeviceFacts, quarantine: Quarantine) -> Failed:

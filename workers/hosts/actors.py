@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 
+from sweeps.errors import EdgeSweepError
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.device_process import DeviceProcess
@@ -32,9 +33,19 @@ class HostActor:
 
     def __init__(self, config: HostConfig, boot: int) -> None:
         self._about = about(config.name, config.machine(), boot, versions())
-        self._agent = agent_of(config, boot, DeviceProcess)
-        self._agent.tend()
+        self._refused: EdgeSweepError | None = None
+        try:
+            self._agent = agent_of(config, boot, DeviceProcess)
+            self._agent.tend()
+        except EdgeSweepError as error:  # of an actor that dies in its start, Ray tells a traceback as text
+            self._refused = error
+            return
         threading.Thread(target=self._tend, daemon=True).start()
+
+    def check(self) -> None:
+        """Raises what kept the agent from starting."""
+        if self._refused is not None:
+            raise self._refused
 
     def about(self) -> About:
         """Drivers of all versions ask it first: it never changes."""

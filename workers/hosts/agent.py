@@ -18,6 +18,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
 from sweeps.records import Block, Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.hosts.away import leaving
 from workers.hosts.desk import Desk, Worker
 from workers.hosts.disk import Disk
 from workers.hosts.interface import Beat, Granted, Hello, Hint, HostDevice, Queued, Versions
@@ -97,7 +98,7 @@ class HostAgent:
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         if self._leaving.is_set():
-            raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+            raise leaving(self._identity.name)
         self._check_not_kept_out(device_id)
         if all(facts.device_id != device_id for facts in self._devices()):
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
@@ -203,7 +204,7 @@ class HostAgent:
     def _answer(self, desk: Desk, device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             if self._leaving.is_set():
-                raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+                raise leaving(self._identity.name)
             self._check_not_kept_out(device_id)
             self._disk.check()
             name, at_least = request.job.name, request.left_at_least

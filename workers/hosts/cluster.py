@@ -15,7 +15,7 @@ import ray
 from ray import exceptions
 from ray._private import worker
 
-from sweeps.errors import ClusterError, DeviceError, EdgeSweepError, in_one_line
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError, HostError, in_one_line
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
@@ -109,9 +109,10 @@ class Hosts:
         asking.start()
         asking.join(_FIND_S)
         if not told:
-            raise DeviceError(
+            raise HostError(
                 "head_away",
-                "the lab's head: it does not answer",
+                "the lab's head",
+                "it does not answer",
                 "a sweep waits for it, for two minutes: check it and its network, then run the same command again",
             )
         names, addresses = told[0]

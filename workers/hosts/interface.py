@@ -11,7 +11,7 @@ from sweeps.text import duration
 from workers.artifacts import PackedArtifact
 from workers.measure.device_runner import AnswerT, Request
 
-HOST_PROTOCOL = 7
+HOST_PROTOCOL = 8
 """Grows when drivers and hosts of different versions would not understand each other."""
 
 CLOCK_S = 60.0

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import ray
 from ray import exceptions
 
-from sweeps.errors import ClusterError, DeviceError
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from workers.hosts.actors import HostActor
 from workers.hosts.cluster import NAMESPACE, Hosts, RemoteHost, Shared
 from workers.hosts.device_process import CLOSE_S
@@ -37,11 +37,11 @@ def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[f
         label_selector={NODE_LABEL: label},
     ).remote(config, boot)
     try:
+        ray.get(actor.check.remote(), timeout=_START_S)
         ray.get(actor.hello.remote(), timeout=_START_S)
-    except exceptions.RayTaskError as error:
-        raise error.cause from error
     except exceptions.RayError as error:
-        raise why_not(str(error)) from error
+        ray.kill(actor)
+        raise not_started(error) from error
 
     def end(timeout_s: float) -> None:
         with suppress(exceptions.RayError):
@@ -51,14 +51,11 @@ def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[f
     return RemoteHost(actor, config.name, Shared(), Link(None)), end
 
 
-def why_not(words: str) -> ClusterError:
-    """Why the agent does not start: EdgeSweep's own error among Ray's words, if there is one."""
-    lines = [line.strip() for line in words.splitlines()]
-    own = next((number for number, line in enumerate(lines) if line.startswith("sweeps.errors.")), None)
-    if own is None:
-        return ClusterError(f"the agent of this host does not start: {words[:300]}")
-    _, arrow, step = " ".join(lines[own + 1 : own + 2]).partition("-> ")
-    return ClusterError(f"the agent of this host does not start: {lines[own].partition(': ')[2]}", arrow and step)
+def not_started(error: exceptions.RayError) -> ClusterError:
+    """The error for a person, with EdgeSweep's own words where it was the agent that refused."""
+    cause = error.cause if isinstance(error, exceptions.RayTaskError) else error
+    message, step = (cause.message, cause.next_step) if isinstance(cause, EdgeSweepError) else (str(cause)[:300], "")
+    return ClusterError(f"the agent of this host does not start: {message}", step)
 
 
 def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import ClassVar, Generic, TypeVar
 
 from sweeps.device_facts import AND, DeviceFacts
-from sweeps.errors import BuildError, DeviceError, RunnerError
+from sweeps.errors import BuildError, DeviceError, EdgeSweepError, HostError, RunnerError
 from sweeps.records import Failed, Job, Stage
 from sweeps.variant import INSTALLED
 from workers.artifacts import ArtifactStore
@@ -226,4 +226,7 @@ class DeviceRunner:
 def failed(stage: Stage, error: DeviceError) -> Failed:
     """The failure of a job from an error, with the next step."""
     stage = "load" if error.kind == "runtime_skew" else stage
-    return Failed(stage=stage, kind=error.kind, message=error.one_line)
+    if not isinstance(error, HostError):
+        return Failed(stage=stage, kind=error.kind, message=error.one_line)
+    condition = EdgeSweepError(error.condition, error.next_step).one_line
+    return Failed(stage=stage, kind=error.kind, message=error.one_line, host=error.host, condition=condition)

@@ -27,7 +27,7 @@ def outlook(sensors: Sensors, protocol: Protocol, sweeps: Sequence[str] = ()) ->
         return
     found = judge(sensors, gate)
     ready_but_busy = judge(_without_load(sensors), gate)
-    load = [one for one in found.lacking if one not in ready_but_busy.lacking]
+    load = [text for text in found.words if text not in ready_but_busy.words]
     if load:
         longest = duration(min(gate.load_wait_seconds, gate.wait_seconds))
         yield (
@@ -43,7 +43,7 @@ def outlook(sensors: Sensors, protocol: Protocol, sweeps: Sequence[str] = ()) ->
     if ready_but_busy.lacking:
         then = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"
         yield (
-            f"this computer is not ready: {'; '.join(ready_but_busy.lacking)}. Blocks will wait up to "
+            f"this computer is not ready: {'; '.join(ready_but_busy.words)}. Blocks will wait up to "
             f"{duration(gate.wait_seconds)}, and if that is in vain, they {then}; the limits are under protocol: gate:"
         )
 

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sweeps.protocol.presets import Gate
+from sweeps.records import Lack
 from workers.devices.interface import Device, Sensors
 
 POLL_SECONDS = 5.0
@@ -29,8 +30,8 @@ class Readiness:
     """The readiness of a device at one time."""
 
     sensors: Sensors
-    lacking: tuple[str, ...]
-    """The conditions that are not met, in words: `battery at 41.2 °C, above 37 °C`. Empty: it is ready."""
+    lacking: tuple[Lack, ...]
+    """The conditions that are not met. Empty: it is ready."""
     busy_only: bool
     """Whether the load of other programs is the only condition that is not met."""
     waited_seconds: float = 0.0
@@ -40,16 +41,21 @@ class Readiness:
     def ready(self) -> bool:
         return not self.lacking
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The conditions that are not met, in words."""
+        return tuple(lack.text for lack in self.lacking)
+
 
 def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readiness:
     """Compare one reading of the sensors with the gate. Pure.
 
     `earlier`: an earlier reading of the same device, which shows the sensors that it has.
     """
-    others = tuple(f"another benchmark runs on the device: {one}" for one in sensors.competing)
-    busy: tuple[str, ...] = ()
+    others = tuple(Lack(f"another benchmark runs on the device: {one}") for one in sensors.competing)
+    busy: tuple[Lack, ...] = ()
     if sensors.load is not None and not sensors.load <= gate.max_load:
-        busy = (f"other programs take {sensors.load:.0%} of the CPU time, more than {gate.max_load:.0%}",)
+        busy = (Lack(f"other programs take {sensors.load:.0%} of the CPU time, more than {gate.max_load:.0%}"),)
     busy = (*others, *busy) if sensors.shared else busy
     others = () if sensors.shared else others
     lacking = (*_heat(sensors, gate), *_gone(sensors, earlier), *_power(sensors, gate, earlier), *others, *busy)
@@ -81,19 +87,25 @@ def await_ready(device: Device, gate: Gate, seconds: float, earlier: Sensors | N
         device.rest(min(POLL_SECONDS, left))
 
 
-def _heat(sensors: Sensors, gate: Gate) -> tuple[str, ...]:
-    found: list[str] = []
-    limit = gate.max_battery_temp_c if sensors.temp_is_battery else gate.max_cpu_temp_c
+def _heat(sensors: Sensors, gate: Gate) -> tuple[Lack, ...]:
+    found: list[Lack] = []
+    name = "max_battery_temp_c" if sensors.temp_is_battery else "max_cpu_temp_c"
+    limit: float = getattr(gate, name)
     # Written so that NaN is too hot.
     if sensors.temp_c is not None and not sensors.temp_c <= limit:
         what = "battery" if sensors.temp_is_battery else "CPU"
-        found.append(f"{what} at {sensors.temp_c:.1f} °C, above {limit:g} °C")
+        found.append(_beyond(f"{what} at {sensors.temp_c:.1f} °C, above {limit:g} °C", name, round(sensors.temp_c, 1)))
     if sensors.thermal_status is not None and sensors.thermal_status > gate.max_thermal_status:
-        found.append(f"thermal status {sensors.thermal_status}, above {gate.max_thermal_status}")
+        text = f"thermal status {sensors.thermal_status}, above {gate.max_thermal_status}"
+        found.append(_beyond(text, "max_thermal_status", sensors.thermal_status))
     return tuple(found)
 
 
-def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[str, ...]:
+def _beyond(text: str, limit: str, figure: float) -> Lack:
+    return Lack(text, limit, float(figure)) if math.isfinite(figure) else Lack(text)
+
+
+def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[Lack, ...]:
     if earlier is None:
         return ()
     known = {
@@ -104,15 +116,17 @@ def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[str, ...]:
     # Another thermometer has another limit, and does not show the battery's temperature.
     if earlier.temp_is_battery and not sensors.temp_is_battery and sensors.temp_c is not None:
         gone.insert(0, "battery's temperature")
-    return tuple(f"the {name} cannot be read any more" for name in gone)
+    return tuple(Lack(f"the {name} cannot be read any more") for name in gone)
 
 
-def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[str, ...]:
+def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[Lack, ...]:
     has_battery = sensors.has_battery or (earlier is not None and earlier.has_battery)
     if not has_battery or gate.min_battery_percent <= 0:
         return ()
     if sensors.battery_percent is None:
-        return (f"battery level cannot be read, {gate.min_battery_percent:g} % is asked for",)
+        return (Lack(f"battery level cannot be read, {gate.min_battery_percent:g} % is asked for"),)
     if not sensors.battery_percent >= gate.min_battery_percent:
-        return (f"battery at {sensors.battery_percent:.0f} %, below {gate.min_battery_percent:g} %",)
+        text = f"battery at {sensors.battery_percent:.0f} %, below {gate.min_battery_percent:g} %"
+        percent = sensors.battery_percent
+        return (_beyond(text, "min_battery_percent", round(percent) if math.isfinite(percent) else percent),)
     return ()

@@ -52,7 +52,7 @@ class WaitLimits:
         self._waits = False
         if self._on_not_ready == "mark":
             return found
-        lacking = "; ".join(found.lacking)
+        lacking = "; ".join(found.words)
         return Failed(
             stage="run", kind="not_ready", message=f"not ready after {found.waited_seconds:.0f} s: {lacking}{before}"
         )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import DataError
+from sweeps.extras import install_line
 from sweeps.spec.image_folders import calibrating, listed, of_one_folder
 from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
@@ -37,7 +38,7 @@ def _digits_table() -> NDArray[np.float64]:
     """
     found = importlib.util.find_spec("sklearn")
     if found is None or found.origin is None:
-        raise DataError("scikit-learn, which has the digits, is not installed", "pip install 'edgesweep[workers]'")
+        raise DataError("scikit-learn, which has the digits, is not installed", install_line("workers"))
     file = Path(found.origin).with_name("datasets") / "data" / "digits.csv.gz"
     if file.is_file():
         with gzip.open(file, "rt", encoding="ascii") as lines:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.extras import install_line
 from sweeps.locks import locked
 from sweeps.whole_file import whole_file
 from sweeps.with_parent import run_with_parent
@@ -119,7 +120,7 @@ def _version(program: str) -> str:
 def _torch() -> Path:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise BuildError("no_torch", "torch is not installed", "pip install 'edgesweep[workers]'")
+        raise BuildError("no_torch", "torch is not installed", install_line("workers"))
     return Path(spec.origin).parent
 
 

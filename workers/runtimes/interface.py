@@ -13,6 +13,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from sweeps.metrics import checked_extra
+from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.profiles import Profile
@@ -125,7 +126,7 @@ class Runtime(Protocol):
 
     name: str
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
         """Why this variant is impossible or pointless on this device, or `None`. Its engine is resolved."""
         ...
 

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from sweeps.errors import EdgeSweepError, in_one_line
+from sweeps.extras import install_line
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import RuntimeEntry
 from workers.runtimes.interface import Runtime
@@ -56,7 +57,7 @@ def _loaded(name: str, load: Callable[[], Any]) -> Any:
 def not_installed(name: str, package: str) -> EdgeSweepError:
     """The error of a runtime of this project that lacks a package, with the extra that has it, and its size."""
     extra, _, size = catalog.runtimes()[name].extra.partition(" ")
-    install = f"pip install 'edgesweep[workers{extra and ','}{extra}]'{size and f' ({size})'}"
+    install = install_line(*filter(None, ("workers", extra))) + (size and f" ({size})")
     return EdgeSweepError(f"the runtime {name} needs {package}, which is not installed", install)
 
 

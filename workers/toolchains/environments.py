@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.extras import install_line
 from sweeps.locks import locked
 from sweeps.spec.toolchains import LIBRARIES, Toolchain, refusal, refusal_of_installed, toolchain
 from sweeps.temporary import temporary_folder
@@ -172,7 +173,7 @@ def _check_pair(chosen: Toolchain) -> None:
     try:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError as error:
-        raise EdgeSweepError("torch is not installed", "pip install 'edgesweep[workers]'") from error
+        raise EdgeSweepError("torch is not installed", install_line("workers")) from error
     if found := refusal(chosen, torch):
         raise EdgeSweepError(*found)
 

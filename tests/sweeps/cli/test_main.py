@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps.cli.main import COMMANDS, VERBS_BY_PURPOSE, LazyCommand, main
-from sweeps.extras import as_installed_here
+from sweeps.extras import install_line
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.workspace import Workspace
@@ -90,7 +90,7 @@ def test_a_command_that_lacks_a_package_says_which_and_what_installs_it(monkeypa
     monkeypatch.setitem(main.commands, "lacking", lacking)
     ended = CliRunner().invoke(main, ["lacking"])
     assert ended.exit_code == 1
-    step = as_installed_here("pip install 'edgesweep[workers]'")
+    step = install_line("workers")
     assert ended.stderr == f"edgesweep: there_is_no_such_package is not installed\n  next: {step}\n"
 
 

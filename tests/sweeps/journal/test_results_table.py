@@ -450,7 +450,7 @@ def test_the_jobs_that_have_ended_are_counted_with_each_result_that_is_written(p
     parts = ("TRIGGER results_added", "TRIGGER results_replaced", "TABLE ended", "TABLE sweep_labels")
     for statement in (f"DROP {part}" for part in (*parts, "INDEX results_by_axes")):
         change(path, statement)
-    for column in ("toolchain", "runner_toolchain", "batch_medians_ms"):
+    for column in ("toolchain", "runner_toolchain", "batch_medians_ms", "lacking", "device_word"):
         change(path, f"ALTER TABLE results DROP COLUMN {column}")
     change(path, "PRAGMA user_version = 10")
     with Journal.open(path, read_only=True) as journal:
@@ -476,6 +476,8 @@ def test_a_table_of_version_7_gets_the_axes_and_the_index_of_today(path, records
         "ALTER TABLE results DROP COLUMN toolchain",
         "ALTER TABLE results DROP COLUMN runner_toolchain",
         "ALTER TABLE results DROP COLUMN batch_medians_ms",
+        "ALTER TABLE results DROP COLUMN lacking",
+        "ALTER TABLE results DROP COLUMN device_word",
         "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",
         "PRAGMA user_version = 7",
     ):

@@ -368,7 +368,7 @@ def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stand
 def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.CaptureFixture[str]) -> None:
     def on(unit: str, number: int, **changes: object) -> ResultRow:
         row = records.row(records.job(number), ms=10.0 + number, device_id=unit, fingerprint=unit)
-        return replace(row, name=f"{row.name} · adb:{unit}", **changes)
+        return replace(row, name=f"{row.name} · adb:{unit}", device_word=f"adb:{unit}", **changes)
 
     rows = [
         *(on("R1", 0), on("R1", 1, job_key="other", trust=("throttled",))),
@@ -457,7 +457,7 @@ def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contr
     checked = replace(beside, settled=replace(ended, **ratio, checks=1), check_medians_ms=((8, 13.0),))
     lines = printed([won, checked])
     assert any(line.startswith("Batches are contradicted: left took 1.30 times as long") for line in lines)
-    on_unit = replace(checked, name=f"net · {checked.variant} · on Maker Phone (b)")
+    on_unit = replace(checked, name=f"net · {checked.variant} · adb:b", device_word="adb:b")
     assert any(f"contradicted: {checked.variant} took 1.30" in line for line in printed([won, on_unit]))
     assert cells(lines, "1?")[1:3] == ["left", "in batches"], "that block is no time"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError, HostError
 from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook, Rule
 from sweeps.records import Failed, Measured
@@ -29,7 +30,7 @@ from workers.driver.ladder import AwayWait
 from workers.driver.recovery import merge_host_events
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.device_runner import AnswerT, DeviceRunner, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request, failed
 from workers.measure.recovery import RecoverRequest, Taken
 from workers.measure.requests import BlockRequest
 
@@ -83,8 +84,9 @@ class Link:
         return Taken(rung)
 
     def _failed(self) -> Failed:
-        whose = "the host lab-2: " if self._out == "host_away" else ""
-        return Failed(stage="run", kind=self._out, message=f"{whose}it is {self._out}")
+        if self._out == "host_away":
+            return failed("run", HostError(self._out, "the host lab-2", f"it is {self._out}"))
+        return failed("run", DeviceError(self._out, f"it is {self._out}"))
 
     def rest(self, seconds: float) -> None:
         self._bench.rest(seconds)
@@ -338,13 +340,14 @@ def test_a_host_that_stays_away_is_told_of_once_a_minute_and_given_up_once() -> 
     host, lost = "the host lab-2", Failed(stage="run", kind="host_away", message="its connection is lost")
     events: list[Event] = [Waiting("fake:hot", ("it is hot",), 0.0)]
     for seconds in range(0, 130, 10):
-        events += [Waiting(host, ("its connection is lost",), seconds + late) for late in (0.0, 0.5)]
+        events += [Waiting(host, ("its connection is lost",), seconds + late, is_host=True) for late in (0.0, 0.5)]
     events += [Back("fake:one", host, 131.0), Back("fake:two", host, 131.5)]
-    events += [Waiting(host, ("its connection is lost",), 0.0), Away(host, lost, 2), Away(host, lost, 3)]
+    events += [Waiting(host, ("its connection is lost",), 0.0, is_host=True)]
+    events += [Away(host, lost, 2, is_host=True), Away(host, lost, 3, is_host=True)]
     told = list(merge_host_events(iter(events)))
     assert [event.waited_seconds for event in told if isinstance(event, Waiting)] == [0.0, 0.0, 60.0, 120.0, 0.0]
     assert of(Back, told) == [Back("fake:one", host, 131.0)]
-    assert told[-1] == Away(host, lost, 5)
+    assert told[-1] == Away(host, lost, 5, is_host=True)
     assert len(of(Away, told)) == 1
 
 

@@ -57,7 +57,7 @@ def test_a_device_that_never_cools_is_given_up_after_the_limit(tmp_path: Path) -
     assert not found.busy_only
     assert found.waited_seconds == pytest.approx(1200)
     # Thermal throttling begins at 39 °C.
-    assert found.lacking == ("battery at 45.0 °C, above 37 °C", "thermal status 3, above 0")
+    assert found.words == ("battery at 45.0 °C, above 37 °C", "thermal status 3, above 0")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, 1e-9])
@@ -91,7 +91,7 @@ def test_no_sensor_lacks_nothing_but_is_not_known_to_be_cool() -> None:
 def test_a_battery_that_cannot_be_read_is_too_low(tmp_path: Path) -> None:
     phone = FaultyDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True))
     found = await_ready(phone, gate(), 60)
-    assert found.lacking == ("battery level cannot be read, 30 % is asked for",)
+    assert found.words == ("battery level cannot be read, 30 % is asked for",)
     assert judge(phone.sensors(), replace(gate(), min_battery_percent=0.0)).ready
     assert judge(Sensors(has_battery=False, battery_percent=None), gate()).ready
 
@@ -121,7 +121,7 @@ def test_each_sensor_is_held_against_its_limit(sensors: Sensors, lacking: str | 
         assert found.ready
     else:
         assert len(found.lacking) == 1
-        assert found.lacking[0].startswith(lacking)
+        assert found.words[0].startswith(lacking)
 
 
 def test_only_the_load_of_others_is_told_apart_from_heat() -> None:
@@ -170,9 +170,9 @@ def test_a_temperature_that_is_gone_while_it_is_waited_for_is_not_cool(tmp_path:
     first = phone.sensors()
     found = await_ready(phone, gate(), 60)
     gone = ("the temperature cannot be read any more", "the thermal status cannot be read any more")
-    assert found.lacking == gone
+    assert found.words == gone
     # The same where a long wait is cut into short ones.
-    assert await_ready(phone, gate(), 10, first).lacking == gone
+    assert await_ready(phone, gate(), 10, first).words == gone
     assert await_ready(phone, gate(), 10).ready
 
 
@@ -182,13 +182,13 @@ def test_another_thermometer_does_not_stand_in_for_the_battery_s(temp_c: float) 
     assert judge(zones, gate()).ready
     assert judge(zones, gate(), zones).ready
     assert judge(COOL, gate(), zones).ready
-    assert judge(zones, gate(), COOL).lacking == ("the battery's temperature cannot be read any more",)
+    assert judge(zones, gate(), COOL).words == ("the battery's temperature cannot be read any more",)
 
 
 def test_a_battery_that_is_gone_is_too_low() -> None:
     gone = replace(COOL, has_battery=False, battery_percent=None)
     assert judge(gone, gate()).ready
-    assert judge(gone, gate(), COOL).lacking == ("battery level cannot be read, 30 % is asked for",)
+    assert judge(gone, gate(), COOL).words == ("battery level cannot be read, 30 % is asked for",)
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,12 @@ def test_no_axis_has_a_choice(axes: dict[str, str | bool]) -> None:
 
 def test_it_runs_only_where_python_does() -> None:
     assert Eager().supports(EAGER, LOCAL) is None
-    assert "phone" in (Eager().supports(EAGER, replace(LOCAL, name="phone")) or "")
+    assert "phone" in str(Eager().supports(EAGER, replace(LOCAL, name="phone")))
 
 
 @pytest.mark.parametrize("axes", [{"layout": "nhwc"}, {"precision": "int8"}, {"backend": "nnapi"}])
 def test_what_is_more_than_eager_has_a_reason(axes: dict[str, str]) -> None:
-    assert next(iter(axes.values())) in (Eager().supports(replace(EAGER, **axes), LOCAL) or "")
+    assert next(iter(axes.values())) in str(Eager().supports(replace(EAGER, **axes), LOCAL))
 
 
 def test_a_package_survives_its_file_and_the_same_package_is_the_same_bytes(tiny: BuildInputs, tmp_path: Path) -> None:

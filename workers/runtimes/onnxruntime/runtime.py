@@ -7,6 +7,7 @@ from pathlib import Path
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
+from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import profiles, registry
@@ -29,7 +30,7 @@ class OnnxRuntime(Profiles):
     name = "onnxruntime"
     module = "workers.runtimes.onnxruntime.runner"
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
         """See `Runtime.supports`."""
         return reason_against(variant, facts)
 
