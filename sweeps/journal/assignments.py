@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sweeps.journal.batches import BatchTables
+from sweeps.journal.batch_table import BatchTables
 from sweeps.journal.plans import now
 
 EVERY_UNIT = ""

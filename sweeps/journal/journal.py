@@ -17,7 +17,7 @@ from pathlib import Path
 from sweeps.device_facts import pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.changes import spans_of
-from sweeps.journal.kept_sweeps import KeptSweeps
+from sweeps.journal.sweep_table import KeptSweeps
 from sweeps.journal.result_row import row_of_job, row_of_skipped
 from sweeps.journal.results_schema import RESULTS
 from sweeps.journal.results_table import damaged

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.kept_sweeps import Labels
+from sweeps.journal.sweep_table import Labels
 from sweeps.launching.here import here
 from sweeps.launching.kept import remove_kept, rename_kept
 from sweeps.metrics import METRICS

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sweeps.journal.journal import Journal
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 
 DAY_S = 86_400
