@@ -60,7 +60,7 @@ def rank(
         elif any(one.finished or one.not_ranked for one in verdicts):
             notes = [*still_open(workspace, files, name)]
             with Journal.open(files.journal, read_only=True) as journal:
-                notes += more_images_of(journal.spec(name), verdicts)
+                notes += more_images_of(journal.plans.spec(name), verdicts)
             print_overview(name, verdicts, notes, here=here(workspace, name), names=names)
         else:
             with Journal.open(files.journal, read_only=True) as journal:
@@ -91,7 +91,7 @@ def _show(
     verbose: bool,
 ) -> None:
     with Journal.open(files.journal, read_only=True) as journal:
-        spec = journal.spec(ranked.sweep)
+        spec = journal.plans.spec(ranked.sweep)
     if as_json:
         more = {"summary": overview_document(verdicts), "evaluation_images": images_document(spec, ranked)}
         print_json(ranking_document(ranked) | more | ({"copied": files.document()} if files.is_copy else {}))

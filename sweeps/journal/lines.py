@@ -26,7 +26,7 @@ def json_lines(path: Path) -> Iterator[str]:
         closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)) as db,
     ):
         db.isolation_level = None
-        journal_schema.is_older(db, path)  # it raises for a newer one
+        journal_schema.is_made(db, path)  # it raises for another version
         db.execute("BEGIN")
         [journal_version] = db.execute("PRAGMA user_version").fetchone()
         names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"

@@ -22,7 +22,7 @@ _PART = 200
 
 def whole_results(path: Path, each: Callable[[int, int], object] | None = None) -> Watermark:
     """The watermark of the table of results, which is made again first if it has to be. `each`: as of `rebuild`."""
-    return read_results(path, Journal.watermark, each)
+    return read_results(path, lambda journal: journal.results.watermark(), each)
 
 
 def read_results(
@@ -53,7 +53,7 @@ def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int
 
 def _read(path: Path, read: Callable[[Journal], Found]) -> Found:
     with Journal.open(path, read_only=True) as journal:
-        journal.watermark()
+        journal.results.watermark()
         return read(journal)
 
 
@@ -73,14 +73,14 @@ def _turn(path: Path) -> Iterator[None]:
 
 def _rebuild(path: Path, each: Callable[[int, int], object] | None) -> int:
     with Journal.open(path) as journal, journal_schema.translated(path):
-        epoch = journal.empty_results()
+        epoch = journal.updates.empty()
         if journal.is_copy:
             raise StoreError("the copy of MLflow's results is damaged", "run the same command again: it is made anew")
-        keys = [(info.name, key) for info in journal.sweeps() for key in journal.job_keys(info.name)]
+        keys = [(info.name, key) for info in journal.sweeps.all() for key in journal.jobs.keys(info.name)]
         for start in range(0, len(keys), _PART):
-            journal.refresh_results(keys[start : start + _PART])
+            journal.updates.refresh(keys[start : start + _PART])
             if each is not None:
                 each(min(len(keys), start + _PART), len(keys))
-        for info in journal.sweeps():
-            journal.refresh_places(info.name)
-        return journal.finish_results(epoch)
+        for info in journal.sweeps.all():
+            journal.updates.refresh_places(info.name)
+        return journal.updates.finish(epoch)

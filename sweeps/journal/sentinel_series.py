@@ -17,14 +17,14 @@ def sentinel_series(path: Path, device_ids: Iterable[str]) -> dict[str, tuple[Se
     if not path.exists():
         return {}
     with Journal.open(path, read_only=True) as journal:
-        session_start = cache(journal.session_start)
+        session_start = cache(journal.times.session_start)
         return {
             device_id: tuple(
                 Series(
                     tuple(figure_ns(block.samples_ns) / 1e6 for block in blocks),
                     tuple(session_start(device_id, block.session) or 0 for block in blocks),
                 )
-                for blocks in journal.sentinel_blocks(device_id)
+                for blocks in journal.sentinels.blocks(device_id)
                 if blocks
             )
             for device_id in device_ids

@@ -91,5 +91,5 @@ def gone(planned: Plan, journal: Journal, away: Mapping[str, int]) -> set[str]:
         return set()
     with_host = any(has_devices(name) for name, pending in away.items() if pending)
     names = {facts.device_id: facts.name for facts in planned.devices}
-    pending = {job.device_id for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
+    pending = {job.device_id for job in planned.jobs if journal.outcomes.ending(planned_job(planned, job)) is None}
     return {device_id for device_id in pending if with_host or away.get(names[device_id])}

@@ -39,10 +39,10 @@ def files_and_name(workspace: Workspace, sweep: str | None, *, compare: bool = F
     if sweep is None and workspace.journal.exists():
         # The latest sweep of this workspace, also if other workspaces use the same MLflow.
         with open_journal(workspace) as journal:
-            sweep = journal.latest_sweep()
+            sweep = journal.sweeps.latest()
     with Journal.open(files.journal, read_only=True) as journal:
-        known = sorted(journal.plan_ids())
-        name = sweep or journal.latest_sweep()
+        known = sorted(journal.plans.current_ids())
+        name = sweep or journal.sweeps.latest()
     if name is None or name not in known:
         raise NoResultsError(
             f"there is no sweep {name!r} in MLflow{did_you_mean(name, known)}"
@@ -65,7 +65,7 @@ def plans_of(files: ResultFiles, sweep: str) -> Path | None:
     if not files.is_copy or files.plans is None:
         return None if files.is_copy else files.journal
     with suppress(StoreError), Journal.open(files.plans, read_only=True) as journal:  # another version may have it
-        return files.plans if sweep in journal.plan_ids() else None
+        return files.plans if sweep in journal.plans.current_ids() else None
     return None
 
 
@@ -82,7 +82,7 @@ def still_open(workspace: Workspace, files: ResultFiles, sweep: str) -> Iterator
     if not gone.devices:
         return
     with Journal.open(path, read_only=True) as journal:
-        for facts in journal.devices(sweep):
+        for facts in journal.plans.devices(sweep):
             if facts.name in gone.devices:
                 yield f"{facts.name}: {gone.text(facts.name)}"
 
@@ -93,7 +93,7 @@ def names_of(path: Path | None, sweep: str) -> dict[str, str]:
     if path is None:
         return {}
     with Journal.open(path, read_only=True) as journal:
-        devices = journal.devices(sweep)
+        devices = journal.plans.devices(sweep)
     counts = Counter(facts.name for facts in devices)
     return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
 
@@ -110,7 +110,7 @@ def connectable(workspace: Workspace, device: str) -> str:
     if catalog.device(device) is not None or places.host_of(device) is not None or not workspace.journal.exists():
         return device
     with open_journal(workspace) as journal:
-        every = [from_json(DeviceFacts, facts) for _, facts in journal.current_devices()]
+        every = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]
     found = {
         facts.device_id: facts.name for facts in reversed(every) if device in (facts.device_id, facts.device_class)
     }
@@ -139,8 +139,8 @@ def of_latest(workspace: Workspace, sweep: str | None) -> Iterator[None]:
         if sweep is not None or not workspace.journal.exists():
             raise
         with open_journal(workspace) as journal:
-            latest = journal.latest_sweep()
-            others = [info.name for info in journal.sweeps() if info.name != latest]
+            latest = journal.sweeps.latest()
+            others = [info.name for info in journal.sweeps.all() if info.name != latest]
         if not others:
             raise
         raise StoreError(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
+from sweeps.journal.place import Place
 from sweeps.journal.rebuild import read_results
-from sweeps.journal.results_table import Place
 from sweeps.journal.told import told_by
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
@@ -20,7 +20,7 @@ def has_sweep(workspace: Workspace, sweep: str | None) -> bool:
     if not is_own(workspace) or not workspace.journal.exists():
         return False
     with Journal.open(workspace.journal, read_only=True) as journal:
-        plans = journal.plan_ids()
+        plans = journal.plans.current_ids()
     return sweep in plans if sweep else bool(plans)
 
 
@@ -34,17 +34,17 @@ def rank_sweep(path: Path, sweep: str, device: str | None = None) -> Ranking:
 
 
 def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
-    places = journal.result_places(sweep)
+    places = journal.results.places(sweep)
     if not places:
         raise no_results(journal, sweep)
-    spec, imported = journal.spec(sweep), journal.imported(sweep)
+    spec, imported = journal.plans.spec(sweep), journal.imports.of_sweep(sweep)
     told = told_by(spec)
     if device is None:
-        rows = journal.result_rows(sweep)
+        rows = journal.results.rows(sweep)
         return rank_rows(rows, spec.objective, sweep, imported=imported, told=told)
     called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
     mine = {place for place, name in places.items() if (place.place_id, name) in called}
-    rows = [row for place in sorted(mine) for row in journal.result_rows(sweep, place)]
+    rows = [row for place in sorted(mine) for row in journal.results.rows(sweep, place)]
     others = {(place.place_id, place.model) for place in places.keys() - mine}
     beside = [one for one in imported if one.place not in others]
     rows.sort(key=lambda row: (row.name, row.job_key))
@@ -58,14 +58,14 @@ def read_sweep(path: Path, sweep: str) -> SweepResults:
 
 
 def _read_sweep(journal: Journal, sweep: str) -> SweepResults:
-    rows = journal.result_rows(sweep)
+    rows = journal.results.rows(sweep)
     if not rows:
         raise no_results(journal, sweep)
-    updated = next(info.updated for info in journal.sweeps() if info.name == sweep)
-    return SweepResults(name=sweep, spec=journal.spec(sweep), frame=to_frame(rows), updated=updated)
+    updated = next(info.updated for info in journal.sweeps.all() if info.name == sweep)
+    return SweepResults(name=sweep, spec=journal.plans.spec(sweep), frame=to_frame(rows), updated=updated)
 
 
 def rank_place(journal: Journal, place: Place) -> Ranking:
     """The ranking of one device and model. Raises `DamagedResultsError`."""
-    spec, rows = journal.spec(place.sweep), journal.result_rows(place.sweep, place)
+    spec, rows = journal.plans.spec(place.sweep), journal.results.rows(place.sweep, place)
     return rank_rows(rows, spec.objective, place.sweep, told=told_by(spec))

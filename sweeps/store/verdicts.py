@@ -15,8 +15,9 @@ from typing import NamedTuple, Self, TypeVar
 from sweeps.errors import StoreError
 from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
+from sweeps.journal.place import Place
 from sweeps.journal.rebuild import read_results
-from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
+from sweeps.journal.results_table import DamagedResultsError, Watermark
 from sweeps.journal.told import told_by
 from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
@@ -122,9 +123,9 @@ class Verdicts:
         """Raises `DamagedResultsError` as `Journal.watermark` does."""
         # Before the watermark, so that no other reader's look is later than it.
         seen = {row[0]: row[1:] for row in self.db.execute("SELECT sweep, epoch, seq, plan, objective FROM seen")}
-        mark = journal.watermark()
+        mark = journal.results.watermark()
         planned = self._plans()
-        plans = {name: f"{plan_id} {planned.get(name, '')}" for name, plan_id in journal.plan_ids().items()}
+        plans = {name: f"{plan_id} {planned.get(name, '')}" for name, plan_id in journal.plans.current_ids().items()}
         wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
         late = {
             name: plan for name, plan in wanted.items() if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan)
@@ -138,14 +139,14 @@ class Verdicts:
         seen = {name: one for name, one in seen.items() if one[1] <= mark.seq}
         oldest = min((seen[name][1] for name in late if name in seen), default=0)
         changed: dict[str, set[Place]] = defaultdict(set)
-        for place in journal.changed_places(oldest):
+        for place in journal.results.changed_places(oldest):
             changed[place.sweep].add(place)
         for name, plan in late.items():
             if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan and not changed[name]:
                 self.db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
                 continue
             try:
-                spec = journal.spec(name)
+                spec = journal.plans.spec(name)
             except StoreError:
                 if sweep is not None:
                     raise
@@ -156,8 +157,8 @@ class Verdicts:
         """Of the journal that knows the jobs of a copy's sweeps; none while its own table is made again."""
         if self._planned is not None:
             with suppress(DamagedResultsError):
-                self._planned.watermark()
-                return self._planned.plan_ids()
+                self._planned.results.watermark()
+                return self._planned.plans.current_ids()
         return {}
 
     def _judge(
@@ -178,12 +179,12 @@ class Verdicts:
         verdicts: list[PlaceVerdict] = []
         costs = {}
         told = told_by(spec)
-        there = journal.result_places(sweep)
+        there = journal.results.places(sweep)
         places = set(there) if everything else changed | (fleet.with_results(self.db, sweep) - there.keys())
         for done, place in enumerate(places):
             if self._each is not None and done % 10 == 0:
                 self._each(done, len(places))
-            rows = journal.result_rows(sweep, place)
+            rows = journal.results.rows(sweep, place)
             ranked = rank_rows(rows, spec.objective, sweep, told=told)
             verdicts += verdicts_of(sweep, ranked.devices, rows)
             costs[place] = costs_of(rows, spec.objective)
@@ -191,7 +192,7 @@ class Verdicts:
             verdicts += [
                 one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing
             ]
-        planned = (self._planned if self._planned is not None and sweep in self._plans() else journal).planned_places(
+        planned = (self._planned if self._planned is not None and sweep in self._plans() else journal).jobs.places(
             sweep
         )
         verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]

@@ -31,7 +31,7 @@ from report import Figure, at_least, at_most, finish
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import Place
+from sweeps.journal.place import Place
 from sweeps.ranking.rank import rank
 from sweeps.store.client import active_runs, connect
 from sweeps.store.copied import result_files
@@ -71,7 +71,7 @@ def command_s(workspace: Workspace, *words: str) -> float:
 
 def page(workspace: Workspace) -> None:
     with Journal.open(workspace.journal, read_only=True) as journal:
-        journal.watermark()
+        journal.results.watermark()
         [entry] = rank_place(journal, Place(SWEEP, "phone-0001", "net1")).devices
     assert len(entry.ranking) == VARIANTS
 
@@ -129,8 +129,8 @@ FILTERS: dict[str, dict[str, list[str | int]]] = {
 def chosen(workspace: Workspace, wanted: dict[str, list[str | int]]) -> None:
     """A first page of 100 results, and how many each place has."""
     with Journal.open(workspace.journal, read_only=True) as journal:
-        found = journal.matching_results(wanted, most=100)
-        places = journal.matching_places(wanted)
+        found = journal.results.matching(wanted, most=100)
+        places = journal.results.matching_places(wanted)
     assert len(found) == min(100, sum(places.values()))
 
 

@@ -36,12 +36,14 @@ def run(records, tmp_path):
         with Journal.open(tmp_path / f"{journal}.sqlite") as journal:
             journal.save_plan(records.plan(job))
             for block in blocks or [records.block(job, round_) for round_ in range(2)]:
-                journal.add_block(block)
-            journal.add_accuracy(accuracy or records.accuracy(job))
-            planned = journal.planned_job("phones", job.key)
-            outcome = journal.sweep_outcome("phones", job)
+                journal.attempts.add_block(block)
+            journal.attempts.add_accuracy(accuracy or records.accuracy(job))
+            planned = journal.jobs.planned("phones", job.key)
+            outcome = journal.outcomes.in_sweep("phones", job)
             assert isinstance(outcome, Measured)
-            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled, sessions, batches)
+            return of_job(
+                "phones", planned, outcome, journal.attempts.blocks(job.key), None, settled, sessions, batches
+            )
 
     return make
 
@@ -127,7 +129,7 @@ def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, reco
     job = records.job(0)
     with Journal.open(tmp_path / "left.sqlite") as journal:
         journal.save_plan(records.plan(job))
-        planned = journal.planned_job("phones", job.key)
+        planned = journal.jobs.planned("phones", job.key)
     left = read(of_job("phones", planned, Measured(timing=None, accuracy=None), (), None, SETTLED, (), share))
     assert (left.batch_seconds, left.timed_seconds, left.waited_seconds, left.device_seconds) == (7.0, 1.5, 2.0, 0.0)
     assert left.batch_medians_ms == in_batches
@@ -231,10 +233,10 @@ def test_a_block_that_checks_batches_costs_time_and_makes_no_figure(records, tmp
     with Journal.open(tmp_path / "check.sqlite") as journal:
         journal.save_plan(records.plan(job))
         for block in checks:
-            journal.add_block(block)
-        journal.add_accuracy(records.accuracy(job))
-        planned = journal.planned_job("phones", job.key)
-        assert journal.sweep_outcome("phones", job) is None, "it has no round yet"
+            journal.attempts.add_block(block)
+        journal.attempts.add_accuracy(records.accuracy(job))
+        planned = journal.jobs.planned("phones", job.key)
+        assert journal.outcomes.in_sweep("phones", job) is None, "it has no round yet"
     row = read(of_job("phones", planned, Measured(timing=None, accuracy=None), checks, None, ended))
     assert not row.timed
     assert row.device_seconds == 5.0
