@@ -8,13 +8,15 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
+from sweeps.journal.rebuild import whole_results
+from sweeps.journal.results_table import damaged
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
@@ -65,6 +67,7 @@ class Store:
         May be called at any time, repeatedly. Raises `StoreError` if MLflow rejects something; the next call then looks
         up what arrived and continues from there.
         """
+        whole_results(journal.path)  # runs are made of its rows
         key = (journal.path, sweep)
         # Not restored after an error: then only MLflow knows its content.
         written = self._written.pop(key, None)
@@ -139,7 +142,6 @@ def _write_changes(
     changed |= _save_data_manifests(client, journal.artifacts.data(sweep), written)
     changed |= save_imported(client, journal.imports.of_sweep(sweep), written)
     save_labels(client, journal.sweeps.labels(sweep), written)
-    session_start = cache(journal.times.session_start)
     for planned in journal.changes.jobs(sweep, written.position):
         job, outcome = planned.job, journal.outcomes.of_job(planned)
         if outcome is None:
@@ -151,18 +153,10 @@ def _write_changes(
             continue
         blocks = journal.attempts.blocks(job.key) if isinstance(outcome, Measured) else ()
         manifest = journal.artifacts.latest(job.build_key)
-        starts = {session_start(job.device_id, block.session) for block in blocks}
-        sessions = tuple(sorted(start for start in starts if start is not None))
-        content = run_content.of_job(
-            sweep,
-            planned,
-            outcome,
-            blocks,
-            manifest,
-            journal.attempts.settled(job.key, planned.protocol),
-            sessions,
-            journal.batches.share(job.key),
-        )
+        stored = journal.results.stored(sweep, job.key)
+        if stored is None:  # the table of results was damaged meanwhile
+            raise damaged(f"it lacks {job.name}")
+        content = run_content.of_job(stored[0], planned, blocks, manifest)
         rest = partial(_rest, client, journal, written, planned, outcome, blocks, manifest)
         new = _replace_run(client, written, content, rest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new

@@ -20,6 +20,7 @@ from typing import Literal
 from sweeps.batches import StoredBatch
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
+from sweeps.journal.result_row import row_of_job
 from sweeps.planning.plan import Plan
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.spent import spent
@@ -31,7 +32,6 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.stats import median
-from sweeps.store.run_content import of_job
 from sweeps.workspace import Workspace
 from tests.at_once import AtOnce
 from workers.artifacts import ArtifactStore
@@ -219,7 +219,7 @@ class _Local:
             blocks[job.name] = journal.attempts.blocks(job.key) if isinstance(outcome, Measured) else ()
             settled = journal.attempts.settled(job.key, planned.protocol)
             manifest = journal.artifacts.latest(job.build_key)
-            rows.append(of_job(sweep.name, planned, outcome, blocks[job.name], manifest, settled).row)
+            rows.append(row_of_job(sweep.name, planned, outcome, blocks[job.name], manifest, settled))
             if isinstance(outcome, Measured) and outcome.accuracy is not None:
                 self._accuracies[job.build_key, job.variant.qengine] = outcome.accuracy
         (device,) = rank(to_frame(rows), sweep.objective, sweep.name).devices

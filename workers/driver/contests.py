@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.batches import BatchItem, group_of
+from sweeps.journal.result_row import row_of_job
 from sweeps.protocol.ended import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
 from sweeps.records import Block, Job, Measured
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
-from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
 from workers.driver.same_program import same_programs
@@ -119,7 +119,7 @@ class Contests:
         evaluation_id = planned.evaluation_id or ""
         accuracy = self._journal.attempts.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
         outcome = Measured(timing=None, accuracy=accuracy)
-        return of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifacts.latest(job.build_key)).row
+        return row_of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifacts.latest(job.build_key))
 
     def _batches_decide(self, keys: Iterable[str], *, may: bool) -> bool:
         """Whether batches decide, as it was when the race began: what is known of the device may have changed since.

@@ -139,6 +139,8 @@ def test_a_winner_is_complete_when_it_is_confirmed(path, records):
     assert before is None or before.accuracy is not None
     assert isinstance(outcome, Measured)
     assert outcome.timing is not None
-    assert outcome.timing.latency_p50_ms == pytest.approx(20.0, rel=1e-3), "only the confirming blocks are published"
+    assert outcome.timing.figures["latency_p50_ms"] == pytest.approx(20.0, rel=1e-3), (
+        "only the confirming blocks are published"
+    )
     assert len(outcome.timing.block_medians_ms) == 1
     assert len(outcome.timing.confirmed_medians_ms) == 2

@@ -276,7 +276,7 @@ def test_a_job_is_measured_once_its_blocks_and_its_accuracy_are_there(journal, r
     assert measured.accuracy == records.accuracy(job)
     assert measured.timing is not None
     assert [round_ for round_, _ in measured.timing.block_medians_ms] == [0, 1]
-    assert measured.timing.latency_p50_ms == pytest.approx(5, rel=1e-2)
+    assert measured.timing.figures["latency_p50_ms"] == pytest.approx(5, rel=1e-2)
 
 
 def test_the_last_session_is_the_largest_of_all_jobs_even_if_the_clock_was_set_back(journal, records):

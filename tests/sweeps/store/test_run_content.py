@@ -6,6 +6,7 @@ import pytest
 
 from sweeps.batches import BatchShare
 from sweeps.journal.journal import Journal
+from sweeps.journal.result_row import row_of_job
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import PRESETS
 from sweeps.records import Measured
@@ -27,6 +28,10 @@ SETTLED = Settled(
 )
 
 
+def content_of(planned, outcome, blocks, manifest, *about):
+    return of_job(row_of_job("phones", planned, outcome, blocks, manifest, *about), planned, blocks, manifest)
+
+
 @pytest.fixture
 def run(records, tmp_path):
     """The content of a finished job's run; blocks may be changed first."""
@@ -41,9 +46,8 @@ def run(records, tmp_path):
             planned = journal.jobs.planned("phones", job.key)
             outcome = journal.outcomes.in_sweep("phones", job)
             assert isinstance(outcome, Measured)
-            return of_job(
-                "phones", planned, outcome, journal.attempts.blocks(job.key), None, settled, sessions, batches
-            )
+            content = (outcome, journal.attempts.blocks(job.key), None, settled, sessions, batches)
+            return content_of(planned, *content)
 
     return make
 
@@ -130,7 +134,7 @@ def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, reco
     with Journal.open(tmp_path / "left.sqlite") as journal:
         journal.save_plan(records.plan(job))
         planned = journal.jobs.planned("phones", job.key)
-    left = read(of_job("phones", planned, Measured(timing=None, accuracy=None), (), None, SETTLED, (), share))
+    left = read(content_of(planned, Measured(timing=None, accuracy=None), (), None, SETTLED, (), share))
     assert (left.batch_seconds, left.timed_seconds, left.waited_seconds, left.device_seconds) == (7.0, 1.5, 2.0, 0.0)
     assert left.batch_medians_ms == in_batches
 
@@ -237,14 +241,14 @@ def test_a_block_that_checks_batches_costs_time_and_makes_no_figure(records, tmp
         journal.attempts.add_accuracy(records.accuracy(job))
         planned = journal.jobs.planned("phones", job.key)
         assert journal.outcomes.in_sweep("phones", job) is None, "it has no round yet"
-    row = read(of_job("phones", planned, Measured(timing=None, accuracy=None), checks, None, ended))
+    row = read(content_of(planned, Measured(timing=None, accuracy=None), checks, None, ended))
     assert not row.timed
     assert row.device_seconds == 5.0
     assert row.check_medians_ms == ((checks[0].visit, pytest.approx(5.003)),), "what cannot be trusted is left out"
     assert (row.block_medians_ms, row.confirmed_medians_ms, row.gate) == ((), (), "none")
     timed = [records.block(job, round_) for round_ in range(2, 4)]
     outcome = Measured(timing=summarize(job.key, timed, planned.protocol), accuracy=None)
-    row = read(of_job("phones", planned, outcome, [*checks, *timed], None, ended))
+    row = read(content_of(planned, outcome, [*checks, *timed], None, ended))
     assert row.metrics["latency_p50_ms"] == pytest.approx(5.003)
     assert len(row.block_medians_ms) == 2
     with pytest.raises(ValueError, match="not the blocks of job"):
@@ -256,7 +260,7 @@ def test_a_winner_with_one_confirming_block_has_that_one_and_no_interval(records
     one = records.block(job, 0, confirms=True)
     timing = summarize(job.key, [one], PRESETS["race"])
     assert timing.confirmed_medians_ms == ((one.visit, pytest.approx(5.003)),)
-    assert (timing.block_medians_ms, timing.latency_ci_low_ms) == ((), None)
+    assert (timing.block_medians_ms, timing.figures.get("latency_ci_low_ms")) == ((), None)
     assert "one_block" in timing.labels
 
 

@@ -204,7 +204,7 @@ def test_rounds_that_settle_a_tie_enter_the_figure_of_a_confirmed_winner(tmp_pat
     assert len(before[winner].confirmed_medians_ms) == confirming
     assert len(after[winner].confirmed_medians_ms) == confirming + 4
     figures = sorted(ms for _, ms in after[winner].confirmed_medians_ms)
-    assert after[winner].latency_p50_ms == pytest.approx(figures[len(figures) // 2]), (
+    assert after[winner].figures["latency_p50_ms"] == pytest.approx(figures[len(figures) // 2]), (
         "those that made it win are not in it"
     )
     assert len(after[other].block_medians_ms) == len(before[other].block_medians_ms) + 4
