@@ -21,8 +21,8 @@ from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.place import Place
 from sweeps.journal.rebuild import whole_results
+from sweeps.journal.result_place import Place
 from sweeps.journal.results_table import DamagedResultsError, Watermark
 from sweeps.journal.sweep_table import SweepRow
 from sweeps.journal.told import told_by

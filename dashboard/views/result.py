@@ -12,7 +12,7 @@ from dashboard.views import empty, explained, places, result_build, result_measu
 from dashboard.words import build_names
 from sweeps.advice import Here
 from sweeps.journal.evidence import JobEvidence
-from sweeps.journal.place import Place
+from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
 from sweeps.launching.here import here
 from sweeps.metrics import METRICS

@@ -7,8 +7,8 @@ from functools import cache
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.file import FIRST_STEP, JournalFile
-from sweeps.journal.place import Place
 from sweeps.journal.plans import Plans
+from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
 from sweeps.journal.schema import JOB_DEVICE
 from sweeps.json_records import from_json

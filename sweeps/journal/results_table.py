@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sweeps.errors import StoreError
 from sweeps.journal.file import JournalFile
-from sweeps.journal.place import Place
+from sweeps.journal.result_place import Place
 from sweeps.journal.row_columns import ROW_COLUMNS, read_row, selected, stored, values_of
 from sweeps.journal.schema import FILTERS, result_columns
 from sweeps.results import ResultRow

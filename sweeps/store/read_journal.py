@@ -4,8 +4,8 @@ from pathlib import Path
 
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
-from sweeps.journal.place import Place
 from sweeps.journal.rebuild import read_results
+from sweeps.journal.result_place import Place
 from sweeps.journal.told import told_by
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking

@@ -15,8 +15,8 @@ from typing import NamedTuple, Self, TypeVar
 from sweeps.errors import StoreError
 from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
-from sweeps.journal.place import Place
 from sweeps.journal.rebuild import read_results
+from sweeps.journal.result_place import Place
 from sweeps.journal.results_table import DamagedResultsError, Watermark
 from sweeps.journal.told import told_by
 from sweeps.ranking.build_costs import costs_of

@@ -31,7 +31,7 @@ from report import Figure, at_least, at_most, finish
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
-from sweeps.journal.place import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.rank import rank
 from sweeps.store.client import active_runs, connect
 from sweeps.store.copied import result_files

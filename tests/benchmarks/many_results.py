@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sweeps.device_facts import canonical_key
 from sweeps.journal.journal import Journal
-from sweeps.journal.place import Place
+from sweeps.journal.result_place import Place
 from sweeps.records import Job
 from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace

@@ -14,8 +14,8 @@ from sweeps.journal import rebuild as rebuild_module
 from sweeps.journal.job_table import Jobs
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
-from sweeps.journal.place import Place
 from sweeps.journal.rebuild import rebuild, whole_results
+from sweeps.journal.result_place import Place
 from sweeps.journal.result_updates import ResultUpdates
 from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Results
 from sweeps.journal.schema import FILTERS

@@ -20,7 +20,7 @@ from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import Left, left_of, waiting
-from sweeps.journal.place import Place
+from sweeps.journal.result_place import Place
 from sweeps.journal.told import told_by
 from sweeps.planning.size import estimate
 from sweeps.ranking.build_costs import costs_of
