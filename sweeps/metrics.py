@@ -138,6 +138,17 @@ METRICS: dict[str, Metric] = {
             also=("p99",),
         ),
         Metric(
+            *("p99_over_p50", "Tail (p99 / p50)", "", "lower", 2),
+            timed=True,
+            unrepeated=True,
+            from_samples=P99_FROM_SAMPLES,
+            meaning="how far the slowest inferences are from the typical one: the p99 of all samples divided by their "
+            "median; 1 is no tail, and it is known from 662 samples on",
+            why="other programs, heat and the scheduler slow a few inferences much",
+            todo=_SAMPLES,
+            also=("tail",),
+        ),
+        Metric(
             *("spread_within", "Spread inside a block (MAD / median)", "", "lower", 4),
             timed=True,
             meaning="how far samples of one block differ: their MAD divided by their median",

@@ -148,12 +148,14 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     if few or len(blocks) < protocol.rounds:
         labels.add("few_samples")
 
+    p99 = float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None
     figures: dict[str, float | None] = {
         "latency_p50_ms": p50.value,
         "latency_ci_low_ms": p50.low,
         "latency_ci_high_ms": p50.high,
         "latency_p90_ms": float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
-        "latency_p99_ms": float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
+        "latency_p99_ms": p99,
+        "p99_over_p50": None if p99 is None else p99 / float(np.quantile(pooled, 0.50)),
         "spread_within": median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
         "spread_between": _spread(medians_ms) if len(blocks) > 1 else None,
         "first_inference_ms": _median_of_known([_ms(block.first_inference_ns) for block in blocks]),
