@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from sweeps.advice import RUN
 from sweeps.errors import NoResultsError
@@ -54,11 +53,10 @@ def left_of(journal: Journal, sweep: str) -> Left:
     return Left(jobs=len(waiting), seconds=left.seconds)
 
 
-def waiting(path: Path, sweep: str) -> Iterator[str]:
-    """A line if jobs of a sweep wait. `path`: of the journal."""
-    with Journal.open(path, read_only=True) as journal:
-        if text := left_of(journal, sweep).text:
-            yield text
+def waiting(journal: Journal, sweep: str) -> Iterator[str]:
+    """A line if jobs of a sweep wait."""
+    if text := left_of(journal, sweep).text:
+        yield text
 
 
 def no_results(journal: Journal, sweep: str) -> NoResultsError:

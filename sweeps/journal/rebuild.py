@@ -1,4 +1,4 @@
-"""Makes the journal's table of results again from its attempts: for a journal of an older version, or a damaged table.
+"""Makes the journal's table of results again from its attempts, where it is damaged.
 
 The driver may write meanwhile: what it accepts is in its own transactions, and the parts here are short ones.
 """
@@ -6,7 +6,7 @@ The driver may write meanwhile: what it accepts is in its own transactions, and 
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,25 +20,28 @@ _PART = 200
 """Jobs in one transaction: about a second."""
 
 
-def whole_results(path: Path, each: Callable[[int, int], object] | None = None) -> Watermark:
-    """The watermark of the table of results, which is made again first if it has to be. `each`: as of `rebuild`."""
-    return read_results(path, lambda journal: journal.results.watermark(), each)
+def whole_results(source: Path | Journal, each: Callable[[int, int], object] | None = None) -> Watermark:
+    """The watermark of the table of results, which is made again first if it has to be. Arguments: as of
+    `read_results`."""
+    return read_results(source, lambda journal: journal.results.watermark(), each)
 
 
 def read_results(
-    path: Path, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
+    source: Path | Journal, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
 ) -> Found:
-    """What `read` finds in the table of results, which is made again once if it is damaged. `each`: as of `rebuild`."""
-    try:
-        return _read(path, read)
-    except DamagedResultsError:
-        pass
-    with _turn(path):
-        try:  # another process may have made it again
-            return _read(path, read)
+    """What `read` finds in the table of results, which is made again once if it is damaged. `source`: an open journal,
+    or the path of one. `each`: as of `rebuild`."""
+    with nullcontext(source) if isinstance(source, Journal) else Journal.open(source, read_only=True) as journal:
+        try:
+            return _read(journal, read)
         except DamagedResultsError:
-            _rebuild(path, each)
-        return _read(path, read)
+            pass
+        with _turn(journal.path):
+            try:  # another process may have made it again
+                return _read(journal, read)
+            except DamagedResultsError:
+                _rebuild(journal.path, each)
+            return _read(journal, read)
 
 
 def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int:
@@ -51,10 +54,9 @@ def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int
         return _rebuild(path, each)
 
 
-def _read(path: Path, read: Callable[[Journal], Found]) -> Found:
-    with Journal.open(path, read_only=True) as journal:
-        journal.results.watermark()
-        return read(journal)
+def _read(journal: Journal, read: Callable[[Journal], Found]) -> Found:
+    journal.results.watermark()
+    return read(journal)
 
 
 @contextmanager

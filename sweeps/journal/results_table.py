@@ -41,8 +41,6 @@ class Results:
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
-        self._columns: frozenset[str] = frozenset()
-        """Those of the table in this file, once they are known."""
 
     def watermark(self) -> Watermark:
         """As of now. Raises `DamagedResultsError` if the table is not whole, or lacks attempts of the journal."""
@@ -165,9 +163,7 @@ class Results:
 
     def _selected(self) -> str:
         """The columns that `read_row` takes."""
-        if not self._columns:
-            self._columns = result_columns(self._file.db)
-        return selected(self._columns)
+        return selected(result_columns(self._file.db))
 
 
 @contextmanager

@@ -218,22 +218,29 @@ class Verdicts:
         self.db.execute("COMMIT")
 
 
-def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
-    """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
-    return _with_verdicts(files, lambda verdicts, journal: verdicts.overview(journal, sweep))
+def overview(
+    files: Workspace | ResultFiles, sweep: str | None = None, journal: Journal | None = None
+) -> list[PlaceVerdict]:
+    """The verdicts of a journal or a copy; a damaged table of results is made again first. `journal`: that of `files`,
+    if it is open. Raises `StoreError`."""
+    return _with_verdicts(files, lambda verdicts, results: verdicts.overview(results, sweep), journal=journal)
 
 
 def _with_verdicts(
-    files: Workspace | ResultFiles, read: Callable[[Verdicts, Journal], Found], each: Each | None = None
+    files: Workspace | ResultFiles,
+    read: Callable[[Verdicts, Journal], Found],
+    each: Each | None = None,
+    journal: Journal | None = None,
 ) -> Found:
     """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`. `each`: as
-    of `Verdicts`."""
+    of `Verdicts`; `journal`: as of `overview`."""
     with ExitStack() as stack:
         planned = None
         if isinstance(files, ResultFiles) and files.plans is not None:
             with suppress(StoreError):  # another version has written it: the copy is read without
                 planned = stack.enter_context(Journal.open(files.plans, read_only=True))
-        return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each, planned))
+        source = journal or files.journal
+        return read_results(source, lambda results: _read(results, files.verdicts, read, each, planned))
 
 
 def read_current(files: Workspace | ResultFiles, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:

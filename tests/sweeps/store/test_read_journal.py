@@ -270,7 +270,8 @@ def test_jobs_that_wait_make_a_verdict_provisional(workspace, records):
         ("phone-0", "provisional", 1),
         ("phone-1", "waiting", 2),
     ]
-    [line] = waiting(workspace.journal, "phones")
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        [line] = waiting(journal, "phones")
     assert line.startswith("edgesweep run SWEEP.yaml measures the 3 jobs that wait (about ")
     with Journal.open(workspace.journal) as journal:
         journal.attempts.add_failure(jobs[3].key, Failed(stage="load", kind="bad_model", message="no"))
@@ -401,6 +402,40 @@ def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):
         command = [sys.executable, "-c", code, "rank", "--workspace", str(workspace.root), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert "LOADED []" in done.stdout, words
+
+
+def test_a_run_is_made_of_the_journal_s_row_whose_table_is_made_again_if_it_is_damaged(workspace, records):
+    [job] = fill(workspace, records, [(5.0, 5.01, 5.02)], phones=1)
+
+    def published_load_ms():
+        by_mlflow(workspace)
+        frame = load(workspace.tracking_uri, "phones").frame
+        return frame[frame.job_key == job.key].load_ms.item()
+
+    with Journal.open(workspace.journal) as journal:
+        [measured] = [row.metrics["load_ms"] for row in journal.results.rows("phones") if row.timed]
+        journal.file.db.execute("UPDATE results SET load_ms = 1234.5")
+    assert published_load_ms() == 1234.5
+    with Journal.open(workspace.journal) as journal:
+        journal.file.db.execute("DROP TABLE results")
+    assert published_load_ms() == measured
+
+
+@pytest.mark.parametrize("words", [(), ("--device", "phone-0"), ("--all",), ("--json",)])
+def test_rank_opens_the_journal_once(workspace, records, monkeypatch, words):
+    fill(workspace, records, [(5.0, 5.01, 5.02), (7.0, 7.01, 7.02), ()])
+    opened, connect = [], sqlite3.connect
+
+    def connecting(database, *given, **named):
+        opened.append(str(database))
+        return connect(database, *given, **named)
+
+    monkeypatch.setattr(sqlite3, "connect", connecting)
+    done = CliRunner().invoke(main, ["rank", "--workspace", str(workspace.root), *words])
+    assert done.exit_code == 0, done.output
+    assert [name for name in opened if f"/{workspace.journal.name}" in name] == [
+        f"{workspace.journal.resolve().as_uri()}?mode=ro"
+    ]
 
 
 def test_rank_shows_the_winners_and_tables_when_they_are_asked_for(workspace, records):
