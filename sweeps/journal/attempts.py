@@ -112,8 +112,8 @@ class Attempts:
         return BlockMarks(*map(int, marks))
 
     def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
-        """By device id: of the last block, for the devices of the last `blocks` of a sweep, if they are among the
-        journal's latest: otherwise the sweep has ended long ago."""
+        """The conditions of the last block of each device, by its id, for the devices of the last `blocks` of a sweep,
+        if these are among the journal's latest: otherwise the sweep has ended long ago."""
         rows = self._file.rows(
             "SELECT json_extract(jobs.record, '$.device_id'), json_extract(attempts.record, '$.conditions')"
             " FROM attempts CROSS JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
@@ -130,8 +130,9 @@ class Attempts:
         self._append(accuracy.build_key, "accuracy", to_json(accuracy))
 
     def accuracy(self, build_key: str, evaluation_id: str, engine: str, executor: str) -> Accuracy | None:
-        found = self.accuracies(build_key, evaluation_id, executor)
-        return next((accuracy for accuracy in found if accuracy.engine == engine), None)
+        """The newest accuracy of a build on an evaluation set, by one engine and one executor."""
+        accuracies = self.accuracies(build_key, evaluation_id, executor)
+        return next((accuracy for accuracy in accuracies if accuracy.engine == engine), None)
 
     def accuracies(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
         """The accuracies of a build on an evaluation set, the newest first.
@@ -149,7 +150,7 @@ class Attempts:
         return [from_json(Accuracy, record) for (record,) in rows]
 
     def add_failure(self, key: str, failed: Failed) -> None:
-        """`key`: one of `build_failure_keys` for a failed build, otherwise a job key."""
+        """Record a failure. `key`: one of `build_failure_keys` for a failed build, otherwise a job key."""
         self._append(key, "failure", to_json(failed))
 
     def failures(self, key: str) -> tuple[Failed, ...]:
@@ -186,8 +187,8 @@ class Attempts:
         rows = self._file.rows(
             "SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key
         )
-        found = (from_json(Settled, record) for (record,) in rows)
-        return next((one for one in found if protocol is None or same_question(one, protocol)), None)
+        reasons = (from_json(Settled, record) for (record,) in rows)
+        return next((reason for reason in reasons if protocol is None or same_question(reason, protocol)), None)
 
     def _append(self, key: str, kind: str, record: str) -> None:
         with self._file.writing():

@@ -98,9 +98,9 @@ class Changes:
             newer,
             sweep,
         )
-        found = []
+        changed = []
         for (key,) in rows:
             blocks = self._sentinels.placed_blocks(key)
             if spans_of(blocks) != spans_of([block for block in blocks if block.position <= newer]):
-                found.append(key)
-        return found
+                changed.append(key)
+        return changed

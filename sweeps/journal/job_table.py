@@ -39,7 +39,7 @@ class Jobs:
         return [key for (key,) in self._file.rows("SELECT job_key FROM jobs WHERE sweep = ?", sweep)]
 
     def run_keys(self, sweep: str) -> frozenset[str]:
-        """The keys of all that it ever had and that MLflow may have a run of: jobs, skipped combinations, imports."""
+        """The keys of all that MLflow may have a run of: every job, skipped combination and import of the sweep."""
         rows = self._file.rows(
             "SELECT job_key FROM jobs WHERE sweep = ?1 UNION SELECT skipped_key FROM skipped WHERE sweep = ?1"
             " UNION SELECT imported_key FROM imported WHERE sweep = ?1",
@@ -48,7 +48,7 @@ class Jobs:
         return frozenset(key for (key,) in rows)
 
     def count(self, sweep: str) -> int:
-        """The number of jobs of its present plan."""
+        """The number of jobs of the current plan."""
         [count] = self._file.row(
             "SELECT count(*) FROM jobs WHERE sweep = ? AND plan_id = ?", sweep, self._plans.current_id(sweep)
         )
@@ -64,7 +64,7 @@ class Jobs:
         return tuple(from_json(Skipped, record) for (record,) in rows)
 
     def planned(self, sweep: str, job_key: str) -> PlannedJob:
-        """Raises `StoreError` if the sweep never had such a job."""
+        """A job as the sweep planned it last. Raises `StoreError` if the sweep never had it."""
         present = self._plans.current_id(sweep)
         row = self._file.row("SELECT record, plan_id FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
         if row is None:
@@ -73,19 +73,20 @@ class Jobs:
         return planned
 
     def planned_jobs(self, rows: Iterable[tuple[str, int]], present: int) -> list[PlannedJob]:
-        """`rows`: records of jobs, each with the id of its plan. `present`: the id of the sweep's current plan."""
+        """Jobs with what they are measured under. `rows`: their records, each with the id of its plan. `present`: the
+        id of the sweep's current plan."""
         # Thousands of jobs share a few plans and devices.
         read = cache(self._plans.planned_under)
-        found = []
+        planned = []
         for record, plan_id in rows:
             job = from_json(Job, record)
             protocol, evaluation_id, facts = read(plan_id, job.device_id)
-            found.append(
+            planned.append(
                 PlannedJob(
                     job=job, protocol=protocol, evaluation_id=evaluation_id, facts=facts, stale=plan_id != present
                 )
             )
-        return found
+        return planned
 
     def places(self, sweep: str | None = None) -> dict[Place, tuple[str, int]]:
         """The places of the current plans (of one sweep), each with its device for people and its number of jobs."""

@@ -43,7 +43,7 @@ class Results:
         self._file = file
 
     def watermark(self) -> Watermark:
-        """As of now. Raises `DamagedResultsError` if the table is not whole, or lacks attempts of the journal."""
+        """How far the table goes now. Raises `DamagedResultsError` if it is not whole or lacks the last attempts."""
         with _reading():
             state = self._file.row(
                 "SELECT is_whole, epoch, attempt, (SELECT coalesce(max(id), 0) FROM attempts),"
@@ -56,7 +56,7 @@ class Results:
         return Watermark(epoch=state[1], seq=state[4])
 
     def changed_places(self, since: int) -> list[Place]:
-        """Those with changes after a `seq`."""
+        """The places with changes after a `seq`."""
         rows = self._file.rows("SELECT DISTINCT sweep, place_id, model FROM results WHERE seq > ?", since)
         return [Place._make(row) for row in rows]
 
@@ -79,14 +79,14 @@ class Results:
         return sorted(rows, key=lambda row: (row.name, row.job_key))
 
     def ended_counts(self, sweep: str) -> dict[str, dict[str, int]]:
-        """By the id of each unit, also of a pool: its jobs that are `measured` and `failed`."""
+        """The numbers of jobs that are `measured` and `failed`, by the id of each unit, also of those in a pool."""
         rows = self._file.rows(
             "SELECT device_id, outcome, jobs FROM ended WHERE sweep = ? AND jobs > 0 AND outcome != 'skipped'", sweep
         )
-        found: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, int]] = {}
         for device_id, outcome, count in rows:
-            found.setdefault(device_id, {})[outcome] = count
-        return found
+            counts.setdefault(device_id, {})[outcome] = count
+        return counts
 
     def ended_jobs(self, sweep: str, since: int) -> dict[str, int]:
         """The newest attempt of each job that has a result, by job key, where it is later than `since`."""
@@ -100,7 +100,7 @@ class Results:
         )
 
     def builds_tried(self, sweep: str, build_keys: Iterable[str]) -> set[tuple[str, str]]:
-        """On which device which of these builds has a job with a result: build key and device id."""
+        """Build key and device id of each job with a result that is of one of these builds."""
         rows = self._file.rows(
             "SELECT DISTINCT build_key, device_id FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
             " AND build_key IN (SELECT value FROM json_each(?))",
@@ -118,7 +118,8 @@ class Results:
     def stored(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
         """One row, also a stale one, with the id of its evaluation set. Raises as `rows`."""
         with _reading():
-            query = f"SELECT evaluation_id, {self._selected()} FROM results WHERE sweep = ? AND job_key = ?"  # noqa: S608
+            columns = f"evaluation_id, {self._selected()}"
+            query = f"SELECT {columns} FROM results WHERE sweep = ? AND job_key = ?"  # noqa: S608  # names of ours
             stored = self._file.row(query, sweep, job_key)
             return None if stored is None else (read_row(stored[1:]), str(stored[0]))
 
@@ -191,5 +192,5 @@ def _matching(wanted: Mapping[str, Collection[str | int]], sweep: str | None) ->
         name: [stored(value) for value in values if isinstance(value, str) or abs(value) < 2**63]
         for name, values in given.items()
     }
-    parts = ["stale = 0", *(f"{name} IN ({', '.join('?' * len(one))})" for name, one in asked.items())]
-    return f" WHERE {' AND '.join(parts)}", [value for one in asked.values() for value in one]
+    parts = ["stale = 0", *(f"{name} IN ({', '.join('?' * len(values))})" for name, values in asked.items())]
+    return f" WHERE {' AND '.join(parts)}", [value for values in asked.values() for value in values]

@@ -44,7 +44,7 @@ class Times:
         spans = [Span(time - max(0.0, float(seconds)), time) for time, seconds in map(_dated, ends)]
         if not spans:
             return None
-        return Span(min(one.start_s for one in spans), max(one.end_s for one in spans))
+        return Span(min(span.start_s for span in spans), max(span.end_s for span in spans))
 
     def block_seconds(self, job_key: str) -> tuple[int, float]:
         """How many blocks a job has, and the mean of what each took, with the wait before it; 0.0 without any."""
@@ -100,7 +100,8 @@ class Times:
                 start_text(run - GAP_S),
                 start_text(run),
             )
-            before = max((one for one in (before, past) if one is not None), key=lambda one: str(one[0]), default=None)
+            uses = (use for use in (before, past) if use is not None)
+            before = max(uses, key=lambda use: str(use[0]), default=None)
             earlier = 0 if before is None else int(before[1] or 0)
             if before is None or begins_session(run, before[0]) or not has_start(earlier) or earlier >= run:
                 return run
@@ -112,9 +113,9 @@ class Times:
         low = 0
         while low < newest:  # ids follow time
             middle = (low + newest + 1) // 2
-            found = self._file.row("SELECT id, created FROM attempts WHERE id >= ? ORDER BY id LIMIT 1", middle)
-            if found[1] < created:
-                low = int(found[0])
+            attempt = self._file.row("SELECT id, created FROM attempts WHERE id >= ? ORDER BY id LIMIT 1", middle)
+            if attempt[1] < created:
+                low = int(attempt[0])
             else:
                 newest = middle - 1
         return low
