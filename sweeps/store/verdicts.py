@@ -28,6 +28,7 @@ from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
 Found = TypeVar("Found")
+Files = Workspace | ResultFiles
 Each = Callable[[int, int], object]
 _COLUMNS = PlaceVerdict._fields
 _make = partial(tuple.__new__, PlaceVerdict)
@@ -189,12 +190,10 @@ class Verdicts:
             verdicts += verdicts_of(sweep, ranked.devices, rows)
             costs[place] = costs_of(rows, spec.objective)
         if replanned and not everything:
-            verdicts += [
-                one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing
-            ]
-        planned = (self._planned if self._planned is not None and sweep in self._plans() else journal).jobs.places(
-            sweep
-        )
+            before = self.where("sweep = ?", sweep)
+            verdicts += [one for one in before if one.place not in places and not one.has_nothing]
+        known = self._planned if self._planned is not None and sweep in self._plans() else journal
+        planned = known.jobs.places(sweep)
         verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]
         judged = {one.place for one in verdicts}
         verdicts += [
@@ -218,32 +217,25 @@ class Verdicts:
         self.db.execute("COMMIT")
 
 
-def overview(
-    files: Workspace | ResultFiles, sweep: str | None = None, journal: Journal | None = None
-) -> list[PlaceVerdict]:
+def overview(files: Files, sweep: str | None = None, journal: Journal | None = None) -> list[PlaceVerdict]:
     """The verdicts of a journal or a copy; a damaged table of results is made again first. `journal`: that of `files`,
     if it is open. Raises `StoreError`."""
     return _with_verdicts(files, lambda verdicts, results: verdicts.overview(results, sweep), journal=journal)
 
 
 def _with_verdicts(
-    files: Workspace | ResultFiles,
-    read: Callable[[Verdicts, Journal], Found],
-    each: Each | None = None,
-    journal: Journal | None = None,
+    files: Files, read: Callable[[Verdicts, Journal], Found], each: Each | None = None, journal: Journal | None = None
 ) -> Found:
-    """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`. `each`: as
-    of `Verdicts`; `journal`: as of `overview`."""
+    """What `read` finds in the verdicts, and a journal to bring them up to date with; the others as of `overview`."""
     with ExitStack() as stack:
         planned = None
         if isinstance(files, ResultFiles) and files.plans is not None:
             with suppress(StoreError):  # another version has written it: the copy is read without
                 planned = stack.enter_context(Journal.open(files.plans, read_only=True))
-        source = journal or files.journal
-        return read_results(source, lambda results: _read(results, files.verdicts, read, each, planned))
+        return read_results(journal or files.journal, lambda whole: _read(whole, files.verdicts, read, each, planned))
 
 
-def read_current(files: Workspace | ResultFiles, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
+def read_current(files: Files, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
     """What `read` finds in the verdicts, once they are up to date. `each`: as of `Verdicts`. Raises as `overview`."""
 
     def current(verdicts: Verdicts, journal: Journal) -> Found:
