@@ -104,7 +104,7 @@ class Verdicts:
     def overview(self, journal: Journal, sweep: str | None = None) -> list[PlaceVerdict]:
         """The verdicts of all sweeps (or one) as of now, with the places that wait for their first result.
 
-        Raises `DamagedResultsError` as `Journal.watermark` does.
+        Raises `DamagedResultsError` as `Results.watermark` does.
         """
         self.bring_up_to_date(journal, sweep)
         return self.where("true") if sweep is None else self.where("sweep = ?", sweep)
@@ -121,7 +121,7 @@ class Verdicts:
         return list(map(Known._make, self.db.execute(query, (sweep,))))
 
     def bring_up_to_date(self, journal: Journal, sweep: str | None = None) -> None:
-        """Raises `DamagedResultsError` as `Journal.watermark` does."""
+        """Raises `DamagedResultsError` as `Results.watermark` does."""
         # Before the watermark, so that no other reader's look is later than it.
         seen = {row[0]: row[1:] for row in self.db.execute("SELECT sweep, epoch, seq, plan, objective FROM seen")}
         mark = journal.results.watermark()

@@ -615,7 +615,7 @@ def test_every_metric_is_in_a_copy(team: Team) -> None:
         Journal.open(team.copy().journal, read_only=True) as copy,
         Journal.open(team.measuring.journal, read_only=True) as journal,
     ):
-        [theirs], [row] = journal.results.rows("phones"), copy.result_rows("phones")
+        [theirs], [row] = journal.results.rows("phones"), copy.results.rows("phones")
     assert len(set(METRICS) & set(row.metrics)) > 10
     assert row == replace(theirs, device_seconds=row.device_seconds)
 
