@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sweeps.errors import StoreError
 from sweeps.journal.file import JournalFile
 from sweeps.journal.result_place import Place
-from sweeps.journal.row_columns import ROW_COLUMNS, read_row, selected, stored, values_of
+from sweeps.journal.row_columns import FIGURE_COLUMNS, ROW_COLUMNS, read_row, selected, stored, values_of
 from sweeps.journal.schema import FILTERS, result_columns
 from sweeps.results import ResultRow
 
@@ -41,6 +41,8 @@ class Results:
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
+        self._columns: frozenset[str] = frozenset()
+        """Those of the table, once they are known."""
 
     def watermark(self) -> Watermark:
         """How far the table goes now. Raises `DamagedResultsError` if it is not whole or lacks the last attempts."""
@@ -164,7 +166,9 @@ class Results:
 
     def _selected(self) -> str:
         """The columns that `read_row` takes."""
-        return selected(result_columns(self._file.db))
+        if not self._columns >= FIGURE_COLUMNS.keys():  # the next opening for writing adds those that lack
+            self._columns = result_columns(self._file.db)
+        return selected(self._columns)
 
 
 @contextmanager
