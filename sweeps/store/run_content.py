@@ -81,13 +81,15 @@ class RunContent:
     """From the first process to the last one; `None` where nothing was measured."""
 
     def is_in(self, attempt_key: str, metrics: Mapping[str, float]) -> bool:
-        """Whether a run with this key and these metrics has this content, but for rounding.
+        """Whether a run with this key and these metrics has this content, but for rounding and for figures that came
+        later than the run: a figure that is new writes no run again.
 
         Processors of different kinds give the same logarithm with other last digits.
         """
         there = {
-            name: metrics[name] if name in metrics and math.isclose(value, metrics[name], rel_tol=1e-12) else value
+            name: metrics[name] if math.isclose(value, metrics[name], rel_tol=1e-12) else value
             for name, value in self.row.metrics.items()
+            if name in metrics
         }
         return attempt_key == _key(self.lasting, there)
 

@@ -150,6 +150,14 @@ def test_a_last_digit_of_another_kind_of_cpu_makes_no_other_run(run, factor, sam
     assert not here.is_in("of another attempt", here.metrics)
 
 
+def test_a_figure_that_came_later_than_a_run_writes_it_not_again(run):
+    earlier = run()
+    later = replace(earlier, row=replace(earlier.row, metrics={**earlier.row.metrics, "p99_over_p50": 1.02}))
+    assert later.is_in(earlier.attempt_key, earlier.metrics)
+    fewer = {name: value for name, value in earlier.row.metrics.items() if name != "load_ms"}
+    assert not replace(earlier, row=replace(earlier.row, metrics=fewer)).is_in(earlier.attempt_key, earlier.metrics)
+
+
 def test_a_run_without_batches_is_not_written_anew(run):
     assert f"{TAG}batch_seconds" not in run().tags
     assert run().attempt_key == run(batches=BatchShare(), journal="another").attempt_key
