@@ -21,9 +21,10 @@ from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
-from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
+from sweeps.journal.result_place import Place
+from sweeps.journal.results_table import DamagedResultsError, Watermark
+from sweeps.journal.sweep_table import SweepRow
 from sweeps.journal.told import told_by
 from sweeps.ranking.backends import BackendFigure, Best, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
@@ -110,7 +111,12 @@ def _source(path: Path, verdicts: Path) -> Source:
     mark = _whole(path)
     with Journal.open(path, read_only=True) as journal:
         return Source(
-            path, verdicts, mark.epoch, mark.seq, tuple(sorted(journal.plan_ids().items())), journal.imported_count()
+            path,
+            verdicts,
+            mark.epoch,
+            mark.seq,
+            tuple(sorted(journal.plans.current_ids().items())),
+            journal.imports.count(),
         )
 
 
@@ -121,7 +127,7 @@ ONE = threading.Lock()
 def _whole(path: Path) -> Watermark:
     """As of `whole_results`, which may take minutes once: after an update of EdgeSweep, or if the table is damaged."""
     with suppress(DamagedResultsError), Journal.open(path, read_only=True) as journal:
-        return journal.watermark()
+        return journal.results.watermark()
     said = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
     bar = st.progress(0.0, said)
     with ONE:
@@ -134,7 +140,7 @@ def _whole(path: Path) -> Watermark:
 def sweeps(now: Source) -> tuple[SweepRow, ...]:
     """All sweeps, the last updated first."""
     with Journal.open(now.path, read_only=True) as journal:
-        return tuple(journal.sweeps())
+        return tuple(journal.sweeps.all())
 
 
 @st.cache_resource(max_entries=3, show_spinner=False, hash_funcs=KEYS)
@@ -165,21 +171,21 @@ def places(now: Source, root: Path, sweep: str) -> Places:
 def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
     """All rows of one device and model of a sweep. Shared by all sessions: never change them."""
     with Journal.open(now.path, read_only=True) as journal:
-        return tuple(journal.result_rows(place.sweep, place))
+        return tuple(journal.results.rows(place.sweep, place))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, ResultRow]:
     """Single rows of a sweep, by job key; those that it does not have are left out."""
     with Journal.open(now.path, read_only=True) as journal:
-        return journal.some_results(sweep, job_keys)
+        return journal.results.some(sweep, job_keys)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def spec(now: Source, sweep: str) -> SweepSpec:
     """The sweep file of a sweep."""
     with Journal.open(now.path, read_only=True) as journal:
-        return journal.spec(sweep)
+        return journal.plans.spec(sweep)
 
 
 def more_images(now: Source, sweep: str) -> tuple[str, ...]:
@@ -197,7 +203,7 @@ def _more_images(data: DataSpec) -> tuple[str, ...]:
 def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
     """The figures of hand-run tools of a sweep."""
     with Journal.open(now.path, read_only=True) as journal:
-        return tuple(journal.imported(sweep))
+        return tuple(journal.imports.of_sweep(sweep))
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
@@ -207,7 +213,7 @@ def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ra
     others: set[tuple[str, str]] = set()
     if by_hand := imported(now, place.sweep):
         with Journal.open(now.path, read_only=True) as journal:
-            others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
+            others = {(one.place_id, one.model) for one in journal.results.places(place.sweep) if one != place}
     beside = [one for one in by_hand if one.place not in others]
     told = told_by(spec(now, place.sweep))
     return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, told=told)
@@ -243,8 +249,8 @@ def chosen_results(
     """How many results of a sweep have these values in these columns, and the fastest of them."""
     values = {name: [value] for name, value in wanted}
     with Journal.open(now.path, read_only=True) as journal:
-        count = sum(journal.matching_places(values, sweep).values())
-        return count, tuple(journal.matching_results(values, sweep, most=most))
+        count = sum(journal.results.matching_places(values, sweep).values())
+        return count, tuple(journal.results.matching(values, sweep, most=most))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -254,7 +260,7 @@ def waiting(now: Source, place: Place) -> tuple[str, ...]:
         return ()
     there = place_rows(now, place)
     with Journal.open(now.measured.path, read_only=True) as journal:
-        left = journal.waiting_jobs(place, [row.job_key for row in there] if now.is_copy else None)
+        left = journal.jobs.waiting_rows(place, [row.job_key for row in there] if now.is_copy else None)
     names = build_names((*there, *left))
     return tuple(names[row.job_key] for row in left)
 

@@ -13,8 +13,8 @@ from dashboard.data import place_rows
 from dashboard.source import EVIDENCE_KEYS, Source
 from sweeps.journal.evidence import JobEvidence, KnownDevice, Sentinel, known_devices, read_job, read_sentinels
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import Place
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.result_place import Place
+from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.ranking.comparable import Result
 from sweeps.ranking.compare import Comparison, compare
 from sweeps.results import ResultRow

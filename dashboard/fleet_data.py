@@ -92,7 +92,7 @@ def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str
 def build_names_of(now: Source, jobs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """What builds are called that win everywhere, by sweep. `jobs`: sweeps, each with the key of one of its jobs."""
     with Journal.open(now.path, read_only=True) as journal:
-        found = {sweep: journal.stored_result(sweep, key) for sweep, key in jobs}
+        found = {sweep: journal.results.stored(sweep, key) for sweep, key in jobs}
     return {sweep: build_names([one[0]])[one[0].job_key] for sweep, one in found.items() if one is not None}
 
 
@@ -121,7 +121,7 @@ def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Cost
 def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ...]) -> dict[str, str]:
     """What the devices of some sweeps are called for people, by their names in sweep files. `plans`: as in `Source`."""
     with Journal.open(path, read_only=True) as journal:
-        classes = {facts.name: facts.device_class for sweep in sweeps for facts in journal.devices(sweep)}
+        classes = {facts.name: facts.device_class for sweep in sweeps for facts in journal.plans.devices(sweep)}
     return device_names(classes)
 
 
@@ -130,7 +130,7 @@ def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tu
     """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out.
     Raises `StoreError`, which is not kept as an answer would be."""
     with Journal.open(path, read_only=True) as journal:
-        found = {key: row for key in job_keys if (row := journal.waiting_job(sweep, key)) is not None}
+        found = {key: row for key in job_keys if (row := journal.jobs.waiting_row(sweep, key)) is not None}
         return running.in_words(found, setup_names(found.values()))
 
 

@@ -12,7 +12,7 @@ from sweeps.advice import RUN
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RETRIED_KINDS
 from sweeps.failure_kinds import FAILS_AGAIN, remedy
-from sweeps.journal.changes import DatedBlock
+from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.evidence import Sentinel
 from sweeps.launching.here import here
 from sweeps.manifest import Manifest

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.values import Ranking
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec

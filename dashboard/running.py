@@ -119,17 +119,17 @@ def read(root: Path) -> Running:
         return Running(driver)
     try:
         with Journal.open(workspace.journal, read_only=True) as journal:
-            devices = journal.devices(driver.sweep)
+            devices = journal.plans.devices(driver.sweep)
             jobs: dict[str, int] = {}
-            for place, (_, count) in journal.planned_places(driver.sweep).items():
+            for place, (_, count) in journal.jobs.places(driver.sweep).items():
                 jobs[place.place_id] = jobs.get(place.place_id, 0) + count
             return Running(
                 driver,
                 devices,
                 jobs,
-                journal.ended_counts(driver.sweep),
-                journal.last_conditions(driver.sweep),
-                tuple(journal.last_results(driver.sweep, LAST)),
+                journal.results.ended_counts(driver.sweep),
+                journal.attempts.last_conditions(driver.sweep),
+                tuple(journal.results.last(driver.sweep, LAST)),
                 under_way=under_way(journal, driver.told),
             )
     except StoreError as error:  # the sweep is not planned yet, its table is just made again, or another version's
@@ -139,7 +139,7 @@ def read(root: Path) -> Running:
 def under_way(journal: Journal, told: Live | None) -> dict[str, ResultRow]:
     """The jobs that devices measure now, by key. Raises `StoreError`."""
     keys = {one.job for one in told.devices if one.job} if told is not None else set()
-    found = {key: journal.waiting_job(told.sweep, key) for key in sorted(keys)} if told is not None else {}
+    found = {key: journal.jobs.waiting_row(told.sweep, key) for key in sorted(keys)} if told is not None else {}
     return {key: row for key, row in found.items() if row is not None}
 
 

@@ -56,7 +56,7 @@ def make(root: Path) -> Workspace:
             jobs = [job for one in phones for model in models for job in _jobs(one, model, facts.index(one), sweep)]
             plan = records.plan(*jobs, name=sweep, rounds=ROUNDS, facts=tuple(phones), models=len(models))
             journal.save_plan(replace(plan, skipped=()))
-            with journal.together():
+            with journal.transaction():
                 # Phones take turns, as in a sweep that runs.
                 for _, job in sorted(enumerate(jobs), key=lambda one: one[0] % BUILDS):
                     if rng.random() < done:
@@ -121,13 +121,15 @@ def _finish(journal: Journal, workspace: Workspace, job: Job, rng: random.Random
         ms *= {"Snapdragon 8 Gen 3": 0.16, "Tensor G3": 0.2, "Snapdragon 8+ Gen 1": 0.3}.get(soc, 0.9)
         if soc == "Exynos 1380" and variant.precision == "fp32":
             for _ in range(3):
-                journal.add_failure(job.key, records.failed(message="the driver ended the process by signal 11"))
+                journal.attempts.add_failure(
+                    job.key, records.failed(message="the driver ended the process by signal 11")
+                )
             return
     drop = 0.05 if variant.precision == "fp32" else 0.45 if variant.backend == "cpu" else 0.9
     _build(journal, workspace, job)
     for round_ in range(ROUNDS):
-        journal.add_block(_block(job, round_, ms * rng.uniform(0.988, 1.012), rng))
-    journal.add_accuracy(
+        journal.attempts.add_block(_block(job, round_, ms * rng.uniform(0.988, 1.012), rng))
+    journal.attempts.add_accuracy(
         records.accuracy(
             job,
             executor=_facts(number).fingerprint,
@@ -161,8 +163,8 @@ def running(workspace: Workspace) -> Iterator[None]:
     """As if the last sweep had run for half an hour: one phone is measured, one waits until it is cooler, and one is
     away."""
     with Journal.open(workspace.journal, read_only=True) as journal:
-        jobs = [job for job, _ in journal.jobs(NIGHT)]
-        ended = journal.ended_counts(NIGHT).get(_facts(3).device_id, {})
+        jobs = [job for job, _ in journal.jobs.of_sweep(NIGHT)]
+        ended = journal.results.ended_counts(NIGHT).get(_facts(3).device_id, {})
         pending = sum(job.device_id == _facts(3).device_id for job in jobs) - sum(ended.values())
     first, third = (
         next(job for job in jobs if job.device_id == _facts(number).device_id and job.variant.precision == precision)
@@ -196,7 +198,7 @@ def _build(journal: Journal, workspace: Workspace, job: Job) -> None:
             "file_sha256": hashlib.sha256(content).hexdigest(),
         }
     )
-    journal.add_artifact(manifest)
+    journal.artifacts.add(manifest)
     if not folder.exists():
         folder.mkdir(parents=True)
         (folder / manifest.file).write_bytes(content)

@@ -183,7 +183,7 @@ class Survey:
                         yield AttemptFailed(name, outcome, final=True)
                     else:
                         self._outcomes[key] = manifest = self._store.unpack(outcome)
-                        self._journal.add_artifact(manifest)
+                        self._journal.artifacts.add(manifest)
                 yield Building(done, total, tuple(running.values()))
 
     def table(self) -> SupportTable:
@@ -229,7 +229,7 @@ class Survey:
                 yield job.build_key, manifest
                 continue
             for key in build_failure_keys(job, one.plan.identities.evaluation_id):
-                if not retry_failed and (failures := self._journal.failures(key)):
+                if not retry_failed and (failures := self._journal.attempts.failures(key)):
                     yield job.build_key, failures[-1]
 
     def _note_failure(self, job: Job, failed: Failed, evaluation_id: str) -> None:
@@ -237,7 +237,7 @@ class Survey:
         # The next survey retries temporary failures. Failures on evaluation images hold only for these images.
         if failed.kind not in TRANSIENT_KINDS:
             on_images = failed.kind in VERIFICATION_KINDS
-            self._journal.add_failure(build_failure_keys(job, evaluation_id)[on_images], failed)
+            self._journal.attempts.add_failure(build_failure_keys(job, evaluation_id)[on_images], failed)
 
 
 def _versions(plan: Plan) -> dict[str, str]:

@@ -16,7 +16,7 @@ import release_table
 import word_tables
 from tree_text import tree
 
-from sweeps import stats
+from sweeps import metrics, stats
 from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, mixture, noise, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.calibrated import MOST_ROUNDS
@@ -139,10 +139,10 @@ def figures() -> str:
         ("`busy_host`: CPU time used by the hypervisor", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
         (
             "Samples needed for p90",
-            f"{blocks.P90_FROM_SAMPLES}",
+            f"{metrics.P90_FROM_SAMPLES}",
             "0.9^64 = 0.12 %: the chance that no sample lies above it",
         ),
-        ("Samples needed for p99", f"{blocks.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
+        ("Samples needed for p99", f"{metrics.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
         ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
         (
             "Processes of one sentinel check",

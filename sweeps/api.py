@@ -25,7 +25,7 @@ from sweeps.journal.told import told_by
 from sweeps.operations.build_name import job_named
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
-from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, results_of
+from sweeps.operations.stored_results import meant, of_latest, open_results, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.planning.size import check_size
 from sweeps.ranking.export import Shipped, export_candidate
@@ -179,9 +179,8 @@ def results(sweep: str | None = None, workspace: Folder | None = None, *, device
 def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> Ranking:
     """The ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
     there = Workspace(_root(workspace))
-    with of_latest(there, sweep):
-        files, name = files_and_name(there, sweep)
-        return rank_sweep(files.journal, name, meant(device, names_of(plans_of(files, name), name)))
+    with of_latest(there, sweep), open_results(there, sweep) as stored:
+        return rank_sweep(stored.journal, stored.name, meant(device, stored.device_names))
 
 
 def export(

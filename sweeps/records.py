@@ -210,29 +210,13 @@ class Timing:
     job_key: str
     rounds: int
     samples: int
-    latency_p50_ms: float
-    """Median of the block medians; of a race's winner that was confirmed, of those that did not make it win."""
-    latency_ci_low_ms: float | None
-    latency_ci_high_ms: float | None
-    """95 % interval from the block medians; `None` for a single block."""
-    latency_p90_ms: float | None
-    """`None` with fewer than 64 samples."""
-    latency_p99_ms: float | None
-    """`None` with fewer than 662 samples."""
-    spread_within: float
-    """Median over blocks of MAD / median inside a block (a share, 0.01 = 1 %)."""
-    spread_between: float | None
-    """(max - min) / median of the block medians; `None` for a single block."""
-    first_inference_ms: float | None
-    load_ms: float | None
-    model_rss_mb: float | None
+    figures: Mapping[str, float] = field(hash=False)
+    """Those of the timed figures of `sweeps.metrics.METRICS` that are known, by name."""
     block_medians_ms: tuple[tuple[int, float], ...]
     """(`Block.visit`, median) in order of rounds: the ranking pairs jobs by visit. Without confirming blocks."""
     confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
     """Of a winner that was confirmed: of the blocks that confirm and of those that were added, as `block_medians_ms`,
     which has the added ones too."""
-    temp_start_c: float | None
-    temp_end_c: float | None
     labels: tuple[str, ...]
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Each the median over the blocks that have it."""

@@ -17,7 +17,7 @@ from sweeps import manifest as manifests
 from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
 from sweeps.journal.result_row import fixed_performance_of, gate_of
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol
 from sweeps.ranking.comparable import Origin, Result, SessionConditions, differing

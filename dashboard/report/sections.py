@@ -15,7 +15,7 @@ from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
 from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, device_names, plain_words
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking

@@ -10,7 +10,7 @@ from dashboard.charts import dots
 from dashboard.inert import NOTHING
 from dashboard.style import palette
 from dashboard.views.tables import draw_table, text_width
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.backends import TITLE, BackendFigure
 
 RATIO = "NNAPI / CPU, paired by round"

@@ -11,7 +11,7 @@ from dashboard.evidence import Side
 from dashboard.inert import line, words
 from dashboard.source import Source
 from dashboard.words import build_names, device_names
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.results import ResultRow
 
 FEW = 24

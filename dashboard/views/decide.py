@@ -12,7 +12,7 @@ from dashboard.source import Source
 from dashboard.views import empty, objective, ranking, registry, watch
 from dashboard.words import device_names
 from sweeps.errors import EdgeSweepError
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.values import DeviceRanking
 from sweeps.trust import readiness

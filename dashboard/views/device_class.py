@@ -10,7 +10,7 @@ from dashboard import data, rows, state
 from dashboard.inert import NOTHING, inert, words
 from dashboard.source import Source
 from dashboard.views.tables import draw_table, table_height
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.values import DeviceRanking
 

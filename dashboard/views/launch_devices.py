@@ -71,5 +71,5 @@ def _earlier(root: Path) -> list[str]:
     workspace = Workspace(root)
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            found += [facts.name for sweep in journal.sweeps()[:20] for facts in journal.devices(sweep.name)]
+            found += [facts.name for sweep in journal.sweeps.all()[:20] for facts in journal.plans.devices(sweep.name)]
     return found

@@ -8,7 +8,7 @@ from dashboard import data, state
 from dashboard.inert import line
 from dashboard.source import Source
 from dashboard.words import device_names
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 
 
 def head(title: str, about: str) -> None:

@@ -21,7 +21,7 @@ from dashboard.views.tables import draw_table, size_format, table_height, text_w
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
 from sweeps.advice import Here
 from sweeps.imported import NOTE
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking

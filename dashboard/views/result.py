@@ -12,8 +12,8 @@ from dashboard.views import empty, explained, places, result_build, result_measu
 from dashboard.words import build_names
 from sweeps.advice import Here
 from sweeps.journal.evidence import JobEvidence
+from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
-from sweeps.journal.results_table import Place
 from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow

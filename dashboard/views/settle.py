@@ -97,7 +97,7 @@ def _estimate(root: Path, device: DeviceRanking, rounds: int) -> str:
     """From what the blocks of these builds took so far."""
     tied = [one for one in (device.winner, *device.tied) if one is not None and one.timed]
     with Journal.open(Workspace(root).journal, read_only=True) as journal:
-        seconds = [journal.block_seconds(one.job_key)[1] for one in tied]
+        seconds = [journal.times.block_seconds(one.job_key)[1] for one in tied]
     if not all(seconds):
         return f"{rounds} rounds of {len(tied)} builds; how long that takes is not known."
     return f"{rounds} rounds of {len(tied)} builds: about {duration(rounds * sum(seconds))} on this device."

@@ -7,7 +7,7 @@ from dashboard import links, state
 from dashboard.charts.drawing import Spec
 from dashboard.inert import NOTHING, line, words
 from dashboard.words import PAIRED
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 
 
 @st.fragment

@@ -19,7 +19,7 @@ from dashboard.views.tables import draw_table, size_format, table_height, text_w
 from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.launching.driver import find
 from sweeps.launching.gone import gone_now
 from sweeps.quarantine import QuarantineBook

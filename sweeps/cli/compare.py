@@ -8,7 +8,7 @@ import click
 
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, did_you_mean
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.operations.stored_results import results_of
 from sweeps.ranking import compare as comparing
 from sweeps.ranking.comparable import Result

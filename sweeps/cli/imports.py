@@ -74,13 +74,13 @@ def import_figures(
             device=device,
             model=model,
             iterations=iterations,
-            models=[entry.name for entry in journal.spec(name).models],
-            devices=journal.devices(name),
+            models=[entry.name for entry in journal.plans.spec(name).models],
+            devices=journal.plans.devices(name),
             file_name=path.name,
             sha256=hashlib.sha256(content).hexdigest(),
             now=now(),
         )
-        added = journal.add_imported(name, one)
+        added = journal.imports.add(name, one)
         pending = _publish(workspace, journal, name)
     if as_json:
         print_json({"sweep": name, "added": added, "in_mlflow": not pending, "imported": asdict(one)})

@@ -113,4 +113,4 @@ def _planned(workspace: Workspace) -> list[DeviceFacts]:
     if not workspace.journal.exists():
         return []
     with Journal.open(workspace.journal, read_only=True) as journal:
-        return [facts for info in journal.sweeps() for facts in journal.devices(info.name)]
+        return [facts for info in journal.sweeps.all() for facts in journal.plans.devices(info.name)]

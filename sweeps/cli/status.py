@@ -31,7 +31,7 @@ def status(sweep: str | None, root: Path, verbose: bool, as_json: bool) -> None:
         name = sweep_name(journal, sweep)
         current = read_status(journal, name)
         lag = read_lag(workspace, journal, name)
-        devices = journal.devices(name)
+        devices = journal.plans.devices(name)
     kept_out = quarantines_of(devices)
     if as_json:
         not_in_mlflow = None if lag is None else lag.document()

@@ -175,7 +175,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> dict[str, object]:
 def _add_list(archive: tarfile.TarFile, workspace: Workspace, listed: Mapping[str, object], folder: Path) -> None:
     document = {
         "edgesweep_backup": VERSION,
-        "journal_version": len(journal_schema.MIGRATIONS),
+        "journal_version": journal_schema.VERSION,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "root": str(workspace.root),
         "files": listed,
@@ -229,11 +229,12 @@ def _read_list(packed: tarfile.TarFile, member: tarfile.TarInfo | None, archive:
         raise StoreError(f"{LIST} in {archive} cannot be read: {error!r}", _OTHER_ARCHIVE) from error
     for what, version, known in (
         ("is a backup of", found, VERSION),
-        ("holds a journal of", journal, len(journal_schema.MIGRATIONS)),
+        ("holds a journal of", journal, journal_schema.VERSION),
     ):
-        if version > known:
+        if version != known:
             raise StoreError(
-                f"{archive} {what} version {version}; this EdgeSweep knows versions up to {known}", "update EdgeSweep"
+                f"{archive} {what} version {version}; this EdgeSweep reads and writes version {known}",
+                "update EdgeSweep" if version > known else "restore it with the EdgeSweep that wrote it",
             )
     return dict(document)
 

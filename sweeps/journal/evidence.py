@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
-from sweeps.journal.changes import DatedBlock
+from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
 from sweeps.json_records import from_json
@@ -76,16 +76,16 @@ class KnownDevice:
 def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
     """All of one job; `None` if the sweep never had it. Raises `StoreError`."""
     try:
-        planned = journal.planned_job(sweep, job_key)
+        planned = journal.jobs.planned(sweep, job_key)
     except StoreError:
         return None
     job, evaluation_id = planned.job, planned.evaluation_id
-    stored = journal.stored_result(sweep, job_key)
-    blocks = tuple(journal.dated_blocks(job_key))
-    sentinel = _sentinel(journal.dated_blocks(job.sentinel)) if job.sentinel else Sentinel(looks=())
+    stored = journal.results.stored(sweep, job_key)
+    blocks = tuple(journal.attempts.dated_blocks(job_key))
+    sentinel = _sentinel(journal.attempts.dated_blocks(job.sentinel)) if job.sentinel else Sentinel(looks=())
     accuracy = None
     if evaluation_id is not None:
-        accuracy = journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
+        accuracy = journal.attempts.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
     return JobEvidence(
         planned=planned,
         row=None if stored is None else stored[0],
@@ -94,10 +94,12 @@ def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
             one.placed.position for one in blocks if any(span.holds(one.placed) for span in sentinel.spans)
         ),
         failures=tuple(
-            failed for key in (*build_failure_keys(job, evaluation_id), job.key) for failed in journal.failures(key)
+            failed
+            for key in (*build_failure_keys(job, evaluation_id), job.key)
+            for failed in journal.attempts.failures(key)
         ),
-        settled=journal.settled(job_key, planned.protocol),
-        manifest=journal.artifact(job.build_key),
+        settled=journal.attempts.settled(job_key, planned.protocol),
+        manifest=journal.artifacts.latest(job.build_key),
         accuracy=accuracy,
         sentinel=sentinel,
     )
@@ -107,7 +109,7 @@ def known_devices(journal: Journal) -> list[KnownDevice]:
     """The devices of the current plans of all sweeps, those of the latest sweep first."""
     facts: dict[str, DeviceFacts] = {}
     sweeps: dict[str, list[str]] = {}
-    for sweep, record in journal.current_devices():
+    for sweep, record in journal.plans.current_devices():
         found = from_json(DeviceFacts, record)
         facts.setdefault(found.device_id, found)
         sweeps.setdefault(found.device_id, []).append(sweep)
@@ -117,9 +119,11 @@ def known_devices(journal: Journal) -> list[KnownDevice]:
 def read_sentinels(journal: Journal, device: KnownDevice) -> tuple[Sentinel, ...]:
     """The sentinels that jobs with a result on this device had, each with all its looks."""
     keys = dict.fromkeys(
-        key for sweep in device.sweeps for key in journal.sentinels_of(sweep, device.facts.device_id, device.place_ids)
+        key
+        for sweep in device.sweeps
+        for key in journal.sentinels.keys(sweep, device.facts.device_id, device.place_ids)
     )
-    found = [_sentinel(journal.dated_blocks(key)) for key in keys]
+    found = [_sentinel(journal.attempts.dated_blocks(key)) for key in keys]
     return tuple(one for one in found if one.looks)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from sweeps.advice import RUN
 from sweeps.errors import NoResultsError
@@ -35,30 +34,29 @@ class Left:
 
 def left_of(journal: Journal, sweep: str) -> Left:
     """Failed jobs are not done again without being asked."""
-    planned = sum(jobs for _, jobs in journal.planned_places(sweep).values())
-    if 0 < planned <= sum(sum(counts.values()) for counts in journal.ended_counts(sweep).values()):
+    planned = sum(jobs for _, jobs in journal.jobs.places(sweep).values())
+    if 0 < planned <= sum(sum(counts.values()) for counts in journal.results.ended_counts(sweep).values()):
         return Left(jobs=0, seconds=0.0)  # without reading a hundred thousand jobs
-    waiting = journal.jobs_left(sweep)
+    waiting = journal.jobs.waiting(sweep)
     if not waiting:
         return Left(jobs=0, seconds=0.0)
     plan = Plan(
-        sweep=journal.spec(sweep),
-        devices=journal.devices(sweep),
+        sweep=journal.plans.spec(sweep),
+        devices=journal.plans.devices(sweep),
         identities=Identities(models={}, calibration_id="", evaluation_id="", versions={}, runners={}),
         jobs=tuple(waiting),
         skipped=(),
     )
     builds = {job.build_key for job in waiting}
-    built = {key for key in builds if journal.artifact(key) is not None}
-    left = estimate(plan, journal.protocol(sweep), (), built, journal.builds_tried(sweep, builds))
+    built = {key for key in builds if journal.artifacts.latest(key) is not None}
+    left = estimate(plan, journal.plans.protocol(sweep), (), built, journal.results.builds_tried(sweep, builds))
     return Left(jobs=len(waiting), seconds=left.seconds)
 
 
-def waiting(path: Path, sweep: str) -> Iterator[str]:
-    """A line if jobs of a sweep wait. `path`: of the journal."""
-    with Journal.open(path, read_only=True) as journal:
-        if text := left_of(journal, sweep).text:
-            yield text
+def waiting(journal: Journal, sweep: str) -> Iterator[str]:
+    """A line if jobs of a sweep wait."""
+    if text := left_of(journal, sweep).text:
+        yield text
 
 
 def no_results(journal: Journal, sweep: str) -> NoResultsError:

@@ -25,7 +25,7 @@ def json_lines(path: Path) -> Iterator[str]:
         journal_schema.translated(path),
         closing(connect(path, read_only=True)) as db,
     ):
-        journal_schema.is_older(db, path)  # it raises for a newer one
+        journal_schema.is_made(db, path)  # it raises for another version
         db.execute("BEGIN")
         [journal_version] = db.execute("PRAGMA user_version").fetchone()
         names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"

@@ -1,10 +1,10 @@
-"""Makes the journal's table of results again from its attempts: for a journal of an older version, or a damaged table.
+"""Makes the journal's table of results again from its attempts, where it is damaged.
 
 The driver may write meanwhile: what it accepts is in its own transactions, and the parts here are short ones.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,25 +19,28 @@ _PART = 200
 """Jobs in one transaction: about a second."""
 
 
-def whole_results(path: Path, each: Callable[[int, int], object] | None = None) -> Watermark:
-    """The watermark of the table of results, which is made again first if it has to be. `each`: as of `rebuild`."""
-    return read_results(path, Journal.watermark, each)
+def whole_results(source: Path | Journal, each: Callable[[int, int], object] | None = None) -> Watermark:
+    """The watermark of the table of results, which is made again first if it has to be. Arguments: as of
+    `read_results`."""
+    return read_results(source, lambda journal: journal.results.watermark(), each)
 
 
 def read_results(
-    path: Path, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
+    source: Path | Journal, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
 ) -> Found:
-    """What `read` finds in the table of results, which is made again once if it is damaged. `each`: as of `rebuild`."""
-    try:
-        return _read(path, read)
-    except DamagedResultsError:
-        pass
-    with _turn(path):
-        try:  # another process may have made it again
-            return _read(path, read)
+    """What `read` finds in the table of results, which is made again once if it is damaged. `source`: an open journal,
+    or the path of one. `each`: as of `rebuild`."""
+    with nullcontext(source) if isinstance(source, Journal) else Journal.open(source, read_only=True) as journal:
+        try:
+            return _read(journal, read)
         except DamagedResultsError:
-            _rebuild(path, each)
-        return _read(path, read)
+            pass
+        with _turn(journal.path):
+            try:  # another process may have made it again
+                return _read(journal, read)
+            except DamagedResultsError:
+                _rebuild(journal.path, each)
+            return _read(journal, read)
 
 
 def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int:
@@ -50,10 +53,9 @@ def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int
         return _rebuild(path, each)
 
 
-def _read(path: Path, read: Callable[[Journal], Found]) -> Found:
-    with Journal.open(path, read_only=True) as journal:
-        journal.watermark()
-        return read(journal)
+def _read(journal: Journal, read: Callable[[Journal], Found]) -> Found:
+    journal.results.watermark()
+    return read(journal)
 
 
 @contextmanager
@@ -67,14 +69,14 @@ def _turn(path: Path) -> Iterator[None]:
 
 def _rebuild(path: Path, each: Callable[[int, int], object] | None) -> int:
     with Journal.open(path) as journal, journal_schema.translated(path):
-        epoch = journal.empty_results()
+        epoch = journal.updates.empty()
         if journal.is_copy:
             raise StoreError("the copy of MLflow's results is damaged", "run the same command again: it is made anew")
-        keys = [(info.name, key) for info in journal.sweeps() for key in journal.job_keys(info.name)]
+        keys = [(info.name, key) for info in journal.sweeps.all() for key in journal.jobs.keys(info.name)]
         for start in range(0, len(keys), _PART):
-            journal.refresh_results(keys[start : start + _PART])
+            journal.updates.refresh(keys[start : start + _PART])
             if each is not None:
                 each(min(len(keys), start + _PART), len(keys))
-        for info in journal.sweeps():
-            journal.refresh_places(info.name)
-        return journal.finish_results(epoch)
+        for info in journal.sweeps.all():
+            journal.updates.refresh_places(info.name)
+        return journal.updates.finish(epoch)

@@ -39,9 +39,8 @@ def row_of_job(
     metrics = {} if manifest is None else manifest.metrics
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
     if isinstance(outcome, Measured):
-        metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
         for part in (outcome.timing, outcome.accuracy):
-            metrics |= {} if part is None else part.extra_metrics
+            metrics |= {} if part is None else {**_figures(part), **part.extra_metrics}
         about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
         about |= _with_batches(about, batches or BatchShare())
     else:
@@ -189,8 +188,8 @@ def _row(
     )
 
 
-def _figures(record: Timing | Accuracy | None) -> dict[str, float]:
-    if record is None:
-        return {}
-    values = {name: getattr(record, name, None) for name in METRICS}
+def _figures(part: Timing | Accuracy) -> Mapping[str, float]:
+    if isinstance(part, Timing):
+        return part.figures
+    values = {name: getattr(part, name, None) for name in METRICS}
     return {name: float(value) for name, value in values.items() if value is not None}

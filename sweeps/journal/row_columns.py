@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +12,18 @@ from sweeps.results import ResultRow
 from sweeps.settled import Settled
 
 _FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
-ROW_COLUMNS = (*_FIELDS, "extra_metrics", *METRICS)
+TEXT_AND_NUMBERS = {
+    name: "INTEGER" if kind in (int, bool) else "REAL" if kind is float else "TEXT" for name, kind in _FIELDS.items()
+} | {"extra_metrics": "TEXT"}
+"""The columns that every row fills, with their types in sqlite: the fields of a row, and JSON of its extra metrics."""
+FIGURE_COLUMNS = dict.fromkeys(METRICS, "REAL")
+"""The columns of figures, which are NULL where a figure is not known. A file may lack those of new figures."""
+ROW_COLUMNS = (*TEXT_AND_NUMBERS, *FIGURE_COLUMNS)
+
+
+def selected(there: Collection[str]) -> str:
+    """`ROW_COLUMNS` for a SELECT from a table with the columns `there`: a figure without its column is not known."""
+    return ", ".join(name if name not in FIGURE_COLUMNS or name in there else "NULL" for name in ROW_COLUMNS)
 
 
 def values_of(row: ResultRow) -> list[Any]:

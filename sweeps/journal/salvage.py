@@ -15,26 +15,8 @@ from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import file_damage, unreadable
 from sweeps.sqlite_file import connect
 
-_TABLES = (
-    "plans",
-    "devices",
-    "sweeps",
-    "jobs",
-    "skipped",
-    "artifacts",
-    "data_manifests",
-    "attempts",
-    "imported",
-    "batches",
-    "batch_items",
-    "batch_failures",
-    "assignments",
-    "units_apart",
-    "sweep_labels",
-    "former_names",
-    "past_sessions",
-)
-"""What results are made of, those that others refer to first."""
+_MADE_FROM_OTHERS = ("results", "places", "ended", "results_state")
+"""Tables that `sweeps.journal.rebuild` makes again from the others."""
 _SALVAGED = "journal.salvaged.sqlite"
 _PART = 1_000
 _BEYOND = 2_000
@@ -107,13 +89,16 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
             raise StoreError(
                 f"nothing of the journal {path} can be read: {error}", "take a backup: edgesweep journal restore"
             ) from error
-        for table in _TABLES:
+        # In the order in which they are made: those that others refer to come first.
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+        tables = [name for (name,) in new.execute(query) if name not in _MADE_FROM_OTHERS]
+        for table in tables:
             if table in there:
                 each(table)
                 lost[table] += _copy(old, new, table)
         lost += _drop_unreadable(new)
         new.commit()
-        saved = {table: _count(new, table) for table in _TABLES}
+        saved = {table: _count(new, table) for table in tables}
     if not saved["plans"]:
         _remove(made)
         raise StoreError(f"no plan of the journal {path} can be read", "take a backup: edgesweep journal restore")
@@ -167,17 +152,14 @@ def _read(db: sqlite3.Connection, query: str, first: int, last: int) -> Iterator
 
 def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
     """The first and last number of its rows, as far as it can be known."""
-    found = []
-    for query in (
-        f"SELECT min(rowid) FROM {table}",  # noqa: S608  # a name of ours
-        f"SELECT max(rowid) FROM {table}",  # noqa: S608  # a name of ours
-    ):
+    ends = []
+    for end in ("min", "max"):
         try:
-            [[number]] = db.execute(query).fetchall()
-            found.append(int(number or 0))
+            [[number]] = db.execute(f"SELECT {end}(rowid) FROM {table}").fetchall()  # noqa: S608  # names of ours
+            ends.append(int(number or 0))
         except sqlite3.DatabaseError:
-            found.append(-1)
-    first, last = found
+            ends.append(-1)
+    first, last = ends
     if last < 0:
         try:
             rows = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchall()

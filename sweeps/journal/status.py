@@ -75,13 +75,13 @@ class SweepStatus:
 
 def read_status(journal: Journal, sweep: str) -> SweepStatus:
     """The status of a sweep that is in the journal."""
-    protocol = journal.protocol(sweep)
+    protocol = journal.plans.protocol(sweep)
     jobs = []
     counted: list[Block] = []
     passes: dict[tuple[str, str], Accuracy] = {}
-    for job, stale in journal.jobs(sweep):
-        planned = journal.planned_job(sweep, job.key)
-        ended = journal.ending(planned)
+    for job, stale in journal.jobs.of_sweep(sweep):
+        planned = journal.jobs.planned(sweep, job.key)
+        ended = journal.outcomes.ending(planned)
         state, reason, next_step = "pending", "", ""
         if stale:
             state = "stale"
@@ -90,8 +90,8 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         elif isinstance(ended, Failed):
             state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.text}"
             next_step = ended.next_step or remedy(ended.kind, job.variant.precision)
-        settled = None if stale else journal.settled(job.key, planned.protocol)
-        blocks = journal.blocks(job.key)
+        settled = None if stale else journal.attempts.settled(job.key, planned.protocol)
+        blocks = journal.attempts.blocks(job.key)
         if not stale:
             counted += blocks
             if (accuracy := _accuracy(journal, planned, ended)) is not None:
@@ -117,8 +117,10 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         rounds=protocol.rounds,
         last_round=protocol.last_round,
         jobs=tuple(jobs),
-        skipped=len(journal.skipped(sweep)),
-        spent=spent(counted, passes.values(), journal.batches(job.job_key for job in jobs if job.state != "stale")),
+        skipped=len(journal.jobs.skipped(sweep)),
+        spent=spent(
+            counted, passes.values(), journal.batches.of_jobs(job.job_key for job in jobs if job.state != "stale")
+        ),
     )
 
 
@@ -127,4 +129,4 @@ def _accuracy(journal: Journal, planned: PlannedJob, ended: Complete | Failed | 
     if isinstance(ended, Complete) or planned.evaluation_id is None:
         return ended.accuracy if isinstance(ended, Complete) else None
     job = planned.job
-    return journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)
+    return journal.attempts.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)

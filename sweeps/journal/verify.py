@@ -74,7 +74,7 @@ def verify(path: Path) -> Checked:
             counts.append(f"{blocks} blocks")
             if not bad:
                 findings += _blocks(db)
-        for sweep in journal.sweeps() if not bad else ():
+        for sweep in journal.sweeps.all() if not bad else ():
             count, wrong = _jobs(journal, sweep.name)
             counts.append(count)
             findings += wrong
@@ -153,9 +153,9 @@ def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:
     """Each job has ended, or is pending."""
     states: Counter[str] = Counter()
     findings = []
-    for job, stale in journal.jobs(sweep):
+    for job, stale in journal.jobs.of_sweep(sweep):
         try:
-            ended = journal.ending(journal.planned_job(sweep, job.key))
+            ended = journal.outcomes.ending(journal.jobs.planned(sweep, job.key))
         except (StoreError, IndexError) as error:
             message = error.message if isinstance(error, StoreError) else "its plan lacks its device"
             findings.append(Finding(f"{sweep}: {job.name}", message))
@@ -170,5 +170,5 @@ def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:
 
 def _timed(journal: Journal, key: str) -> bool:
     """Whether it was timed, or another job that is the same program was timed for it."""
-    settled = journal.settled(key)
-    return journal.was_raced(key) or (settled is not None and settled.reason == "same_program")
+    settled = journal.attempts.settled(key)
+    return journal.outcomes.was_raced(key) or (settled is not None and settled.reason == "same_program")

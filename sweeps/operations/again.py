@@ -15,11 +15,11 @@ def disqualified_jobs(journal: Journal, planned: Plan) -> dict[str, int]:
     found = {}
     for job in planned.jobs:
         protocol = planned.protocol.on(job.device_id)
-        outcome = journal.outcome(planned_job(planned, job))
+        outcome = journal.outcomes.of_job(planned_job(planned, job))
         if not isinstance(outcome, Measured) or job.emulated:
             continue
         if outcome.timing is None:
-            settled = journal.settled(job.key, protocol)
+            settled = journal.attempts.settled(job.key, protocol)
             again = settled is not None and settled.reason == "disqualified"
         else:
             again = bool(disqualified(outcome.timing.labels))

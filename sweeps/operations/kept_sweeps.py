@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.kept_sweeps import Labels
+from sweeps.journal.sweep_table import Labels
 from sweeps.launching.here import here
 from sweeps.launching.kept import remove_kept, rename_kept
 from sweeps.metrics import METRICS
@@ -103,14 +103,14 @@ def kept_sweeps(workspace: Workspace) -> list[KeptSweep]:
     if not workspace.journal.exists():
         return []
     with open_journal(workspace) as journal:
-        return [_kept(journal, info.name, info.updated) for info in journal.sweeps()]
+        return [_kept(journal, info.name, info.updated) for info in journal.sweeps.all()]
 
 
 def look_before_renaming(workspace: Workspace, sweep: str) -> InMlflow:
     """What MLflow has under the present name."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
-        return _in_mlflow(workspace, [look_for(workspace, name, journal.run_keys(name))])
+        return _in_mlflow(workspace, [look_for(workspace, name, journal.jobs.run_keys(name))])
 
 
 def rename(
@@ -138,10 +138,10 @@ def rename(
         before = sweep_name(journal, sweep)
     with workspace.lock():
         with open_journal(workspace, read_only=False) as journal:
-            journal.check_unused(name)
+            journal.sweeps.check_unused(name)
             check_free(workspace, journal, before, name)
             with whole():
-                journal.rename_sweep(before, name)
+                journal.sweeps.rename(before, name)
                 Marks.forget(workspace, before)
                 try:
                     rename_kept(workspace, before, name)
@@ -185,8 +185,8 @@ def label(
         raise EdgeSweepError("the note has a control character, or is no UTF-8", "write text; lines may be several")
     with open_journal(workspace, read_only=False) as journal:
         name = sweep_name(journal, sweep)
-        with journal.together():
-            before = journal.labels(name) or Labels({})
+        with journal.transaction():
+            before = journal.sweeps.labels(name) or Labels({})
             if absent := [key for key in remove if key not in before.tags]:
                 known = ", ".join(before.tags) or "none"
                 raise EdgeSweepError(f"{name} has no tag {absent[0]!r}", f"it has: {known}")
@@ -194,7 +194,7 @@ def label(
             if add and len(json.dumps(tags, ensure_ascii=False)) > _LONGEST:
                 raise EdgeSweepError(f"the tags have more than {_LONGEST:,} characters", "remove some with --remove")
             now = Labels(dict(sorted(tags.items())), before.note if note is None else note)
-            journal.label(name, now)
+            journal.sweeps.label(name, now)
     try:
         write_labels(workspace, name, now)
     except StoreError as error:
@@ -208,11 +208,11 @@ def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
         name = sweep_name(journal, sweep)
         there = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
         builds = sum(folder.parent == workspace.artifacts for folder in there)
-        found = [look_for(workspace, name, journal.run_keys(name))]
+        found = [look_for(workspace, name, journal.jobs.run_keys(name))]
         found += [look_for(workspace, *former) for former in former_runs(journal, name) if former[0] != name]
         return Deletion(
             sweep=name,
-            jobs=len(journal.job_keys(name)),
+            jobs=len(journal.jobs.keys(name)),
             builds=builds,
             bytes=sum(map(_size, there)),
             mlflow=_in_mlflow(workspace, found),
@@ -232,15 +232,15 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
         with open_journal(workspace, read_only=False) as journal:
             for former in former_runs(journal, sweep):
                 take_out(workspace, *former)
-            take_out(workspace, sweep, journal.run_keys(sweep))
+            take_out(workspace, sweep, journal.jobs.run_keys(sweep))
             folders = _folders(workspace, journal, sweep)
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
             left = [str(folder) for folder in folders if folder.exists()]
             freed = found.bytes - sum(map(_size, map(Path, left)))
-            for key in journal.builds_of_it_alone(sweep):
+            for key in journal.sweeps.builds_of_it_alone(sweep):
                 left += _removed(workspace.failed_build_log(key))
-            journal.delete_sweep(sweep)
+            journal.sweeps.delete(sweep)
         try:
             remove_kept(workspace, sweep)
         except OSError as error:
@@ -251,7 +251,7 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
 
 def _folders(workspace: Workspace, journal: Journal, sweep: str) -> list[Path]:
     """Of builds that no other sweep has: their files, and their profiles."""
-    keys = sorted(journal.builds_of_it_alone(sweep))
+    keys = sorted(journal.sweeps.builds_of_it_alone(sweep))
     return [workspace.artifact(key) for key in keys] + [workspace.profiles / key for key in keys]
 
 
@@ -278,12 +278,12 @@ def _in_mlflow(workspace: Workspace, found: Iterable[Published]) -> InMlflow:
 
 
 def _kept(journal: Journal, name: str, started: datetime) -> KeptSweep:
-    counts = journal.ended_counts(name).values()
-    labels = journal.labels(name) or Labels({})
+    counts = journal.results.ended_counts(name).values()
+    labels = journal.sweeps.labels(name) or Labels({})
     return KeptSweep(
         name=name,
         started=started,
-        jobs=journal.planned_count(name),
+        jobs=journal.jobs.count(name),
         measured=sum(one.get("measured", 0) for one in counts),
         failed=sum(one.get("failed", 0) for one in counts),
         tags=labels.tags,

@@ -93,5 +93,5 @@ def gone(planned: Plan, journal: Journal, away: Collection[Away]) -> set[str]:
     with_host = any(event.is_host for event in waiting)
     lost = {event.device for event in waiting}
     names = {facts.device_id: facts.name for facts in planned.devices}
-    pending = {job.device_id for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
+    pending = {job.device_id for job in planned.jobs if journal.outcomes.ending(planned_job(planned, job)) is None}
     return {device_id for device_id in pending if with_host or names[device_id] in lost}

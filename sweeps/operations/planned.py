@@ -60,8 +60,8 @@ def plan_with_states(spec: SweepSpec, roots: Sequence[Path], workspace: Workspac
     worth_retrying = 0
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            programs = programs_of(planned, journal.artifact)
-            ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
+            programs = programs_of(planned, journal.artifacts.latest)
+            ended = {job.key: journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs}
         failed = [ending for ending in ended.values() if isinstance(ending, Failed)]
         worth_retrying = sum(one.kind not in FAILS_AGAIN for one in failed)
         states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}

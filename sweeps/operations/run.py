@@ -131,15 +131,15 @@ def _run(
         if lab is not None:
             ToldBook(lab).retell(facts.device_id for facts in whole.devices)
         with Journal.open(workspace.journal) as journal:
-            with journal.together():
+            with journal.transaction():
                 sharing = Sharing(whole, journal)
                 sharing.advance(wait=True)
                 planned = sharing.plan
                 journal.save_plan(planned)
                 if retry_failed:
-                    journal.retry_failures(spec.name)
+                    journal.attempts.retry_failures(spec.name)
                 for kind in RETRIED_KINDS:
-                    journal.retry_failures(spec.name, kind=kind)
+                    journal.attempts.retry_failures(spec.name, kind=kind)
             complete = _begin(planned, sharing, journal, ArtifactStore(workspace.artifacts))
             newcomers = Newcomers(spec.devices, planned.devices, lab)
             drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
@@ -158,7 +158,7 @@ def _run(
                     break
                 tell(f"{', '.join(names)} came: measured now")
                 whole, sharing, complete = anew, Sharing(anew, journal), False
-                with journal.together():
+                with journal.transaction():
                     sharing.advance(wait=True)
                     journal.save_plan(sharing.plan)
                 away.clear()
@@ -175,7 +175,7 @@ def _run(
                 more = dict.fromkeys(tied_jobs(results_of(workspace, spec.name)), settle)
                 tell(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
                 interrupted = bool(more) and drive.run(planned, late, with_links(planned, more))
-            pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
+            pending = sum(journal.outcomes.ending(planned_job(planned, job)) is None for job in planned.jobs)
             lag = read_lag(workspace, journal, spec.name)
         if interrupted:
             live.end("stopped")
@@ -190,7 +190,7 @@ def _run(
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
     """Say what there is to do. Returns whether it is nothing."""
-    endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
+    endings = [journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs]
     failed = [ended.kind for ended in endings if isinstance(ended, Failed)]
     measured = sum(isinstance(ended, Complete) for ended in endings)
     tell(
@@ -257,9 +257,9 @@ class _Drive:
         apart.start()
         spec, journal = planned.sweep, self.journal
         spreads = batch_spreads(planned, self.workspace)
-        for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifact)):
+        for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifacts.latest)):
             tell(line)
-        pending = {job.model for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
+        pending = {job.model for job in planned.jobs if journal.outcomes.ending(planned_job(planned, job)) is None}
         with (
             publisher,
             RunProgress(quiet=self.watch.quiet) as progress,

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweeps.device_facts import DeviceFacts
@@ -27,73 +26,75 @@ if TYPE_CHECKING:
     from sweeps.results import SweepResults
 
 
-def files_and_name(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> tuple[ResultFiles, str]:
-    """What to read for a command, and the sweep that it means: a copy's state is told. Raises `StoreError`."""
-    if not workspace.journal.exists() and not has_store(workspace.tracking_uri):
-        open_journal(workspace)  # says that there is none
-    files = result_files(workspace, sweep, compare=compare, each=_told_of_reading())
-    if not files.is_copy:
-        with open_journal(workspace) as journal:
-            return files, sweep_name(journal, sweep)
-    tell(f"Results: {files.text}.")
-    if sweep is None and workspace.journal.exists():
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSweep:
+    """One sweep's results, open: what a command that ranks reads."""
+
+    name: str
+    files: ResultFiles
+    journal: Journal
+    """The workspace's own, or the copy of a tracking server."""
+    plans: Journal | None
+    """The journal that knows the jobs and devices of the sweep; `None` if it is of another workspace."""
+
+    @property
+    def device_names(self) -> dict[str, str]:
+        """As `names_of`."""
+        return {} if self.plans is None else names_of(self.plans, self.name)
+
+
+@contextmanager
+def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> Iterator[StoredSweep]:
+    """What a command reads of the sweep that it means (`None`: the latest). The journal is opened once; a copy's state
+    is told. Raises `StoreError`, `NoResultsError` if there is no such sweep."""
+    with ExitStack() as stack:
+        own = None
+        if workspace.journal.exists() or not has_store(workspace.tracking_uri):
+            own = stack.enter_context(open_journal(workspace))  # says if there is none
+        files = result_files(workspace, sweep, compare=compare, each=_told_of_reading(), own=own)
+        if own is not None and not files.is_copy:
+            yield StoredSweep(name=sweep_name(own, sweep), files=files, journal=own, plans=own)
+            return
+        tell(f"Results: {files.text}.")
+        copy = stack.enter_context(Journal.open(files.journal, read_only=True))
         # The latest sweep of this workspace, also if other workspaces use the same MLflow.
-        with open_journal(workspace) as journal:
-            sweep = journal.latest_sweep()
-    with Journal.open(files.journal, read_only=True) as journal:
-        known = sorted(journal.plan_ids())
-        name = sweep or journal.latest_sweep()
-    if name is None or name not in known:
-        raise NoResultsError(
-            f"there is no sweep {name!r} in MLflow{did_you_mean(name, known)}"
-            if name
-            else "there is no sweep in MLflow yet",
-            f"it has: {', '.join(known)}" if known else FIRST_STEP,
-        )
-    return files, name
+        name = sweep or (own and own.sweeps.latest()) or copy.sweeps.latest()
+        known = sorted(copy.plans.current_ids())
+        if name is None or name not in known:
+            raise NoResultsError(
+                f"there is no sweep {name!r} in MLflow{did_you_mean(name, known)}"
+                if name
+                else "there is no sweep in MLflow yet",
+                f"it has: {', '.join(known)}" if known else FIRST_STEP,
+            )
+        plans = own if own is not None and files.plans is not None and name in own.plans.current_ids() else None
+        yield StoredSweep(name=name, files=files, journal=copy, plans=plans)
 
 
 def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
-    """All results of a sweep. Raises `StoreError` as `files_and_name`, `NoResultsError` if it has none."""
-    with of_latest(workspace, sweep):
-        files, name = files_and_name(workspace, sweep)
-        return replace(read_sweep(files.journal, name), names=names_of(plans_of(files, name), name))
+    """All results of a sweep. Raises `StoreError` as `open_results`, `NoResultsError` if it has none."""
+    with of_latest(workspace, sweep), open_results(workspace, sweep) as stored:
+        return replace(read_sweep(stored.journal, stored.name), names=stored.device_names)
 
 
-def plans_of(files: ResultFiles, sweep: str) -> Path | None:
-    """The journal that knows the jobs and devices of a sweep; `None` if it is of another workspace."""
-    if not files.is_copy or files.plans is None:
-        return None if files.is_copy else files.journal
-    with suppress(StoreError), Journal.open(files.plans, read_only=True) as journal:  # another version may have it
-        return files.plans if sweep in journal.plan_ids() else None
-    return None
-
-
-def still_open(workspace: Workspace, files: ResultFiles, sweep: str) -> Iterator[str]:
+def still_open(workspace: Workspace, stored: StoredSweep) -> Iterator[str]:
     """A line for what waits, and for each device of the sweep that is away, as Fleet has it."""
-    path = plans_of(files, sweep)
-    if path is None:
+    if stored.plans is None:
         yield JOBS_UNKNOWN
         return
     yield from running_now(workspace)
-    if not runs_now(workspace, sweep):
-        yield from waiting(path, sweep)
+    if not runs_now(workspace, stored.name):
+        yield from waiting(stored.plans, stored.name)
     gone = gone_now(workspace)
-    if not gone.devices:
-        return
-    with Journal.open(path, read_only=True) as journal:
-        for facts in journal.devices(sweep):
-            if facts.name in gone.devices:
-                yield f"{facts.name}: {gone.text(facts.name)}"
+    for facts in stored.plans.plans.devices(stored.name) if gone.devices else ():
+        if facts.name in gone.devices:
+            yield f"{facts.name}: {gone.text(facts.name)}"
 
 
-def names_of(path: Path | None, sweep: str) -> dict[str, str]:
+def names_of(journal: Journal, sweep: str) -> dict[str, str]:
     """What the sweep file calls each device of the current plan, by its id; devices that share a name keep the id, as
-    in a plan. `path`: as of `plans_of`."""
-    if path is None:
-        return {}
-    with Journal.open(path, read_only=True) as journal:
-        devices = journal.devices(sweep)
+    in a plan."""
+    devices = journal.plans.devices(sweep)
     counts = Counter(facts.name for facts in devices)
     return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
 
@@ -110,7 +111,7 @@ def connectable(workspace: Workspace, device: str) -> str:
     if catalog.device(device) is not None or places.host_of(device) is not None or not workspace.journal.exists():
         return device
     with open_journal(workspace) as journal:
-        every = [from_json(DeviceFacts, facts) for _, facts in journal.current_devices()]
+        every = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]
     found = {
         facts.device_id: facts.name for facts in reversed(every) if device in (facts.device_id, facts.device_class)
     }
@@ -139,8 +140,8 @@ def of_latest(workspace: Workspace, sweep: str | None) -> Iterator[None]:
         if sweep is not None or not workspace.journal.exists():
             raise
         with open_journal(workspace) as journal:
-            latest = journal.latest_sweep()
-            others = [info.name for info in journal.sweeps() if info.name != latest]
+            latest = journal.sweeps.latest()
+            others = [info.name for info in journal.sweeps.all() if info.name != latest]
         if not others:
             raise
         raise StoreError(

@@ -48,8 +48,8 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
     kept = ""
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            if spec.name in {info.name for info in journal.sweeps()}:
-                before, last = journal.devices(spec.name), journal.protocol(spec.name)
+            if spec.name in {info.name for info in journal.sweeps.all()}:
+                before, last = journal.plans.devices(spec.name), journal.plans.protocol(spec.name)
                 spec, kept = keep_budget(spec, last)
     planned = plan_sweep(spec, workspace.root, roots, before, tell, lab.select if lab is not None else None)
     planned = replace(planned, budget_reason=kept or planned.budget_reason)

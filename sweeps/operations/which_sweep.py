@@ -14,8 +14,8 @@ def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
 
 def sweep_name(journal: Journal, sweep: str | None) -> str:
     """Raises `StoreError` if there is no sweep, or none of that name."""
-    name = sweep or journal.latest_sweep()
-    known = [info.name for info in journal.sweeps()]
+    name = sweep or journal.sweeps.latest()
+    known = [info.name for info in journal.sweeps.all()]
     if name is None or name not in known:
         raise StoreError(
             f"there is no sweep called {name!r} in this workspace{did_you_mean(name, known)}",

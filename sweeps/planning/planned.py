@@ -24,7 +24,7 @@ class PlannedUnder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob(PlannedUnder):
-    """A job as `Journal.ending` and `Journal.outcome` need it."""
+    """A job as `sweeps.journal.outcomes.Outcomes` needs it."""
 
     job: Job
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sweeps.batches import BatchItem
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
+from sweeps.metrics import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.bursts import BURST_SHARE, burst_share
 from sweeps.protocol.clock import Readings, figure_ns, is_coarse, shows_ticks, spike_share, with_resolution
 from sweeps.protocol.lost_rounds import is_lost
@@ -36,10 +37,6 @@ takes longer than a tiny model; less is a wrong unit, or no inference. A judgeme
 
 FASTEST_NS = 100
 """Two readings of a clock, with a call of a runtime between them, take longer. A judgement, not measured."""
-
-P90_FROM_SAMPLES = 64
-
-P99_FROM_SAMPLES = 662
 
 
 def block_labels(
@@ -151,24 +148,29 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     if few or len(blocks) < protocol.rounds:
         labels.add("few_samples")
 
+    p99 = float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None
+    figures: dict[str, float | None] = {
+        "latency_p50_ms": p50.value,
+        "latency_ci_low_ms": p50.low,
+        "latency_ci_high_ms": p50.high,
+        "latency_p90_ms": float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
+        "latency_p99_ms": p99,
+        "p99_over_p50": None if p99 is None else p99 / float(np.quantile(pooled, 0.50)),
+        "spread_within": median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
+        "spread_between": _spread(medians_ms) if len(blocks) > 1 else None,
+        "first_inference_ms": _median_of_known([_ms(block.first_inference_ns) for block in blocks]),
+        "load_ms": _median_of_known([_ms(block.load_ns) for block in blocks]),
+        "model_rss_mb": _median_of_known([_model_rss_mb(block) for block in blocks]),
+        "temp_start_c": _median_of_known([block.conditions.temp_start_c for block in blocks]),
+        "temp_end_c": _median_of_known([block.conditions.temp_end_c for block in blocks]),
+    }
     return Timing(
         job_key=job_key,
         rounds=len(blocks),
         samples=pooled.size,
-        latency_p50_ms=p50.value,
-        latency_ci_low_ms=p50.low,
-        latency_ci_high_ms=p50.high,
-        latency_p90_ms=float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
-        latency_p99_ms=float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
-        spread_within=median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
-        spread_between=_spread(medians_ms) if len(blocks) > 1 else None,
-        first_inference_ms=_median_of_known([_ms(block.first_inference_ns) for block in blocks]),
-        load_ms=_median_of_known([_ms(block.load_ns) for block in blocks]),
-        model_rss_mb=_median_of_known([_model_rss_mb(block) for block in blocks]),
+        figures={name: value for name, value in figures.items() if value is not None},
         block_medians_ms=_by_visit(selecting),
         confirmed_medians_ms=_by_visit(confirming),
-        temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
-        temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
         labels=stored_in_order(labels),
         extra_metrics=_extra_medians(blocks),
     )

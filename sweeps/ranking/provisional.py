@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from sweeps.advice import RUN
 from sweeps.failure_kinds import FAILS_AGAIN
-from sweeps.protocol.blocks import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
 from sweeps.ranking.amounts import DROP, interval
@@ -28,7 +27,6 @@ from sweeps.trust import disqualified, original_doubted
 _RETRY = f"{RUN} --retry-failed"
 _MOST_ROUNDS = 48
 """More rounds than a race may have are not advised: then a block is to be longer."""
-_SAMPLES = {"latency_p90_ms": P90_FROM_SAMPLES, "latency_p99_ms": P99_FROM_SAMPLES}
 _PASSING = frozenset({"throttled", "gate_timeout", "device_changed"})
 """Disqualifying labels of a moment: measured again, a build may be without them."""
 
@@ -231,14 +229,15 @@ def _settle_unknown(row: ResultRow, metric: str, rows: Sequence[ResultRow]) -> S
     if metric in LABELLED:
         value = "{source: folder, path: A_FOLDER_OF_CLASSES}"
         return Settle(command=RUN, field="data.evaluation", value=value, seconds=_accuracy_seconds(rows))
-    if metric in _SAMPLES and row.timed and row.samples and row.rounds:
-        rounds = math.ceil(_SAMPLES[metric] * row.rounds / row.samples)
+    samples = catalog.metric(metric).from_samples
+    if samples and row.timed and row.samples and row.rounds:
+        rounds = math.ceil(samples * row.rounds / row.samples)
         if rounds <= _MOST_ROUNDS:
             return _more_rounds(row, max(rounds, row.rounds + 1), rows)
         # So many iterations in each block that its rounds have enough.
-        iterations = math.ceil(_SAMPLES[metric] / row.rounds)
+        iterations = math.ceil(samples / row.rounds)
         seconds = _device_seconds(rows)
-        more = seconds and seconds * _SAMPLES[metric] / row.samples
+        more = seconds and seconds * samples / row.samples
         return Settle(command=RUN, field="protocol.iterations", value=str(iterations), seconds=more)
     if catalog.is_timed(metric) and not row.timed:
         return Settle(command=_RETRY, seconds=_device_seconds(filter(_may_be_sound, rows)))

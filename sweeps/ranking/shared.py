@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.device_facts import pool_id
+from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import INTERVALS
 from sweeps.ranking.ties import LATENCY
 from sweeps.results import ResultRow
 from sweeps.stats import p50_estimate
 from sweeps.trust import disqualified, stored_in_order
 
-_SCALED = ("latency_p90_ms", "latency_p99_ms")
-_ONE_UNITS_OWN = ("first_inference_ms", "load_ms")
+_SCALED = [name for name, metric in METRICS.items() if metric.in_pool == "scaled"]
+_ONE_UNITS_OWN = [name for name, metric in METRICS.items() if metric.in_pool == "own"]
 
 
 def as_of_one_unit(rows: Sequence[ResultRow]) -> list[ResultRow]:

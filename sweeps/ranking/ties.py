@@ -36,7 +36,7 @@ UNREPEATED_SPREAD = 1.5
 """One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
 
 LATENCY = "latency_p50_ms"
-UNREPEATED_TIMES = frozenset({LATENCY, "latency_p90_ms", "latency_p99_ms", "first_inference_ms", "load_ms"})
+UNREPEATED_TIMES = frozenset(name for name, metric in METRICS.items() if metric.unrepeated)
 
 FEW_ROUNDS = 5
 """From fewer common rounds nobody knows how much they vary: of 4, the spread may be 3.7 times what was seen (95 %)."""

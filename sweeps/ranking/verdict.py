@@ -295,6 +295,6 @@ def _why_unknown(row: ResultRow, metric: str) -> str:
         return "another build is the same program, and was measured for both"
     if catalog.is_timed(metric) and not row.timed:
         return "it was only checked, not timed"
-    if metric in ("latency_p90_ms", "latency_p99_ms"):
+    if catalog.metric(metric).from_samples:
         return "there are too few samples for it"
     return "it was not measured"

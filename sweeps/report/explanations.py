@@ -9,7 +9,7 @@ from typing import Literal
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
 from sweeps.report import terms
-from sweeps.report.advice import AXIS_REASONS, METRIC_ADVICE
+from sweeps.report.advice import AXIS_REASONS
 from sweeps.skip_kinds import SKIPS
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
@@ -106,29 +106,6 @@ _SKIPS = {
     ),
 }
 
-_METRICS = {
-    "latency_p50_ms": "the typical time of one inference: the median of the blocks' medians",
-    "latency_ci_low_ms": "the lower end of the 95 % interval of latency_p50_ms",
-    "latency_ci_high_ms": "the upper end of the 95 % interval of latency_p50_ms",
-    "latency_p90_ms": "the time that 9 of 10 inferences stay below; from 64 samples on",
-    "latency_p99_ms": "the time that 99 of 100 inferences stay below; from 662 samples on",
-    "spread_within": "how far samples of one block differ: their MAD divided by their median",
-    "spread_between": "how far rounds differ: largest less smallest block median, divided by their median",
-    "first_inference_ms": "the first inference of a new process, which NNAPI compiles in",
-    "load_ms": "the time that a new process takes to load the file",
-    "model_rss_mb": "memory at its peak, less that before the model was loaded",
-    "artifact_mb": "the size of the file to ship",
-    "top1_percent": "the share of images whose best answer is right",
-    "top5_percent": "the share of images with the right answer among the best 5",
-    "agreement_percent": "the share of images on which the build answers as your fp32 eager model does",
-    "sqnr_db": "how far the answers stand above the noise of quantization; of equal answers it is infinite",
-    "accuracy_drop_points": "top-1 lost against your own fp32 eager model on the same images, in percentage points",
-    "accuracy_drop_low_points": "the lower end of the 95 % interval of accuracy_drop_points",
-    "accuracy_drop_high_points": "the upper end of the 95 % interval of accuracy_drop_points",
-    "temp_start_c": "the device's temperature before a block",
-    "temp_end_c": "the device's temperature after a block",
-}
-
 
 @cache
 def explanations() -> Mapping[str, tuple[Explanation, ...]]:
@@ -182,10 +159,11 @@ def _all() -> Iterator[Explanation]:
         yield Explanation(word=word, sort="skip", meaning=skip.meaning, why=skip.why, todo=skip.todo)
     for name, metric in catalog.metrics().items():
         better = "" if metric.better == "neither" else f"; {metric.better} is better"
-        meaning = _METRICS.get(name, metric.title)
+        meaning = metric.meaning or metric.title
         unit = f", in {metric.unit}" if metric.unit and metric.unit not in meaning else ""
-        why, todo = METRIC_ADVICE.get(name, ("", ""))
-        yield Explanation(word=name, sort="metric", meaning=f"{meaning}{unit}{better}", why=why, todo=todo)
+        yield Explanation(
+            word=name, sort="metric", meaning=f"{meaning}{unit}{better}", why=metric.why, todo=metric.todo
+        )
     for axis, field in GridSpec.model_fields.items():
         if axis != "name":
             values = catalog.values(axis)

@@ -3,7 +3,14 @@
 from sweeps.metrics import Metric
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
 
-_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
+_SLOW_KERNELS = "what is not delegated runs in slow kernels"
+_OPERATORS_LEFT = "vary grids: backend, precision; the result's page names the operators that are left"
+_LIBRARY = Metric(
+    *("runtime_mb", "Runtime library", "MB", "lower", 1),
+    why="an app carries the runtime's library with its kernels beside the file",
+    todo="smaller: vary grids: runtime",
+    also=("library", "library (mb)"),
+)
 """What an app needs beside the model: of a program that has its libraries inside, the program."""
 
 TORCHSCRIPT = RuntimeEntry(
@@ -75,14 +82,26 @@ EAGER = RuntimeEntry(
 
 _EXTRA = "runtimes 390 MB"
 _RELEASES = ("toolchain", "runner_toolchain")
-_DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
+_DELEGATED = Metric(
+    "delegated_percent", "Delegated multiply-adds", "%", "higher", 1, why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
+)
 """What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
-_DELEGATED_OPERATORS = Metric("delegated_operators_percent", "Delegated operators", "%", "higher", 1)
+_DELEGATED_OPERATORS = Metric(
+    *("delegated_operators_percent", "Delegated operators", "%", "higher", 1), why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
+)
 """The same by number: between delegates, data go through the CPU."""
 
 _NODES = (
-    Metric("backend_nodes", "Nodes that the backend took", "", "higher", 0),
-    Metric("cpu_nodes", "Nodes left to the CPU", "", "lower", 0),
+    Metric(
+        *("backend_nodes", "Nodes that the backend took", "", "higher", 0),
+        why="a backend takes the operators that it knows",
+        todo=_OPERATORS_LEFT,
+    ),
+    Metric(
+        *("cpu_nodes", "Nodes left to the CPU", "", "lower", 0),
+        why="a backend leaves operators that it does not know to the CPU",
+        todo=_OPERATORS_LEFT,
+    ),
 )
 """Counted where a provider runs, in one profiled inference. What a provider compiles into one is one node."""
 

@@ -5,19 +5,17 @@ Those of this project are in `sweeps.spec.built_in`. Other packages add theirs (
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
 from sweeps.metrics import METRICS, Metric
-from sweeps.records import Timing
 from sweeps.spec import places
 from sweeps.spec.built_in import BUILT_IN_DEVICES, BUILT_IN_RUNTIMES
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry, with_others
 from sweeps.variant import Variant
 
-TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
+TIMED = frozenset(name for name, metric in METRICS.items() if metric.timed)
 """Built-in metrics that exist only where a device ran the backend."""
 
 _GROUPS: dict[str, tuple[type[Any], tuple[Any, ...]]] = {

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported
-from sweeps.journal.kept_sweeps import Labels
+from sweeps.journal.sweep_table import Labels
 from sweeps.json_records import to_json
 from sweeps.store.claims import tags_of
 from sweeps.store.client import connect, translated

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweeps.errors import NoResultsError, StoreError
+from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.results_table import DamagedResultsError
 from sweeps.store.client import FIRST_STEP, connect, experiments, run_of, run_pages, translated
@@ -98,15 +99,16 @@ def result_files(
     compare: bool = False,
     wait: bool = True,
     each: Callable[[int], object] | None = None,
+    own: Journal | None = None,
 ) -> ResultFiles:
     """The workspace's own journal if its store is its own and has the sweep (`None`: any); otherwise a copy of the
     tracking server as of now, or the last one if the server is away.
 
     `compare`: compare all runs now. Without `wait`, a copy that exists is returned as it is, and brought up to date
-    meanwhile. `each` is called with how many runs were read of a page, and with 0 before the first. Raises `StoreError`
-    if there is no copy and the server cannot be read.
+    meanwhile. `each` is called with how many runs were read of a page, and with 0 before the first. `own`: the
+    workspace's own journal, if it is open. Raises `StoreError` if there is no copy and the server cannot be read.
     """
-    if has_sweep(workspace, sweep):
+    if has_sweep(workspace, sweep, own):
         return ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
     uri = workspace.tracking_uri
     if sweep is not None and is_own(workspace) and workspace.journal.exists():

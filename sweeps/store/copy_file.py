@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
+from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
-from sweeps.journal.schema import MIGRATIONS, translated
+from sweeps.journal.schema import translated
 from sweeps.json_records import to_json
 from sweeps.quarantine import state_folder
 from sweeps.store.reading import Found, OwnRun, StoredRow
@@ -68,60 +69,60 @@ class CopyFile(Journal):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         file = cls.open(path)
         with translated(path):
-            file._db.execute("PRAGMA synchronous = OFF")  # it may be lost
-            file._db.executescript(_TABLES)
+            file.file.db.execute("PRAGMA synchronous = OFF")  # it may be lost
+            file.file.db.executescript(_TABLES)
         return file
 
     # What it has
 
     def experiments(self) -> set[CopiedExperiment]:
         """Those whose runs were all read once."""
-        return {CopiedExperiment._make(row) for row in self._rows("SELECT * FROM copied_experiments")}
+        return {CopiedExperiment._make(row) for row in self.file.rows("SELECT * FROM copied_experiments")}
 
     def digests(self, run_ids: Iterable[str]) -> dict[str, str]:
         """Of the content of these runs, as far as they were copied."""
         wanted = list(run_ids)
         marks = ", ".join("?" * len(wanted))
-        return dict(self._rows(f"SELECT run_id, digest FROM copied_runs WHERE run_id IN ({marks})", *wanted))  # noqa: S608
+        return dict(self.file.rows(f"SELECT run_id, digest FROM copied_runs WHERE run_id IN ({marks})", *wanted))  # noqa: S608
 
     def runs_of(self, sweep: str) -> set[str]:
-        return {run_id for (run_id,) in self._rows("SELECT run_id FROM copied_runs WHERE sweep = ?", sweep)}
+        return {run_id for (run_id,) in self.file.rows("SELECT run_id FROM copied_runs WHERE sweep = ?", sweep)}
 
     def left_out(self) -> int:
         """How many runs of sweeps are not EdgeSweep's, or cannot be read."""
-        [count] = self._row("SELECT count(*) FROM copied_runs WHERE kind = 'left_out'")
+        [count] = self.file.row("SELECT count(*) FROM copied_runs WHERE kind = 'left_out'")
         return int(count)
 
     def newest_s(self) -> float:
         """The largest time at which a run was written or changed, by its writer's clock."""
-        [newest] = self._row("SELECT coalesce(max(stamp_s), 0.0) FROM copied_runs")
+        [newest] = self.file.row("SELECT coalesce(max(stamp_s), 0.0) FROM copied_runs")
         return float(newest)
 
     def looks(self) -> dict[str, tuple[float, float]]:
         """When each look at the server began that came to its end (seconds since 1970), and the seconds it took."""
-        return {name: (at_s, took_s) for name, at_s, took_s in self._rows("SELECT * FROM copy_looks")}
+        return {name: (at_s, took_s) for name, at_s, took_s in self.file.rows("SELECT * FROM copy_looks")}
 
     def last_try(self) -> tuple[float, str]:
         """When the server was last asked for something, and the error; empty if there was none."""
-        return self._row("SELECT at_s, error FROM copy_tries") or (0.0, "")
+        return self.file.row("SELECT at_s, error FROM copy_tries") or (0.0, "")
 
     # What comes in
 
     def looked(self, names: Iterable[str], at_s: float, took_s: float) -> None:
-        with self._writing():
+        with self.file.writing():
             for name in names:
-                self._db.execute("INSERT OR REPLACE INTO copy_looks VALUES (?, ?, ?)", (name, at_s, took_s))
+                self.file.db.execute("INSERT OR REPLACE INTO copy_looks VALUES (?, ?, ?)", (name, at_s, took_s))
 
     def tried(self, at_s: float, error: str) -> None:
-        with self._writing():
-            self._db.execute("DELETE FROM copy_tries")
-            self._db.execute("INSERT INTO copy_tries VALUES (?, ?)", (at_s, error))
+        with self.file.writing():
+            self.file.db.execute("DELETE FROM copy_tries")
+            self.file.db.execute("INSERT INTO copy_tries VALUES (?, ?)", (at_s, error))
 
     def set_experiments(self, there: Iterable[CopiedExperiment]) -> None:
         """All that there are."""
-        with self._writing():
-            self._db.execute("DELETE FROM copied_experiments")
-            self._db.executemany("INSERT INTO copied_experiments VALUES (?, ?, ?)", list(there))
+        with self.file.writing():
+            self.file.db.execute("DELETE FROM copied_experiments")
+            self.file.db.executemany("INSERT INTO copied_experiments VALUES (?, ?, ?)", list(there))
 
     def put(self, found: Iterable[Found]) -> list[str]:
         """Take in runs, in the order in which they were started. Of several runs of one job the last written counts.
@@ -129,7 +130,7 @@ class CopyFile(Journal):
         Returns the runs that take the place of some that say something else now, and must be read again.
         """
         again: set[str] = set()
-        with self._writing():
+        with self.file.writing():
             for one in found:
                 again |= self._forget(one.run_id, but=(one.sweep, one.kind, one.key))
                 if one.content is not None and self._is_newest(one):
@@ -138,7 +139,7 @@ class CopyFile(Journal):
                     except (OverflowError, ValueError, TypeError):  # a number that no table takes
                         again |= self._forget(one.run_id)
                         one = replace(one, kind="left_out", key="")
-                self._db.execute(
+                self.file.db.execute(
                     "INSERT OR REPLACE INTO copied_runs VALUES (?, ?, ?, ?, ?, ?)",
                     (one.run_id, one.sweep, one.kind, one.key, one.stamp_s, one.digest),
                 )
@@ -147,26 +148,26 @@ class CopyFile(Journal):
     def drop(self, run_ids: Iterable[str]) -> list[str]:
         """Forget runs that are gone. Returns the runs that take their place, which must be read again."""
         gone = set(run_ids)
-        with self._writing():
+        with self.file.writing():
             again = {other for run_id in gone for other in self._forget(run_id)}
         return sorted(again - gone)
 
     def _forget(self, run_id: str, but: tuple[str, str, str] | None = None) -> set[str]:
         """Forget a run, unless it is `but` that. Returns those that take its place; without any, what it had goes."""
-        row = self._row("SELECT sweep, kind, key FROM copied_runs WHERE run_id = ?", run_id)
+        row = self.file.row("SELECT sweep, kind, key FROM copied_runs WHERE run_id = ?", run_id)
         if row is None or row == but:
             return set()
-        self._db.execute("DELETE FROM copied_runs WHERE run_id = ?", (run_id,))
+        self.file.db.execute("DELETE FROM copied_runs WHERE run_id = ?", (run_id,))
         if not row[2]:
             return set()
-        others = self._rows("SELECT run_id FROM copied_runs WHERE sweep = ? AND kind = ? AND key = ?", *row)
-        self._db.executemany("UPDATE copied_runs SET stamp_s = 0, digest = '' WHERE run_id = ?", others)
+        others = self.file.rows("SELECT run_id FROM copied_runs WHERE sweep = ? AND kind = ? AND key = ?", *row)
+        self.file.db.executemany("UPDATE copied_runs SET stamp_s = 0, digest = '' WHERE run_id = ?", others)
         if not others:
             self._withdraw(*row)
         return {other for (other,) in others}
 
     def _is_newest(self, one: Found) -> bool:
-        [newest] = self._row(
+        [newest] = self.file.row(
             "SELECT coalesce(max(stamp_s), 0.0) FROM copied_runs"
             " WHERE sweep = ? AND kind = ? AND key = ? AND run_id != ?",
             *(one.sweep, one.kind, one.key, one.run_id),
@@ -177,10 +178,10 @@ class CopyFile(Journal):
         match one.content:
             case StoredRow(row, evaluation_id):
                 row = replace(row, run_id="")
-                if self.stored_result(one.sweep, one.key) != (row, evaluation_id):
-                    self._put_results([(row, evaluation_id, 0)])
+                if self.results.stored(one.sweep, one.key) != (row, evaluation_id):
+                    self.results.put([(row, evaluation_id, 0)])
             case Imported() as imported:
-                self._db.execute(
+                self.file.db.execute(
                     "INSERT OR IGNORE INTO imported (sweep, imported_key, record, created) VALUES (?, ?, ?, ?)",
                     (one.sweep, one.key, to_json(imported), imported.imported),
                 )
@@ -189,19 +190,19 @@ class CopyFile(Journal):
 
     def _put_sweep(self, sweep: str, own: OwnRun) -> None:
         key = canonical_key({"spec": own.spec})
-        present = self._row(
+        present = self.file.row(
             "SELECT plans.id FROM sweeps JOIN plans ON plans.id = plan_id WHERE name = ? AND content_key = ?",
             sweep,
             key,
         )
         plan_id = present[0] if present else None
         if plan_id is None:
-            plan_id = self._db.execute(
+            plan_id = self.file.db.execute(
                 "INSERT INTO plans (sweep, content_key, spec, protocol, evaluation_id, created)"
                 " VALUES (?, ?, ?, '', '', ?)",
                 (sweep, key, own.spec, own.updated),
             ).lastrowid
-        self._db.execute(
+        self.file.db.execute(
             "INSERT INTO sweeps (name, plan_id, created, updated) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE SET plan_id = excluded.plan_id, updated = excluded.updated",
             (sweep, plan_id, own.created, own.updated),
@@ -210,12 +211,12 @@ class CopyFile(Journal):
     def _withdraw(self, sweep: str, kind: str, key: str) -> None:
         """The last run of what it had is gone."""
         if kind == "imported":
-            self._db.execute("DELETE FROM imported WHERE sweep = ? AND imported_key = ?", (sweep, key))
+            self.file.db.execute("DELETE FROM imported WHERE sweep = ? AND imported_key = ?", (sweep, key))
         elif kind == "sweep":
-            self._db.execute("DELETE FROM sweeps WHERE name = ?", (sweep,))
-        elif kind == "job" and (stored := self.stored_result(sweep, key)) is not None:
+            self.file.db.execute("DELETE FROM sweeps WHERE name = ?", (sweep,))
+        elif kind == "job" and (stored := self.results.stored(sweep, key)) is not None:
             row, evaluation_id = stored
-            self._put_results([(replace(row, stale=True), evaluation_id, 0)])
+            self.results.put([(replace(row, stale=True), evaluation_id, 0)])
 
 
 def copy_path(uri: str) -> Path:
@@ -227,7 +228,7 @@ def copy_path(uri: str) -> Path:
     user, at, host = parts.netloc.rpartition("@")
     named = parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}").geturl()
     digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:24]
-    return state_folder() / "copies" / f"{digest}.v{VERSION}-{len(MIGRATIONS)}.sqlite"
+    return state_folder() / "copies" / f"{digest}.v{VERSION}-{journal_schema.VERSION}.sqlite"
 
 
 def _remove_older(path: Path) -> None:
@@ -266,10 +267,10 @@ def is_copy(path: Path) -> bool:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             [mark] = db.execute(f"PRAGMA {_PRAGMA}").fetchone()
             [version] = db.execute("PRAGMA user_version").fetchone()
-        if (mark, version) != (_MARK, len(MIGRATIONS)):
+        if (mark, version) != (_MARK, journal_schema.VERSION):
             return False
         with CopyFile.open(path, read_only=True) as file:
-            file.watermark()
+            file.results.watermark()
             file.looks()
     except (sqlite3.Error, StoreError):
         return False

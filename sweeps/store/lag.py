@@ -127,16 +127,18 @@ def read_lag(workspace: Workspace, journal: Journal, sweep: str) -> Lag | None:
     if marks is None:
         return Lag(jobs=0, since=None)
     try:
-        journal.watermark()
+        journal.results.watermark()
     except DamagedResultsError:
         return None  # a reader makes the table again
     seen = (
         complete_to.attempt_id
-        if complete_to is not None and complete_to.plan_id == journal.position(sweep).plan_id
+        if complete_to is not None and complete_to.plan_id == journal.changes.position(sweep).plan_id
         else 0
     )
-    waiting = [attempt for key, attempt in journal.ended_jobs(sweep, seen).items() if attempt > marks.get(key, -1)]
-    since = journal.accepted(min(waiting)) if waiting else None
+    waiting = [
+        attempt for key, attempt in journal.results.ended_jobs(sweep, seen).items() if attempt > marks.get(key, -1)
+    ]
+    since = journal.times.accepted(min(waiting)) if waiting else None
     return Lag(jobs=len(waiting), since=since)
 
 
@@ -156,7 +158,7 @@ def _read(
             if _is_gone(workspace):
                 return None, {}
             complete_to = None if row[0] is None else Position(plan_id=row[0], attempt_id=row[1])
-            if complete_to is not None and complete_to == journal.position(sweep):
+            if complete_to is not None and complete_to == journal.changes.position(sweep):
                 return complete_to, None
             found = db.execute("SELECT job_key, attempt_id FROM marks WHERE server = ? AND sweep = ?", place).fetchall()
     except sqlite3.Error:

@@ -103,8 +103,8 @@ def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Jour
     killed driver left: its jobs' runs are deleted, to be written again."""
     experiment_id, experiment_tags = _experiment(client, uri, artifact_root, sweep)
     runs = active_runs(client, [experiment_id])
-    known = {job.key for job, _ in journal.jobs(sweep)}
-    known |= {skipped_key(skip.skipped) for skip in journal.skipped_since(sweep, None)}
+    known = {job.key for job, _ in journal.jobs.of_sweep(sweep)}
+    known |= {skipped_key(skip.skipped) for skip in journal.changes.skipped(sweep, None)}
     found: dict[str, list[WrittenRun]] = {}
     imported: dict[str, WrittenRun] = {}
     for run in runs:
@@ -162,7 +162,7 @@ def _parent(client: "MlflowClient", experiment_id: str, journal: Journal, sweep:
     if parents:
         run = parents[0]
     else:
-        created_s = journal.created(sweep)
+        created_s = journal.times.created(sweep)
         run = client.create_run(
             experiment_id,
             start_time=None if created_s is None else int(created_s * 1000),

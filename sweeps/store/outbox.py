@@ -51,10 +51,10 @@ class Outbox:
         """
         # Both are read first: what is written meanwhile is looked at again.
         seen = self._journal.data_version
-        position = self._journal.position(self._sweep)
+        position = self._journal.changes.position(self._sweep)
 
         def told(job: Job) -> None:
-            newest, _ = self._journal.last_attempt(job)
+            newest, _ = self._journal.changes.last_attempt(job)
             each(self._marks.add(job.key, position.attempt_id) < newest)
 
         count = self._store.publish(self._journal, self._sweep, told)

@@ -114,8 +114,8 @@ def check_free(workspace: Workspace, journal: Journal, sweep: str, name: str) ->
         if there is None:
             return
         deleted = there.lifecycle_stage == "deleted"
-        if name in journal.former_names(sweep) and not deleted:
-            left = next(_found(workspace, client, name, journal.run_keys(sweep)), None)
+        if name in journal.sweeps.former_names(sweep) and not deleted:
+            left = next(_found(workspace, client, name, journal.jobs.run_keys(sweep)), None)
             if left is not None and not left.others:
                 return
     raise StoreError(
@@ -130,15 +130,15 @@ def clear_former_names(workspace: Workspace, journal: Journal, sweep: str) -> No
     for name, keys, spared in former_runs(journal, sweep):
         take_out(workspace, name, keys, spared)
         with Journal.open(journal.path) as writing:
-            writing.forget_former_name(sweep, name)
+            writing.sweeps.forget_former_name(sweep, name)
 
 
 def former_runs(journal: Journal, sweep: str) -> Iterator[tuple[str, Set[str], Set[str] | None]]:
     """Each name that the sweep had, the keys of its runs, and those of the sweep that has that name now, if any: it may
     be the same one again, which has left something there that was to be deleted."""
-    known = {info.name for info in journal.sweeps()}
-    for name in journal.former_names(sweep):
-        yield name, journal.run_keys(sweep), journal.run_keys(name) if name in known else None
+    known = {info.name for info in journal.sweeps.all()}
+    for name in journal.sweeps.former_names(sweep):
+        yield name, journal.jobs.run_keys(sweep), journal.jobs.run_keys(name) if name in known else None
 
 
 def _found(

@@ -96,8 +96,8 @@ def _medians(folder: Path, name: str, warmup: float) -> dict[str, dict[int, floa
     assert not failed, failed
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
         return {
-            job.name: {block.visit: median(block.samples_ns) / 1e6 for block in journal.blocks(job.key)}
-            for job, stale in journal.jobs(name)
+            job.name: {block.visit: median(block.samples_ns) / 1e6 for block in journal.attempts.blocks(job.key)}
+            for job, stale in journal.jobs.of_sweep(name)
             if not stale
         }
 

@@ -57,16 +57,16 @@ def settled(job: Job) -> Settled:
 def measure(journal: Journal, job: Job) -> None:
     """As the driver writes a job of 3 rounds: a block is durable before the next one is asked for."""
     for round_ in range(2):
-        journal.add_block(records.block(job, round_, samples=VALUES))
+        journal.attempts.add_block(records.block(job, round_, samples=VALUES))
     end(journal, job)
-    journal.add_accuracy(records.accuracy(job))
+    journal.attempts.add_accuracy(records.accuracy(job))
 
 
 def end(journal: Journal, job: Job) -> None:
     """Its last block, and why its rounds ended."""
-    with journal.together():
-        journal.add_block(records.block(job, 2, samples=VALUES))
-        journal.add_settled(settled(job))
+    with journal.transaction():
+        journal.attempts.add_block(records.block(job, 2, samples=VALUES))
+        journal.attempts.add_settled(settled(job))
 
 
 class Arms:
@@ -113,9 +113,9 @@ class Arms:
         """Each is one wait for the disk."""
         said: list[str] = []
         job = records.job(100_000)
-        self._journal._db.set_trace_callback(said.append)
+        self._journal.file.db.set_trace_callback(said.append)
         measure(self._journal, job)
-        self._journal._db.set_trace_callback(None)
+        self._journal.file.db.set_trace_callback(None)
         return said.count("COMMIT")
 
     def close(self) -> None:

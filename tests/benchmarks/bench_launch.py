@@ -125,7 +125,7 @@ class Arms:
         """The p50 of the sweep's blocks in each arm (ms): the median of each job, and of these the geometric mean."""
         found: dict[str, list[float]] = {what: [] for what in self.spans}
         with Journal.open(workspace.journal, read_only=True) as journal:
-            for job, _ in journal.jobs(sweep):
+            for job, _ in journal.jobs.of_sweep(sweep):
                 evidence = read_job(journal, sweep, job.key)
                 assert evidence is not None
                 for what, spans in self.spans.items():

@@ -175,7 +175,7 @@ class Case:
                 if began is None and isinstance(event, Measuring):
                     began = time.monotonic()
             ended = time.monotonic()
-            measured = sum(len(journal.blocks(job.key)) for job in self.plan.jobs)
+            measured = sum(len(journal.attempts.blocks(job.key)) for job in self.plan.jobs)
             self.spent = read_status(journal, self.spec.name).spent
         assert began is not None, "nothing was measured"
         assert measured == len(self.plan.jobs), f"{measured} of {len(self.plan.jobs)} jobs were measured"

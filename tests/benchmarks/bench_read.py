@@ -31,7 +31,7 @@ from report import Figure, at_least, at_most, finish
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.journal.told import told_by
 from sweeps.ranking.rank import rank, rank_rows
 from sweeps.store.client import active_runs, connect
@@ -71,8 +71,9 @@ def command_s(workspace: Workspace, *words: str) -> float:
 
 def page(workspace: Workspace) -> None:
     with Journal.open(workspace.journal, read_only=True) as journal:
-        journal.watermark()
-        spec, rows = journal.spec(SWEEP), journal.result_rows(SWEEP, Place(SWEEP, "phone-0001", "net1"))
+        journal.results.watermark()
+        place = Place(SWEEP, "phone-0001", "net1")
+        spec, rows = journal.plans.spec(SWEEP), journal.results.rows(SWEEP, place)
         [entry] = rank_rows(rows, spec.objective, SWEEP, told=told_by(spec)).devices
     assert len(entry.ranking) == VARIANTS
 
@@ -130,8 +131,8 @@ FILTERS: dict[str, dict[str, list[str | int]]] = {
 def chosen(workspace: Workspace, wanted: dict[str, list[str | int]]) -> None:
     """A first page of 100 results, and how many each place has."""
     with Journal.open(workspace.journal, read_only=True) as journal:
-        found = journal.matching_results(wanted, most=100)
-        places = journal.matching_places(wanted)
+        found = journal.results.matching(wanted, most=100)
+        places = journal.results.matching_places(wanted)
     assert len(found) == min(100, sum(places.values()))
 
 

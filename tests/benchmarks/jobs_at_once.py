@@ -93,14 +93,16 @@ def edgesweep(jobs: int, seconds: float, folder: Path) -> dict[str, float]:
         journal.save_plan(plan)
         for facts in plan.devices:  # what is timed is neither its build nor its accuracy
             evaluation_id = plan.identities.evaluation_id
-            journal.add_accuracy(records.accuracy(build, executor=facts.fingerprint, evaluation_id=evaluation_id))
+            journal.attempts.add_accuracy(
+                records.accuracy(build, executor=facts.fingerprint, evaluation_id=evaluation_id)
+            )
         with Publisher(workspace, plan.sweep.name) as publisher:
             driver = Driver(plan, journal, store, sleepers, sweep.prepare, publisher, lambda: False)
             for event in driver.run():
                 if isinstance(event, Measuring) and not event.running:
                     ended_s = time.perf_counter()
             published_s = time.perf_counter()
-        assert all(journal.block_count(job.key) == 1 for job in plan.jobs)
+        assert all(journal.attempts.block_count(job.key) == 1 for job in plan.jobs)
     began_s = sleepers.began_s[0]
     return {"seconds": ended_s - began_s, "published": published_s - began_s}
 

@@ -92,24 +92,26 @@ class Recorder:
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
             for looked in plan.sentinels if sentinel_ms else ():
-                first = next_check(journal.blocks(looked.key))
+                first = next_check(journal.attempts.blocks(looked.key))
                 for check, number in product(range(4), range(CHECK_BLOCKS)):
                     block = _block(looked, round_of(first + check, number), sentinel_ms(check, number))
-                    journal.add_block(edit_block(block, looked))
+                    journal.attempts.add_block(edit_block(block, looked))
             for job in (job for job in plan.jobs if not waits(job)):
-                journal.add_artifact(_manifest(job))
+                journal.artifacts.add(_manifest(job))
                 ms = latency_ms(job)
                 if ms is None:
                     for _ in range(MAX_ATTEMPTS):
-                        journal.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
+                        journal.attempts.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
                     continue
                 for round_ in range(0 if job.emulated else protocol.rounds):
-                    journal.add_block(edit_block(_block(job, round_, ms * pace(job, round_)), job))
+                    journal.attempts.add_block(edit_block(_block(job, round_, ms * pace(job, round_)), job))
                 if (settled := settle(job)) is not None:
-                    journal.add_settled(replace(settled, question=protocol.question))
-                journal.add_accuracy(_accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job)))
+                    journal.attempts.add_settled(replace(settled, question=protocol.question))
+                journal.attempts.add_accuracy(
+                    _accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job))
+                )
             for one in imported:
-                journal.add_imported(name, one)
+                journal.imports.add(name, one)
         return plan
 
 

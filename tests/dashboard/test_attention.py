@@ -69,7 +69,7 @@ def test_a_run_that_failed_needs_attention_and_a_paused_one_is_called_paused(pag
     own.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, waits=traced)
     own.record("other", by_axes)
     with Journal.open(workspace.journal, read_only=True) as journal:
-        left = f"{sum(traced(job) for job, _ in journal.jobs('phones'))} jobs to come"
+        left = f"{sum(traced(job) for job, _ in journal.jobs.of_sweep('phones'))} jobs to come"
     shown = page(workspace.root, "fleet")
     assert (state(shown, "phones"), state(shown, "other")) == (left, "finished")
     with LiveFile(workspace.live, "phones") as live:
@@ -120,7 +120,7 @@ def test_what_runs_has_its_words_once_the_journal_can_be_read_again(own: Recorde
     workspace = own.workspace
     own.record("phones", by_axes)
     with Journal.open(workspace.journal, read_only=True) as journal:
-        job = next(one for one, _ in journal.jobs("phones") if one.variant.precision == "int8")
+        job = next(one for one, _ in journal.jobs.of_sweep("phones") if one.variant.precision == "int8")
 
     def version(number: int) -> int:
         with closing(sqlite3.connect(workspace.journal)) as db:
@@ -184,8 +184,8 @@ def test_a_workspace_of_an_older_version_is_shown(page: Page, tmp_path: Path) ->
     for name in EVERY_PAGE:
         assert "The results cannot be shown." not in said(page(root, name)), name
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
-        [sweep] = journal.sweeps()
-        jobs = len(journal.jobs(sweep.name))
+        [sweep] = journal.sweeps.all()
+        jobs = len(journal.jobs.of_sweep(sweep.name))
     assert len(table(page(root, "decide"), "Rank")["Rank"]) == jobs
 
 

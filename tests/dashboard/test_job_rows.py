@@ -9,7 +9,7 @@ from dashboard import compare_rows, device_rows, job_rows
 from dashboard.charts import evidence as drawing
 from dashboard.style import LIGHT
 from sweeps.device_facts import DeviceFacts
-from sweeps.journal.changes import DatedBlock
+from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.evidence import KnownDevice, Look, Sentinel
 from sweeps.protocol.sentinel import PlacedBlock, Span
 from sweeps.quarantine import DeviceRecord, Quarantine

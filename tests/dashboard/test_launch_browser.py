@@ -210,7 +210,7 @@ def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones
             shown_as_hot(page, home, serials)
         waits = a_page(browser)
         with Journal.open(workspace.journal, read_only=True) as journal:
-            hot = next(one for one in journal.devices("small") if one.name == f"adb:{serials[0]}")
+            hot = next(one for one in journal.plans.devices("small") if one.name == f"adb:{serials[0]}")
         waits.goto(f"{home}/decide?sweep=small&device={hot.device_id}")
         first_there = waits.locator(".st-key-recommendation").get_by_role("heading").first
         expect(first_there).to_have_text("Waiting")

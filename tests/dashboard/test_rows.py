@@ -13,7 +13,7 @@ from dashboard.ranked import Ranked
 from dashboard.report.sections import sections
 from dashboard.rows import accuracy_metric, checked, partly_delegated, ranked, shown_names
 from dashboard.words import build_names
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.rank import rank, rank_rows
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow, to_frame

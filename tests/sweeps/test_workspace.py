@@ -81,9 +81,9 @@ def test_an_oddly_named_workspace_holds_everything_and_nothing_is_beside_it(tmp_
     store.check()
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(job))
-        journal.add_block(records.block(job, 0))
-        journal.add_block(records.block(job, 1))
-        journal.add_accuracy(records.accuracy(job))
+        journal.attempts.add_block(records.block(job, 0))
+        journal.attempts.add_block(records.block(job, 1))
+        journal.attempts.add_accuracy(records.accuracy(job))
         store.publish(journal, "phones")
 
     assert len(load(workspace.tracking_uri, None).frame) == 1

@@ -131,7 +131,7 @@ def built(running: list[FaultyPhone]) -> Path:
         sweep = Sweep(folder, GRID, devices=(f"adb:{running[0].serial}",), protocol=ONE_ROUND)
         with Journal.open(sweep.workspace.journal) as journal:
             sweep.run(journal)
-            assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+            assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
     # A process keeps the files of a model of one's own in a folder that it makes at first use. Whichever worker builds,
     # no test may be the first: it looks for what is left in the folder for temporary files.
@@ -160,7 +160,7 @@ class PhoneSweep(Sweep):
         return [job for job in self.plan.jobs if job.device_id == phone.serialno]
 
     def outcomes(self, journal: Journal, phone: FaultyPhone) -> list[Measured | Failed | None]:
-        return [journal.sweep_outcome("tiny", job) for job in self.jobs(phone)]
+        return [journal.outcomes.in_sweep("tiny", job) for job in self.jobs(phone)]
 
     def facts(self, job: Job) -> DeviceFacts:
         return next(facts for facts in self.plan.devices if facts.device_id == job.device_id)
@@ -292,14 +292,14 @@ def amid(phones: Sequence[FaultyPhone], call: Callable[[], object]) -> threading
 
 def resume(sweep: PhoneSweep, journal: Journal) -> None:
     """Run it again, to its end: what is there stays as it is, and only what is missing is measured."""
-    kept = {job.key: journal.blocks(job.key) for job in sweep.plan.jobs}
+    kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
     before = sum(map(timed, sweep.phones))
     sweep.run(journal)
-    assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+    assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     new = 0
     for key, blocks in kept.items():
-        assert journal.blocks(key)[: len(blocks)] == blocks
-        new += len(journal.blocks(key)) - len(blocks)
+        assert journal.attempts.blocks(key)[: len(blocks)] == blocks
+        new += len(journal.attempts.blocks(key)) - len(blocks)
     assert sum(map(timed, sweep.phones)) - before == new
     starts = [len(_starts(phone)) for phone in sweep.phones]
     assert sweep.run(journal) == [], "what is done costs nothing"
@@ -309,7 +309,7 @@ def resume(sweep: PhoneSweep, journal: Journal) -> None:
 
 def assert_invariants(sweep: PhoneSweep, journal: Journal, faults: int = 1) -> None:
     """As tests/faults/invariants.py says. Each of so many `faults` may have cost each phone the block in flight."""
-    blocks = (block for job in sweep.plan.jobs for block in journal.blocks(job.key))
+    blocks = (block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key))
     assert {(block.runner, block.runtime_version) for block in blocks} <= {(native_runner.runner(), "2.12.1")}
     folders: dict[Path, set[str]] = {
         sweep.home: {"tiny_net.py", "tiny.pt", "workspace"},

@@ -69,7 +69,7 @@ def ended(folder: Path, *grids: GridSpec) -> Ended:
         sweep.run(journal, publish=lambda: publisher.publish(journal, name))
         jobs = {(job.variant.backend, job.variant.precision, job.variant.layout): job for job in sweep.plan.jobs}
         assert len(jobs) == len(sweep.plan.jobs)
-        outcomes = {key: journal.sweep_outcome(name, job) for key, job in jobs.items()}
+        outcomes = {key: journal.outcomes.in_sweep(name, job) for key, job in jobs.items()}
     results = reading.load(workspace.tracking_uri, name)
     (device,) = rank(results.frame, results.spec.objective, results.name).devices
     rows = results.frame.set_index(["backend", "precision", "layout"])

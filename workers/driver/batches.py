@@ -46,7 +46,7 @@ class Batches:
         Returns how many there were.
         """
         shown: dict[tuple[int, int, str], list[StoredBatch]] = {}
-        for process in self._journal.batches(by_key):
+        for process in self._journal.batches.of_jobs(by_key):
             waited_s = max((item.conditions.waited_seconds for item in process.items.values()), default=0.0)
             self._contact.count_seconds(process.device_seconds + waited_s)
             job = by_key[next(iter([*process.items, *process.failed]))]
@@ -114,7 +114,7 @@ class Batches:
             items={job.key: one for job, one in outcomes if isinstance(one, BatchItem)},
             failed={job.key: one for job, one in failed.items()},
         )
-        self._journal.add_batch(process)
+        self._journal.batches.add(process)
         under_way.processes.append(process)
         for job, one in failed.items():
             yield MeasuredAlone((job.name,), one)
@@ -125,7 +125,7 @@ class Batches:
         failed = {job.key: why for job in jobs}
         process = StoredBatch(session=self._session, number=number, device_seconds=0.0, items={}, failed=failed)
         if why.kind not in _OF_THE_MOMENT:
-            self._journal.add_batch(process)
+            self._journal.batches.add(process)
         under_way.processes.append(process)
         yield MeasuredAlone(tuple(job.name for job in jobs), why)
         under_way.left = under_way.left[len(jobs) :]

@@ -61,9 +61,9 @@ class RunBuilds:
                 self._jobs[job.build_key] = job
             else:
                 there[job.build_key] = manifest
-        with self._journal.together():
+        with self._journal.transaction():
             for manifest in there.values():
-                self._journal.add_artifact(manifest)
+                self._journal.artifacts.add(manifest)
 
     @property
     def waiting(self) -> frozenset[str]:
@@ -113,13 +113,13 @@ class RunBuilds:
         name, began_s = self._running.pop(key)
         self._done += 1
         if isinstance(outcome, Failed):
-            with self._journal.together():
+            with self._journal.transaction():
                 for of in self._failure_keys(key, outcome):
-                    self._journal.add_failure(of, outcome)
+                    self._journal.attempts.add_failure(of, outcome)
             self._end(key)
             yield AttemptFailed(name, outcome, final=outcome.kind not in TRANSIENT_KINDS)
         else:
-            self._journal.add_artifact(outcome)
+            self._journal.artifacts.add(outcome)
             self._schedule.built(key, _like(request), self._now_s() - began_s)
             self._end(key)
 

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.batches import BatchItem, group_of
+from sweeps.journal.result_row import row_of_job
 from sweeps.protocol.ended import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
 from sweeps.records import Block, Job, Measured
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
-from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
 from workers.driver.same_program import same_programs
@@ -117,16 +117,16 @@ class Contests:
         """As it is known before it is timed: its accuracy, if that is known yet."""
         planned = context.outcomes.planned(job)
         evaluation_id = planned.evaluation_id or ""
-        accuracy = self._journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
+        accuracy = self._journal.attempts.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
         outcome = Measured(timing=None, accuracy=accuracy)
-        return of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifact(job.build_key)).row
+        return row_of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifacts.latest(job.build_key))
 
     def _batches_decide(self, keys: Iterable[str], *, may: bool) -> bool:
         """Whether batches decide, as it was when the race began: what is known of the device may have changed since.
         `may`: whether they do in a race that begins now."""
-        if any(self._journal.round_count(key, added=False) for key in keys):
+        if any(self._journal.attempts.block_marks(key).rounds(added=False) for key in keys):
             return False  # it has finals
-        before = [one for key in keys if (one := self._journal.settled(key, self._protocol)) is not None]
+        before = [one for key in keys if (one := self._journal.attempts.settled(key, self._protocol)) is not None]
         if any(one.batches_decide for one in before):
             return True
         return may and all(one.reason == "out_of_time" for one in before)
@@ -136,19 +136,19 @@ class Contests:
         eliminated it is in the race and has no lower precedence. Other eliminated jobs race again."""
         found = set()
         for key in (key for key in self._names if key not in self._same):
-            before = self._journal.settled(key, self._protocol)
+            before = self._journal.attempts.settled(key, self._protocol)
             if before is None or not before.eliminated or not settles(before, self._protocol):
                 continue
             if before.by_key in worth and worth[before.by_key] >= worth[key]:
                 found.add(key)
             else:
-                self._journal.add_settled(before.reopened())
+                self._journal.attempts.add_settled(before.reopened())
         return found
 
     def _settle_all(self, decisions: Iterable[Settled]) -> list[Left]:
         """What one round decides is stored together, and told afterwards."""
         decided = list(decisions)
-        with self._journal.together():
+        with self._journal.transaction():
             return [left for settled in decided for left in self._settle(settled)]
 
     def _settle(self, settled: Settled) -> Iterator[Left]:
@@ -160,12 +160,12 @@ class Contests:
             self._winners[settled.job_key] = settled.confirmations
         if settled.checks:
             self._checked[settled.job_key] = settled.checks
-        before = self._journal.settled(settled.job_key, self._protocol)
+        before = self._journal.attempts.settled(settled.job_key, self._protocol)
         # Another version may use other words for the same decision: that is not a new one. Nor is it one where a
         # device came back, and the rounds that seemed lost had been measured again.
         stable = before is not None and before.reason == settled.reason == "stable"
         if before is None or not (
             (stable and settles(before, self._protocol)) or replace(before, message="") == replace(settled, message="")
         ):
-            self._journal.add_settled(settled)
+            self._journal.attempts.add_settled(settled)
             yield Left(self._names[settled.job_key], settled)

@@ -118,6 +118,6 @@ class DeviceRun:
             if job.device_id == self._facts.device_id
             and job.model in models
             and not job.emulated
-            and (job.key in keys or self._context.journal.was_raced(job.key))
+            and (job.key in keys or self._context.journal.outcomes.was_raced(job.key))
             and not self._context.outcomes.has_failed(job)
         ]

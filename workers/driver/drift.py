@@ -44,7 +44,7 @@ class DriftWatch:
     @property
     def spans(self) -> list[sentinel.Span]:
         """Where the device has shifted, by all checks so far."""
-        return [] if self._sentinel is None else self._journal.changed_spans(self._sentinel.key)
+        return [] if self._sentinel is None else self._journal.sentinels.spans(self._sentinel.key)
 
     def count_block(self, job_key: str) -> Steps[None]:
         """Count a measured block, and run a check if one is due."""
@@ -71,7 +71,7 @@ class DriftWatch:
     def _timed(self, job: Job) -> Steps[None]:
         self._blocks_since = 0
         protocol = replace(self._protocol, **SHORT_BLOCK)
-        earlier = self._journal.blocks(job.key)
+        earlier = self._journal.attempts.blocks(job.key)
         check = sentinel.next_check(earlier)
         blocks: list[Block] = []
         for number in range(2 * sentinel.CHECK_BLOCKS):
@@ -82,7 +82,7 @@ class DriftWatch:
             if not isinstance(block, Block):
                 # Only the warning is lost. A problem of the device will show in its jobs.
                 return
-            self._journal.add_block(block)
+            self._journal.attempts.add_block(block)
             blocks.append(block)
         if self._moved(blocks, earlier):
             yield DeviceChanged(self._device)

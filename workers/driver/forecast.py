@@ -47,7 +47,7 @@ class Forecast:
 
     def _learn(self, schedule: Schedule, job: Job) -> None:
         block_s, evaluation_s = self._guesses_s(job)
-        count, seconds = self._journal.block_seconds(job.key)
+        count, seconds = self._journal.times.block_seconds(job.key)
         schedule.learn(job.device_id, job.build_key, "block", seconds, block_s, count)
         if (known := self._accuracy(job)) is not None:
             took_s = known.device_seconds + known.push_seconds
@@ -57,7 +57,9 @@ class Forecast:
         planned = self._outcomes.planned(job)
         if planned.evaluation_id is None:
             return None
-        return self._journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)
+        return self._journal.attempts.accuracy(
+            job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor
+        )
 
     def _guesses_s(self, job: Job) -> tuple[float, float]:
         """Of a block and of an evaluation."""
@@ -68,7 +70,7 @@ class Forecast:
         """The rounds of a race are not known before; those of its first decision stand for them."""
         block_s, evaluation_s = self._guesses_s(job)
         if not job.emulated:
-            planned = self._plan.protocol.on(job.device_id).rounds - self._journal.block_count(job.key)
+            planned = self._plan.protocol.on(job.device_id).rounds - self._journal.attempts.block_count(job.key)
             rounds = self._more.get(job.key, planned)
             schedule.expect(job.device_id, job.build_key, "block", max(0, rounds), block_s)
         # Jobs of one build share its evaluation.

@@ -73,7 +73,7 @@ class Rounds:
                 if key in self._given_up and key in by_key:
                     contests.withdraw(key)
                     if self._context.outcomes.has_failed(by_key[key]):
-                        self._journal.reopen(self._context.plan)
+                        self._journal.outcomes.reopen(self._context.plan)
                 self._progress.done += 1
             if self._contact.stopped():
                 return
@@ -103,11 +103,13 @@ class Rounds:
         not known of which speed these blocks are: the winners are measured once more."""
         while not self._contact.stopped():
             for key, wanted in contests.winners.items():
-                there = self._journal.confirmation_count(key)
-                missing = self._journal.missing_confirmations(by_key[key], wanted)
+                there = self._journal.attempts.block_marks(key).confirmations
+                missing = self._journal.outcomes.missing_confirmations(by_key[key], wanted)
                 yield from self._after_race(by_key[key], there, there + missing)
             for key, checks in contests.checked.items():
-                yield from self._after_race(by_key[key], self._journal.check_count(key), checks, checks=True)
+                yield from self._after_race(
+                    by_key[key], self._journal.attempts.block_marks(key).checks, checks, checks=True
+                )
             if not self._drift.unchecked:
                 return
             yield from self._drift.check()
@@ -123,17 +125,17 @@ class Rounds:
             left = blocks - number
             total = self._progress.done + left
             yield self._progress.measuring(total, f"{job.name}, {what} {number + 1} of {blocks}", job.key)
-            round_ = 1 + max((block.round for block in self._journal.blocks(job.key)), default=-1)
+            round_ = 1 + max((block.round for block in self._journal.attempts.blocks(job.key)), default=-1)
             yield from self._block(job, round_, confirms=not checks, checks=checks)
             self._progress.done += 1
         if job.key in self._given_up and self._context.outcomes.has_failed(job):
-            self._journal.reopen(self._context.plan)
+            self._journal.outcomes.reopen(self._context.plan)
 
     def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
         """Measure `more` further rounds, by job key, of jobs that are measured already. They decide nothing."""
         keys = [job.key for job in timed]
         by_key = {job.key: job for job in timed}
-        first = 1 + max((block.round for key in keys for block in self._journal.blocks(key)), default=-1)
+        first = 1 + max((block.round for key in keys for block in self._journal.attempts.blocks(key)), default=-1)
         rounds = max((more[key] for key in keys), default=0)
         for round_ in range(first, first + rounds):
             for key in shuffled_order([key for key in keys if key not in self._given_up], round_, self._protocol.seed):
@@ -146,25 +148,25 @@ class Rounds:
     def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
         """The earlier blocks, round by round in time order. What was added after a race is no round of it."""
         races = self._protocol.budget == "race"
-        blocks = [block for key, job in by_key.items() for block in self._journal.blocks(key, job.sentinel)]
+        blocks = [block for key, job in by_key.items() for block in self._journal.attempts.blocks(key, job.sentinel)]
         counted = [one for one in blocks if one.races or (one.added and not races)]
         blocks = sorted(counted, key=lambda block: block.visit)
         return [list(visit) for _, visit in groupby(blocks, key=lambda block: block.visit)]
 
     def _measured_now(self, jobs: Sequence[Job], round_: int) -> list[Block]:
         """The blocks of one round of this run."""
-        found = (block for job in jobs for block in self._journal.blocks(job.key, job.sentinel))
+        found = (block for job in jobs for block in self._journal.attempts.blocks(job.key, job.sentinel))
         return [block for block in found if block.round == round_ and block.session == self._context.session]
 
     def _first_round(self, keys: Sequence[str], common: Collection[str]) -> tuple[int, int]:
         """The number of the next round, and how many rounds are there. `common`: keys of jobs that are measured beside
         `keys`, and have more rounds."""
-        blocks = [self._journal.blocks(key) for key in keys]
+        blocks = [self._journal.attempts.blocks(key) for key in keys]
         # What confirmed the winner of a race before is no round.
         there = min((sum(one.races or one.added for one in its) for its in blocks), default=0)
         if self._completes(common):
             return there, there
-        blocks += [self._journal.blocks(key) for key in common]
+        blocks += [self._journal.attempts.blocks(key) for key in common]
         new = 1 + max((block.round for its in blocks for block in its), default=-1)
         return new, there if common else new
 
@@ -176,17 +178,17 @@ class Rounds:
     def _left_behind(self, contests: Contests, by_key: Mapping[str, Job], round_: int) -> Steps[None]:
         """The block that the run before had asked for when it died, if it ended all the same: this run's first one."""
         for key in shuffled_order([*contests.active], round_, self._protocol.seed):
-            if not any(block.round == round_ for block in self._journal.blocks(key)):
+            if not any(block.round == round_ for block in self._journal.attempts.blocks(key)):
                 block = yield from self._contact.left_behind(by_key[key], round_, self._protocol)
                 if block is not None:
-                    self._journal.add_block(block)
+                    self._journal.attempts.add_block(block)
                     yield from contests.take([block])
                 return
 
     def _block(
         self, job: Job, round_: int, *, confirms: bool = False, checks: bool = False, added: bool = False
     ) -> Steps[None]:
-        if any(block.round == round_ for block in self._journal.blocks(job.key)):
+        if any(block.round == round_ for block in self._journal.attempts.blocks(job.key)):
             return
         # Counted here, because the outcome of a job that is already measured does not show failures.
         failures = 0
@@ -194,7 +196,7 @@ class Rounds:
         while not self._contact.stopped() and failures < MAX_ATTEMPTS and not outcomes.has_failed(job):
             block = yield from self._contact.timed(job, round_, self._protocol)
             if isinstance(block, Block):
-                self._journal.add_block(replace(block, confirms=confirms, checks=checks, added=added))
+                self._journal.attempts.add_block(replace(block, confirms=confirms, checks=checks, added=added))
                 yield from self._drift.count_block(job.key)
                 return
             if block is not None:

@@ -19,15 +19,20 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
     programs: dict[Hashable, list[Job]] = {}
     journal, protocol = context.journal, context.protocol
     for job in timed:
-        if (program := program_of(job, journal.artifact(job.build_key))) is not None:
+        if (program := program_of(job, journal.artifacts.latest(job.build_key))) is not None:
             programs.setdefault(program, []).append(job)
     for jobs in programs.values():
         chosen = min(
             jobs,
-            key=lambda job: (-worth[job.key], not journal.was_raced(job.key), _file_bytes(job, context), job.name),
+            key=lambda job: (
+                -worth[job.key],
+                not journal.outcomes.was_raced(job.key),
+                _file_bytes(job, context),
+                job.name,
+            ),
         )
         for job in jobs:
-            before = journal.settled(job.key, protocol)
+            before = journal.attempts.settled(job.key, protocol)
             if job is chosen:
                 continue
             if before is not None and before.eliminated and settles(before, protocol):
@@ -37,7 +42,7 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
             found[job.key] = Settled(
                 job_key=job.key,
                 budget="race",
-                rounds=journal.block_count(job.key),
+                rounds=journal.attempts.block_count(job.key),
                 reason="same_program",
                 message=f"is the same program as {chosen.name}, which is measured for both",
                 by=chosen.name,
@@ -48,5 +53,5 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
 
 
 def _file_bytes(job: Job, context: RunContext) -> int:
-    manifest = context.journal.artifact(job.build_key)
+    manifest = context.journal.artifacts.latest(job.build_key)
     return 0 if manifest is None else manifest.file_bytes

@@ -34,8 +34,8 @@ class Sharing:
         self._sweep = whole.sweep.name
         self._pools = pools_of(whole)
         self._durations = Durations()
-        self._places = {} if journal is None else journal.assignments(self._sweep)
-        self._apart = {} if journal is None else journal.units_apart(self._sweep)
+        self._places = {} if journal is None else journal.assignments.of_sweep(self._sweep)
+        self._apart = {} if journal is None else journal.assignments.units_apart(self._sweep)
         for pool in self._pools:
             self._choose_common(pool)
 
@@ -152,11 +152,11 @@ class Sharing:
 
     def _medians(self, job: Job) -> list[float]:
         assert self._journal is not None
-        blocks = self._journal.blocks(job.key, job.sentinel)
+        blocks = self._journal.attempts.blocks(job.key, job.sentinel)
         return [figure_ns(block.samples_ns) for block in blocks if not disqualified(block.labels)]
 
     def _ending(self, job: Job) -> Complete | Failed | None:
-        return None if self._journal is None else self._journal.ending(planned_job(self._whole, job))
+        return None if self._journal is None else self._journal.outcomes.ending(planned_job(self._whole, job))
 
     def _busy_s(self) -> dict[str, float]:
         """The seconds of what is assigned, by unit."""
@@ -185,19 +185,19 @@ class Sharing:
         for pool in self._pools:
             places = ((jobs, self._places.get(key, EVERY_UNIT)) for key, jobs in pool.variants.items())
             for job in (*self._common(pool).values(), *(jobs[unit] for jobs, unit in places if unit in jobs)):
-                count, seconds = self._journal.block_seconds(job.key)
+                count, seconds = self._journal.times.block_seconds(job.key)
                 guess_s = block_seconds(self._whole, self._whole.protocol.on(job.device_id), job)
                 self._durations.learn(job.device_id, job.build_key, "block", seconds, guess_s, count)
 
     def _assign(self, places: dict[str, str]) -> None:
         self._places |= places
         if self._record and self._journal is not None:
-            self._journal.assign(self._sweep, places)
+            self._journal.assignments.assign(self._sweep, places)
 
     def _set_apart(self, link: Job, reason: str) -> None:
         self._apart[link.key] = reason
         if self._record and self._journal is not None:
-            self._journal.set_apart(self._sweep, link.key, reason)
+            self._journal.assignments.set_apart(self._sweep, link.key, reason)
 
 
 def with_links(plan: Plan, more: dict[str, int]) -> dict[str, int]:

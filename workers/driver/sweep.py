@@ -68,7 +68,7 @@ class Driver:
         self._prepared: dict[str, PreparedModel] = {}
         self._health = Health(book or QuarantineBook(), away_wait)
         schedule = Schedule()
-        earlier = journal.last_session()
+        earlier = journal.times.last_session()
         self._builds = RunBuilds(plan, journal, self._outcomes, store, schedule, stop)
         self._context = RunContext(
             plan=plan,
@@ -201,18 +201,18 @@ class Driver:
                 except (ModelError, DataError) as error:
                     yield self._unusable(model.name, error, pending)
                     continue
-                with self._journal.together():
+                with self._journal.transaction():
                     for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
-                        self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
+                        self._journal.artifacts.add_data(self._plan.sweep.name, manifest.id, to_json(manifest))
 
     def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> AttemptFailed:
         failed = Failed(
             stage="load", kind="bad_model" if isinstance(error, ModelError) else "bad_data", message=error.one_line
         )
-        with self._journal.together():
+        with self._journal.transaction():
             for job in pending:
                 if job.model == model and self._outcomes.of(job) is None:
-                    self._journal.add_failure(job.key, failed)
+                    self._journal.attempts.add_failure(job.key, failed)
         return AttemptFailed(model, failed, final=True)
 
     def _can_run(self, job: Job) -> bool:

@@ -66,9 +66,9 @@ def test_how_far_a_measured_sweep_is_is_told_without_heavy_libraries(records: Re
     job = records.job(0)
     with Journal.open(Workspace.open(tmp_path).journal) as journal:
         journal.save_plan(records.plan(job, rounds=2))
-        journal.add_accuracy(records.accuracy(job))
+        journal.attempts.add_accuracy(records.accuracy(job))
         for round_ in range(2):
-            journal.add_block(records.block(job, round_))
+            journal.attempts.add_block(records.block(job, round_))
         assert read_status(journal, "phones").count("measured") == 1
     assert _imported_by("status", "--workspace", str(tmp_path)) == set()
 

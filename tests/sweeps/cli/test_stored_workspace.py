@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
+from sweeps.journal.rebuild import rebuild
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -41,7 +42,23 @@ def unpack(archive: str, made_in: str, folder: Path, monkeypatch: pytest.MonkeyP
         # MLflow keeps absolute paths: it was made in another folder.
         for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
             db.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (made_in, f"{folder}/workspace/"))
+    lift(folder / "workspace" / "journal.sqlite")
     return folder / "workspace"
+
+
+def lift(path: Path) -> None:
+    """Write the stored attempts and plans into the tables of today. The table of results follows from them."""
+    stored = path.rename(path.with_name("stored.sqlite"))
+    Journal.open(path).close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("ATTACH ? AS stored", (str(stored),))
+        for (table,) in db.execute("SELECT name FROM stored.sqlite_master WHERE type = 'table'").fetchall():
+            if table in ("results", "places", "ended", "results_state", "sqlite_sequence"):
+                continue
+            columns = ", ".join(name for _, name, *_ in db.execute(f"PRAGMA stored.table_info({table})"))
+            db.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM stored.{table}")
+    stored.unlink()
+    rebuild(path)
 
 
 @pytest.fixture
@@ -54,7 +71,7 @@ def raced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """On the machine that it was made on, as far as its facts tell."""
     workspace = unpack("workspace-2026-11-race.tar.xz", "/tmp/sw8b/ws/", tmp_path, monkeypatch)
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
-        [facts] = [one for one in journal.devices("raced") if one.name == "local"]
+        [facts] = [one for one in journal.plans.devices("raced") if one.name == "local"]
     for module in ("workers.devices.local", "workers.devices.fake.device"):
         monkeypatch.setattr(f"{module}.local_facts", lambda: facts)
     return workspace

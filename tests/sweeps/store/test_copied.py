@@ -59,10 +59,10 @@ class Team:
     def publish(self, *jobs: Job, ms: float = 5.0, sweep: str = "phones") -> None:
         with Journal.open(self.measuring.journal) as journal:
             for job in jobs:
-                journal.add_artifact(self.records.manifest(job))
+                journal.artifacts.add(self.records.manifest(job))
                 for round_ in range(2):
-                    journal.add_block(self.records.block(job, round_, ms=ms + round_ / 100))
-                journal.add_accuracy(self.records.accuracy(job, accuracy_drop_high_points=0.9))
+                    journal.attempts.add_block(self.records.block(job, round_, ms=ms + round_ / 100))
+                journal.attempts.add_accuracy(self.records.accuracy(job, accuracy_drop_high_points=0.9))
             Store(self.uri, self.measuring.mlflow_artifacts).publish(journal, sweep)
 
     def copy(self, **options: Any) -> ResultFiles:
@@ -76,7 +76,7 @@ class Team:
     def copied(self, sweep: str = "phones", **options: Any) -> set[str]:
         """The job keys of a new copy."""
         with Journal.open(self.copy(**options).journal, read_only=True) as journal:
-            return {row.job_key for row in journal.result_rows(sweep)}
+            return {row.job_key for row in journal.results.rows(sweep)}
 
     def run_of(self, job: Job, sweep: str = "phones") -> str:
         experiment = self.client.get_experiment_by_name(sweep)
@@ -119,9 +119,9 @@ def test_a_copy_is_read_as_a_journal_is(team: Team) -> None:
     jobs = team.plan(3)
     team.publish(*jobs[:2])
     with Journal.open(team.measuring.journal) as journal:
-        journal.add_imported("phones", imported())
+        journal.imports.add("phones", imported())
         for _ in range(3):
-            journal.add_failure(jobs[2].key, team.records.failed())
+            journal.attempts.add_failure(jobs[2].key, team.records.failed())
     team.publish()
     files = team.copy()
     assert (files.is_copy, files.complete, files.error, files.left_out) == (True, True, "", 0)
@@ -233,17 +233,17 @@ def test_more_rounds_replace_a_row_and_tell_of_it(team: Team) -> None:
     [job] = team.plan(1)
     team.publish(job)
     with Journal.open(team.copy().journal, read_only=True) as journal:
-        before = journal.watermark()
+        before = journal.results.watermark()
     with Journal.open(team.measuring.journal) as journal:
         journal.save_plan(team.records.plan(job, rounds=3))
-        journal.add_block(team.records.block(job, 2, ms=9.0))
+        journal.attempts.add_block(team.records.block(job, 2, ms=9.0))
     team.publish()
     with Journal.open(team.copy().journal, read_only=True) as journal:
-        assert [row.rounds for row in journal.result_rows("phones")] == [3]
-        assert [place.sweep for place in journal.changed_places(before.seq)] == ["phones"]
-        after = journal.watermark()
+        assert [row.rounds for row in journal.results.rows("phones")] == [3]
+        assert [place.sweep for place in journal.results.changed_places(before.seq)] == ["phones"]
+        after = journal.results.watermark()
     with Journal.open(team.copy(compare=True).journal, read_only=True) as journal:
-        assert journal.watermark() == after  # nothing has changed, so no place is ranked again
+        assert journal.results.watermark() == after  # nothing has changed, so no place is ranked again
 
 
 def test_of_two_runs_of_a_job_the_last_written_counts_and_the_other_when_that_is_gone(
@@ -263,7 +263,7 @@ def test_of_two_runs_of_a_job_the_last_written_counts_and_the_other_when_that_is
 
     def latency() -> list[float]:
         with Journal.open(team.copy(compare=True).journal, read_only=True) as journal:
-            return [row.metrics["latency_p50_ms"] for row in journal.result_rows("phones")]
+            return [row.metrics["latency_p50_ms"] for row in journal.results.rows("phones")]
 
     assert latency() == [1.0]
     team.client.delete_run(copied_run.info.run_id)
@@ -341,7 +341,7 @@ def test_a_database_that_was_made_anew_is_read_as_a_whole(team: Team, uri: str) 
     files = team.copy()
     assert files.left_out == 3
     with Journal.open(files.journal, read_only=True) as journal:
-        assert journal.result_rows("phones") == []
+        assert journal.results.rows("phones") == []
 
 
 def test_what_is_not_edgesweeps_or_cannot_be_read_is_left_out_and_counted(team: Team) -> None:
@@ -369,7 +369,7 @@ def test_figures_that_are_not_finite_are_left_out_and_stop_no_copy(team: Team) -
     jobs = team.plan(2)
     team.publish(*jobs)
     with Journal.open(team.measuring.journal) as journal:
-        journal.add_imported("phones", imported())
+        journal.imports.add("phones", imported())
     team.publish()
     experiment = team.client.get_experiment_by_name("phones")
     [figure] = team.client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
@@ -615,7 +615,7 @@ def test_every_metric_is_in_a_copy(team: Team) -> None:
         Journal.open(team.copy().journal, read_only=True) as copy,
         Journal.open(team.measuring.journal, read_only=True) as journal,
     ):
-        [theirs], [row] = journal.result_rows("phones"), copy.result_rows("phones")
+        [theirs], [row] = journal.results.rows("phones"), copy.results.rows("phones")
     assert len(set(METRICS) & set(row.metrics)) > 10
     assert row == replace(theirs, device_seconds=row.device_seconds)
 

@@ -57,10 +57,10 @@ def planned(journal: Journal, records: Records, count: int) -> list[Job]:
 
 def measure(journal: Journal, records: Records, *jobs: Job) -> None:
     for job in jobs:
-        journal.add_artifact(records.manifest(job))
+        journal.artifacts.add(records.manifest(job))
         for round_ in range(2):
-            journal.add_block(records.block(job, round_))
-        journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_block(records.block(job, round_))
+        journal.attempts.add_accuracy(records.accuracy(job))
 
 
 def eventually(what: Callable[[], bool]) -> None:
@@ -285,7 +285,7 @@ def test_a_build_that_fails_on_its_images_after_the_first_publication_is_publish
     [job] = planned(journal, records, 1)
     with Outbox.of(workspace, journal, "phones") as outbox:
         assert outbox.publish() == 0
-        journal.add_failure(verified_key(job.build_key, records.evaluation_id), records.failed("verify"))
+        journal.attempts.add_failure(verified_key(job.build_key, records.evaluation_id), records.failed("verify"))
         assert outbox.left() == 1
         assert outbox.publish() == 1
         assert outbox.left() == 0

@@ -160,7 +160,7 @@ def sweep_of(folder: Path, *phones: str, grid: GridSpec = BOTH, **changes: objec
 
 
 def measured(sweep: Sweep, journal: Journal) -> list[bool]:
-    return [isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs]
+    return [isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs]
 
 
 def test_a_phone_is_measured_while_only_other_phones_artifacts_are_built(tmp_path: Path, journal: Journal) -> None:
@@ -256,13 +256,13 @@ def test_a_stop_keeps_what_runs_on_a_phone_and_what_is_being_built(tmp_path: Pat
 
     executor = Watched(sweep, before)
     sweep.run(journal, stop=stopped.is_set, executor=executor)
-    assert sum(journal.block_count(job.key) for job in sweep.plan.jobs) == 1
-    assert sum(journal.artifact(job.build_key) is not None for job in sweep.plan.jobs) == 4
+    assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 1
+    assert sum(journal.artifacts.latest(job.build_key) is not None for job in sweep.plan.jobs) == 4
     again = Watched(sweep)
     sweep.run(journal, executor=again)
     assert all(measured(sweep, journal))
     assert not [line for line in again.log.lines if line.startswith("build")]
-    assert sum(journal.block_count(job.key) for job in sweep.plan.jobs) == 8
+    assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 8
 
 
 def test_a_phone_is_pushed_to_and_cools_down_while_another_one_is_measured(tmp_path: Path, journal: Journal) -> None:

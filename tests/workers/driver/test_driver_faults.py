@@ -223,6 +223,6 @@ def test_a_driver_whose_clock_jumps_goes_on(
     with Journal.open(sweep.workspace.journal) as journal:
         assert all(isinstance(outcome, Measured) for phone in pair for outcome in sweep.outcomes(journal, phone))
         assert [timed(phone) for phone in pair] == [6, 6]
-        created = [str(row[0])[:10] for row in journal._rows("SELECT created FROM attempts WHERE kind = 'block'")]
+        created = [str(row[0])[:10] for row in journal.file.rows("SELECT created FROM attempts WHERE kind = 'block'")]
         assert len(set(created)) > 1, "its clock did jump"
         assert_invariants(sweep, journal, faults=0)

@@ -47,7 +47,7 @@ def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
     sweep = PhoneSweep(tmp_path, built, pair[:1], protocol=protocol)
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == JOBS * ROUNDS
+        assert sum(len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs) == JOBS * ROUNDS
     blocks = [number for number, service in enumerate(services) if " --model " in service and EVALUATES not in service]
     assert len(blocks) == JOBS * ROUNDS
     between = services[blocks[0] : blocks[-1]]

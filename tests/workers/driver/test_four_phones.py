@@ -59,8 +59,8 @@ def unplug_after_its_first_block(phone: FaultyPhone, journal: Path) -> None:
             continue
         try:
             with Journal.open(journal, read_only=True) as reader:
-                jobs = [job for job, _ in reader.jobs("four") if job.device_id == phone.serialno]
-                if any(reader.blocks(job.key) for job in jobs):
+                jobs = [job for job, _ in reader.jobs.of_sweep("four") if job.device_id == phone.serialno]
+                if any(reader.attempts.blocks(job.key) for job in jobs):
                     phone.unplug()
                     return
         except StoreError:
@@ -87,8 +87,8 @@ def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_
     assert others <= {device_id for device_id, winner in winners.items() if winner}
     assert winners.get(lost.serialno) is None
     with Journal.open(journal, read_only=True) as reader:
-        kept = {job.key: reader.blocks(job.key) for job, _ in reader.jobs("four")}
-        assert {facts.exec_context for facts in reader.devices("four")} == {VIRTUAL_PHONE}
+        kept = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
+        assert {facts.exec_context for facts in reader.plans.devices("four")} == {VIRTUAL_PHONE}
     assert 0 < sum(len(blocks) for blocks in kept.values()) < 4 * 2 * 3
     assert all(block.runner.startswith("native-torchscript ") for blocks in kept.values() for block in blocks)
 
@@ -97,7 +97,7 @@ def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_
     again = json.loads(edgesweep("run", sweep, "--workspace", workspace, "--json"))
     assert {device["device_id"] for device in again["devices"] if device["winner"]} == others | {lost.serialno}
     with Journal.open(journal, read_only=True) as reader:
-        after = {job.key: reader.blocks(job.key) for job, _ in reader.jobs("four")}
+        after = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
     assert sum(map(len, after.values())) == 4 * 2 * 3
     for key, blocks in kept.items():
         assert after[key][: len(blocks)] == blocks, "nothing that was accepted is measured again"

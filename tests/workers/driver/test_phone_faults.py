@@ -151,7 +151,7 @@ def test_a_phone_unplugged_in_a_push_is_sent_the_whole_file_later(pair: Pair, bu
         [away] = [event for event in events if isinstance(event, Away)]
         assert (away.failed.kind, away.pending) == ("offline", 2)
         assert files(first, "images-") == []
-        assert [len(journal.blocks(job.key)) for job in sweep.plan.jobs] == [1, 1]
+        assert [len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs] == [1, 1]
         assert_invariants(sweep, journal)
         first.slow_down()
         first.plug()
@@ -261,7 +261,7 @@ def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_fli
         killed.join()
         assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
         assert all(2 <= timed(phone) <= 3 for phone in pair)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -283,7 +283,7 @@ def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
         events = sweep.run(journal, away_s=20.0)
         assert killed
         assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -308,10 +308,10 @@ def test_a_host_that_lost_its_adb_server_is_one_event_and_no_phone_s_failure(
         [away] = [event for event in events if isinstance(event, Away)]
         assert away.failed.kind == "adb_server"
         assert str(port) in away.failed.message
-        assert away.pending == sum(journal.sweep_outcome("tiny", job) is None for job in sweep.plan.jobs) > 2
+        assert away.pending == sum(journal.outcomes.in_sweep("tiny", job) is None for job in sweep.plan.jobs) > 2
         waits = [event.waited_seconds for event in events if isinstance(event, Waiting)]
         assert waits == sorted(set(waits)), "both phones waited, and one event told it"
-        assert not any(journal.failures(job.key) for job in sweep.plan.jobs), "no phone is to blame"
+        assert not any(journal.attempts.failures(job.key) for job in sweep.plan.jobs), "no phone is to blame"
         assert_invariants(sweep, journal)
         AdbHost(port).devices()  # starts a server again
         resume(sweep, journal)

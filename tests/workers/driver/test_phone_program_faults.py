@@ -63,7 +63,7 @@ LIES = {
 
 
 def blocks(sweep: PhoneSweep, journal: Journal) -> list[Block]:
-    return [block for job in sweep.plan.jobs for block in journal.blocks(job.key)]
+    return [block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key)]
 
 
 # Rows 9, 10, 20 to 22
@@ -84,7 +84,7 @@ def test_a_program_that_fails_or_lies_fails_its_own_job_alone(pair: Pair, built:
     fault(first, f'case "$*" in\n{cases}\nesac')
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        outcomes = {job.run.threads: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.run.threads: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         for number, (kind, words) in enumerate(LIES.values(), start=1):
             outcome = outcomes[number]
             assert isinstance(outcome, Failed), f"case {number}"
@@ -168,7 +168,7 @@ def test_a_program_that_hangs_is_ended_and_tried_again(
         assert "was killed" in attempt.failed.message
         assert not running_on(first, "84.5")
         assert [timed(phone) for phone in pair] == [3, 2]
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -185,16 +185,16 @@ def test_a_full_phone_fails_with_need_and_have_and_keeps_what_was_measured(
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
         for job in sweep.plan.jobs:
-            outcome = journal.sweep_outcome("tiny", job)
+            outcome = journal.outcomes.in_sweep("tiny", job)
             assert isinstance(outcome, Failed)
             assert (outcome.stage, outcome.kind) == ("evaluate", "no_space")
             assert first.serial in outcome.message
             assert re.search(r"needs 3\.1 MB, and 2\.\d MB are free", outcome.message)
             assert "free storage" in outcome.message
-            assert len(journal.blocks(job.key)) == 1
+            assert len(journal.attempts.blocks(job.key)) == 1
         assert_invariants(sweep, journal)
         (first.data / "local/others").unlink()
-        journal.retry_failures("tiny")
+        journal.attempts.retry_failures("tiny")
         resume(sweep, journal)
 
 
@@ -234,13 +234,13 @@ def test_a_push_that_hangs_ends_in_time_and_the_other_phone_goes_on(
         assert told
         assert {failed.kind for failed in told} <= {"unresponsive", "offline"}
         # It is waited for: that it hangs is no job's failure.
-        assert [journal.failures(job.key) for job in sweep.plan.jobs] == [()] * len(sweep.plan.jobs)
+        assert [journal.attempts.failures(job.key) for job in sweep.plan.jobs] == [()] * len(sweep.plan.jobs)
         assert all(first.serial in failed.message for failed in told)
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert_invariants(sweep, journal)
         first.go_on()
         first.slow_down()
-        journal.retry_failures("tiny")
+        journal.attempts.retry_failures("tiny")
         resume(sweep, journal)
 
 
@@ -264,7 +264,7 @@ def test_a_phone_that_is_started_anew_in_a_block_gives_nothing_of_it(
         assert {failed.kind for failed in attempts} <= {"rebooted", "disconnected", "no_exit_code"}
         assert all(first.serial in failed.message for failed in attempts)
         assert [timed(phone) for phone in pair] == [2 + len(attempts), 2], "no other block once more"
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -355,7 +355,7 @@ def test_a_phone_of_low_or_unreadable_battery_is_not_measured(
         assert timed(first) == 0
         assert_invariants(sweep, journal)
         first.drain(80)
-        journal.retry_failures("tiny", kind="not_ready")
+        journal.attempts.retry_failures("tiny", kind="not_ready")
         resume(sweep, journal)
 
 
@@ -387,7 +387,7 @@ def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_cannot_win(pair: Pai
         )
         with Journal.open(sweep.workspace.journal) as journal:
             sweep.run(journal)
-            found = {job.variant.backend: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+            found = {job.variant.backend: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
             assert all(isinstance(outcome, Measured) for outcome in found.values()), found
             assert [block.backend_ran for block in blocks(sweep, journal)] == ["cpu", "cpu"]
             assert_invariants(sweep, journal)

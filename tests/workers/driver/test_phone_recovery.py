@@ -243,7 +243,7 @@ def test_a_sweep_restarts_a_phone_whose_mode_stays_if_its_file_allows_it(
         events = sweep.run(journal, away_wait=AwayWait(4.0, 0.5))
         taken = [(event.rung, event.refused) for event in events if isinstance(event, Recovering)]
         away = [event.failed.kind for event in events if isinstance(event, Away)]
-        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == (4 if allowed else 2)
+        assert sum(len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs) == (4 if allowed else 2)
         if allowed:
             assert (taken[0], away) == (("reboot", ""), [])
             assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
@@ -285,7 +285,7 @@ def test_a_phone_that_slips_twice_is_quarantined_and_let_in_by_its_canary(
         assert [event.failed.kind for event in events if isinstance(event, Away)] == ["quarantined"]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert book.quarantine(second.serialno) is None
-        kept, before = sum(len(journal.blocks(job.key)) for job in sweep.jobs(first)), timed(first)
+        kept, before = sum(len(journal.attempts.blocks(job.key)) for job in sweep.jobs(first)), timed(first)
         events = sweep.run(journal, book=book)
         assert [event.device for event in events if isinstance(event, Readmitted)] == [name_of(first)]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))

@@ -76,14 +76,18 @@ def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[FaultyPhone])
     assert len({(job.variant, job.run) for job in links}) == 1
     assert len({(job.variant, job.run) for job in others}) == len(others) == 3
     assert {job.device_id for job in others} == {phone.serialno for phone in units}, "each has something to do"
-    assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+    assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     for job in others:
-        rounds = {block.visit for block in journal.blocks(job.key)}
-        assert len(journal.blocks(job.key)) == ROUNDS
-        assert len(rounds - {block.visit for block in journal.blocks(job.link)}) <= 1, "the round that was cut off"
-    assigned = Counter(key for (key,) in journal._rows("SELECT pool_key FROM assignments"))
+        rounds = {block.visit for block in journal.attempts.blocks(job.key)}
+        assert len(journal.attempts.blocks(job.key)) == ROUNDS
+        assert len(rounds - {block.visit for block in journal.attempts.blocks(job.link)}) <= 1, (
+            "the round that was cut off"
+        )
+    assigned = Counter(key for (key,) in journal.file.rows("SELECT pool_key FROM assignments"))
     assert set(assigned.values()) == {1}, "once"
-    assert sorted(journal.assignments("tiny").values()) == sorted([EVERY_UNIT, *(job.device_id for job in others)])
+    assert sorted(journal.assignments.of_sweep("tiny").values()) == sorted(
+        [EVERY_UNIT, *(job.device_id for job in others)]
+    )
 
 
 def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_slower(
@@ -108,16 +112,16 @@ def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_s
     assert f"adb:{third.serial} is taken out of its class" in said
     assert "takes 1.300 times" in said
     with Journal.open(sweep.workspace.journal) as journal:
-        places = journal.assignments("tiny")
-        kept = {job.key: journal.blocks(job.key) for job in whole.jobs}
+        places = journal.assignments.of_sweep("tiny")
+        kept = {job.key: journal.attempts.blocks(job.key) for job in whole.jobs}
     assert {*places.values()} == {EVERY_UNIT, *(phone.serialno for phone in pair)}
 
     with DriverProcess(sweep) as driver:
         driver.ended()
     with Journal.open(sweep.workspace.journal) as journal:
-        assert journal.assignments("tiny") == places
+        assert journal.assignments.of_sweep("tiny") == places
         for key, blocks in kept.items():
-            assert journal.blocks(key)[: len(blocks)] == blocks
+            assert journal.attempts.blocks(key)[: len(blocks)] == blocks
         sweep.plan = Sharing(whole, journal).plan
         assert_shared(sweep, journal, pair)
         its = [(job, blocks) for job in whole.jobs if job.device_id == third.serialno and (blocks := kept[job.key])]

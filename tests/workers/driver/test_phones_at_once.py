@@ -60,7 +60,7 @@ def test_phones_measure_at_once_and_each_does_one_thing_at_a_time(
         met = in_a_pause(pair, lambda: None)
         sweep.run(journal)
         met.join()
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     first, second = (runs(phone) for phone in pair)
     assert len(first) == len(second) == 3, "two blocks and an evaluation"
     for own in (first, second):

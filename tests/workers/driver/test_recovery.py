@@ -157,11 +157,11 @@ def of(kind: type, events: list[Event]) -> list[Event]:
 
 
 def measured(sweep: BuiltSweep, journal: Journal) -> list[bool]:
-    return [isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs]
+    return [isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs]
 
 
 def blocks(sweep: BuiltSweep, journal: Journal) -> list[int]:
-    return [len(journal.blocks(job.key)) for job in sweep.plan.jobs]
+    return [len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs]
 
 
 def test_a_cable_that_slips_needs_no_step(sweep: BuiltSweep, journal: Journal, book: QuarantineBook) -> None:
@@ -187,7 +187,7 @@ def test_a_phone_is_brought_back_by_the_gentlest_step_that_helps(
     assert taken(events) == [(step, True) for step in steps]
     assert of(Away, events) == []
     assert blocks(sweep, journal) == [3, 3], "nothing is lost, and nothing is measured twice"
-    assert not any(journal.failures(job.key) for job in sweep.plan.jobs), "no job is to blame"
+    assert not any(journal.attempts.failures(job.key) for job in sweep.plan.jobs), "no job is to blame"
 
 
 def test_a_step_that_is_refused_is_told_and_the_next_one_is_tried(tmp_path: Path, book: QuarantineBook) -> None:
@@ -285,7 +285,7 @@ def test_a_canary_that_the_phone_fails_keeps_it_out(
     assert away.pending == 2
     assert book.quarantine("fake-steady") == quarantine
     assert blocks(sweep, journal) == before
-    assert not any(journal.failures(job.key) for job in sweep.plan.jobs)
+    assert not any(journal.attempts.failures(job.key) for job in sweep.plan.jobs)
 
 
 def test_a_job_that_crashes_by_itself_makes_no_bad_canary(

@@ -35,7 +35,7 @@ def run(sweep: PhoneSweep, journal: Journal) -> list[Event]:
 
 
 def whole(sweep: PhoneSweep, journal: Journal) -> None:
-    assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+    assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     assert [timed(phone) for phone in sweep.phones] == [2, 2]
     assert_invariants(sweep, journal, faults=0)
 

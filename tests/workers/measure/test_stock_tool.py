@@ -137,7 +137,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
         assert "no program that runs ptl artifacts" in refused[lite.name].message
         assert len(attempts) == 2  # none was tried again
 
-        blocks = journal.blocks(first.key)
+        blocks = journal.attempts.blocks(first.key)
         assert len(blocks) == 2
         for block in blocks:
             assert (block.runner, block.runtime_version, block.engine_ran) == (runner, version, "none")
@@ -151,7 +151,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
             enough = math.ceil(PROTOCOL.min_seconds * 1e9 / min(glance))
             assert (iterations, samples) == (max(PROTOCOL.iterations, enough), block.samples_ns)
         assert {file.read_text() for file in kept.glob("*.openmp")} == {"1\n"}
-        outcome = journal.sweep_outcome("tiny", first)
+        outcome = journal.outcomes.in_sweep("tiny", first)
         assert isinstance(outcome, Measured)
         assert outcome.accuracy is not None
         assert (outcome.accuracy.images, outcome.accuracy.labels) == (IMAGES, ("part_of_images",))

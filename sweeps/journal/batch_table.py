@@ -1,10 +1,9 @@
-"""The journal's tables of batches: short blocks of several jobs in one process."""
+"""The journal's batches: short blocks of several jobs in one process."""
 
 from collections.abc import Iterable
-from typing import Literal
 
 from sweeps.batches import BatchItem, BatchShare, StoredBatch
-from sweeps.journal.attempts import AttemptTables
+from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
 from sweeps.protocol.clock import figure_ns
@@ -13,33 +12,35 @@ from sweeps.records import Failed
 from sweeps.trust import disqualified
 
 
-class BatchTables(AttemptTables):
-    """Batches in the journal, and blocks by what they are beside a race. They are added, and never changed or
-    deleted."""
+class Batches:
+    """Batches in the journal. They are added, and never changed or deleted."""
 
-    def add_batch(self, batch: StoredBatch) -> None:
+    def __init__(self, file: JournalFile) -> None:
+        self._file = file
+
+    def add(self, batch: StoredBatch) -> None:
         """Record one process, with the items that were measured and those that failed.
 
         Without either, nothing is recorded: nobody would ask for it.
         """
         if not batch.items and not batch.failed:
             return
-        with self._writing():
-            row = self._db.execute(
+        with self._file.writing():
+            row = self._file.db.execute(
                 "INSERT INTO batches (session, number, device_seconds, created) VALUES (?, ?, ?, ?)",
                 (batch.session, batch.number, batch.device_seconds, now()),
             ).lastrowid
-            self._db.executemany(
+            self._file.db.executemany(
                 "INSERT INTO batch_items (batch_id, job_key, record) VALUES (?, ?, ?)",
                 [(row, key, to_json(item)) for key, item in batch.items.items()],
             )
-            self._db.executemany(
+            self._file.db.executemany(
                 "INSERT INTO batch_failures (batch_id, job_key, record) VALUES (?, ?, ?)",
                 [(row, key, to_json(failed)) for key, failed in batch.failed.items()],
             )
-            self._touched.update(batch.items, batch.failed)
+            self._file.news.keys.update(batch.items, batch.failed)
 
-    def batches(self, job_keys: Iterable[str]) -> list[StoredBatch]:
+    def of_jobs(self, job_keys: Iterable[str]) -> list[StoredBatch]:
         """The processes that timed any of these jobs, or in which one failed, in the order of measuring.
 
         With what is of these jobs only.
@@ -47,13 +48,15 @@ class BatchTables(AttemptTables):
         found: dict[int, dict[str, BatchItem]] = {}
         failed: dict[int, dict[str, Failed]] = {}
         for key in sorted(set(job_keys)):
-            for batch_id, record in self._rows("SELECT batch_id, record FROM batch_items WHERE job_key = ?", key):
+            for batch_id, record in self._file.rows("SELECT batch_id, record FROM batch_items WHERE job_key = ?", key):
                 found.setdefault(batch_id, {})[key] = from_json(BatchItem, record)
-            for batch_id, record in self._rows("SELECT batch_id, record FROM batch_failures WHERE job_key = ?", key):
+            for batch_id, record in self._file.rows(
+                "SELECT batch_id, record FROM batch_failures WHERE job_key = ?", key
+            ):
                 failed.setdefault(batch_id, {})[key] = from_json(Failed, record)
         stored = []
         for batch_id in sorted({*found, *failed}):
-            session, number, seconds = self._row(
+            session, number, seconds = self._file.row(
                 "SELECT session, number, device_seconds FROM batches WHERE id = ?", batch_id
             )
             stored.append(
@@ -67,11 +70,11 @@ class BatchTables(AttemptTables):
             )
         return stored
 
-    def batch_share(self, job_key: str) -> BatchShare:
+    def share(self, job_key: str) -> BatchShare:
         """The job's part of the processes that timed it, whichever sweep asked for them; 0 without any."""
         device_seconds = timed_seconds = waited_seconds = 0.0
         medians_ms: list[tuple[int, float]] = []
-        for process, record, seconds, jobs in self._rows(
+        for process, record, seconds, jobs in self._file.rows(
             "SELECT batches.id, record, device_seconds,"
             " (SELECT count(*) FROM batch_items AS other WHERE other.batch_id = batches.id)"
             " FROM batch_items JOIN batches ON batches.id = batch_id WHERE job_key = ? ORDER BY batches.id",
@@ -90,34 +93,6 @@ class BatchTables(AttemptTables):
             medians_ms=tuple(medians_ms),
         )
 
-    def confirmation_count(self, job_key: str) -> int:
-        """The number of its blocks that confirm it as the winner of a race."""
-        return self._marked(job_key, "confirms")
-
-    def check_count(self, job_key: str) -> int:
-        """The number of its blocks that check batches."""
-        return self._marked(job_key, "checks")
-
-    def round_count(self, job_key: str, *, added: bool) -> int:
-        """The number of its blocks that are rounds. `added`: with those that were measured after its rounds had ended,
-        which no race saw."""
-        apart = self._marked(job_key, "confirms") + self._marked(job_key, "checks")
-        return self.block_count(job_key) - apart - (0 if added else self._marked(job_key, "added"))
-
-    def _marked(self, job_key: str, mark: Literal["confirms", "checks", "added"]) -> int:
-        [count] = self._row(
-            "SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block' AND json_extract(record, ?)",
-            job_key,
-            f"$.{mark}",
-        )
-        return int(count)
-
-    def was_raced(self, job_key: str) -> bool:
-        """Whether it was measured, in a process of its own or in a batch."""
-        in_batches = self._row("SELECT 1 FROM batch_items WHERE job_key = ? LIMIT 1", job_key)
-        return in_batches is not None or self.block_count(job_key) > 0
-
-    def last_session(self) -> int:
-        """The largest session number of all accepted blocks and batches; 0 if there is none."""
-        [largest] = self._row("SELECT max(session) FROM batches")
-        return max(super().last_session(), int(largest or 0))
+    def has_timed(self, job_key: str) -> bool:
+        """Whether any batch timed the job."""
+        return self._file.row("SELECT 1 FROM batch_items WHERE job_key = ? LIMIT 1", job_key) is not None

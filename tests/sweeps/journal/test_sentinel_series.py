@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from sweeps.journal.journal import Journal
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.sentinel_series import sentinel_series
+from sweeps.journal.sentinels import Sentinels
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 
 DAY_S = 86_400
@@ -40,7 +41,7 @@ def journal(path):
 def measure(journal, clock, records, job, run, *, rounds=1, first=0, ends_after_s=60):
     for round_ in range(first, first + rounds):
         clock(run + ends_after_s)
-        journal.add_block(records.block(job, round_, session=run))
+        journal.attempts.add_block(records.block(job, round_, session=run))
 
 
 def test_a_session_begins_with_a_start_30_minutes_after_the_last_block_of_the_device(journal, clock, records):
@@ -52,7 +53,9 @@ def test_a_session_begins_with_a_start_30_minutes_after_the_last_block_of_the_de
     measure(journal, clock, records, other, soon)
     measure(journal, clock, records, job, soon + 1500, first=1)
     measure(journal, clock, records, job, late, first=2)
-    assert [journal.session_start("local-1", run) for run in (START, soon, soon + 1500, late)] == [START] * 3 + [late]
+    assert [journal.times.session_start("local-1", run) for run in (START, soon, soon + 1500, late)] == [START] * 3 + [
+        late
+    ]
 
 
 def test_blocks_of_another_device_do_not_matter(journal, clock, records):
@@ -61,8 +64,8 @@ def test_blocks_of_another_device_do_not_matter(journal, clock, records):
     measure(journal, clock, records, here, START)
     measure(journal, clock, records, there, START + DAY_S)
     measure(journal, clock, records, here, START + DAY_S + 600, first=1)
-    assert journal.session_start("local-1", START + DAY_S + 600) == START + DAY_S + 600
-    assert journal.session_start("phone-2", START + DAY_S + 600) == START + DAY_S
+    assert journal.times.session_start("local-1", START + DAY_S + 600) == START + DAY_S + 600
+    assert journal.times.session_start("phone-2", START + DAY_S + 600) == START + DAY_S
 
 
 def test_a_check_of_the_sentinel_belongs_to_the_session_too(journal, clock, records):
@@ -70,17 +73,17 @@ def test_a_check_of_the_sentinel_belongs_to_the_session_too(journal, clock, reco
     job = records.job(0, sentinel=sentinel.key)
     journal.save_plan(records.plan(job))
     measure(journal, clock, records, sentinel, START)
-    assert journal.session_start("local-1", START + 600) == START
+    assert journal.times.session_start("local-1", START + 600) == START
 
 
 def test_a_run_of_the_oldest_journals_has_no_start_and_a_damaged_block_stops_nothing(journal, path, clock, records):
     job = records.job(0)
     journal.save_plan(records.plan(job))
-    assert journal.session_start("local-1", 3) is None
+    assert journal.times.session_start("local-1", 3) is None
     measure(journal, clock, records, job, START)
     with closing(sqlite3.connect(path)) as db, db:
         assert db.execute("UPDATE attempts SET record = '{'").rowcount == 1
-    assert journal.session_start("local-1", START + 600) == START + 600
+    assert journal.times.session_start("local-1", START + 600) == START + 600
 
 
 def test_the_series_of_a_sentinel_has_each_block_with_its_session(journal, path, clock, records):
@@ -103,19 +106,19 @@ def test_without_a_journal_there_is_no_evidence(tmp_path):
 def look(journal, records, check, ms):
     sentinel = replace(records.job(0), key="5" * 64)
     for number in range(CHECK_BLOCKS):
-        journal.add_block(records.block(sentinel, round_of(check, number), ms=ms))
+        journal.attempts.add_block(records.block(sentinel, round_of(check, number), ms=ms))
 
 
 def test_the_blocks_of_a_sentinel_are_read_again_only_when_there_is_a_new_one(journal, records, monkeypatch):
     job = records.job(0, sentinel="5" * 64)
     journal.save_plan(records.plan(job))
     look(journal, records, 0, ms=5.0)
-    journal.add_block(records.block(job, 0))
-    read, real = [], Journal._sentinel_blocks
-    monkeypatch.setattr(Journal, "_sentinel_blocks", lambda self, key: (read.append(key), real(self, key))[1])
+    journal.attempts.add_block(records.block(job, 0))
+    read, real = [], Sentinels.placed_blocks
+    monkeypatch.setattr(Sentinels, "placed_blocks", lambda self, key: (read.append(key), real(self, key))[1])
 
     def changed():
-        return ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
+        return ["device_changed" in block.labels for block in journal.attempts.blocks(job.key, job.sentinel)]
 
     assert [changed() for _ in range(3)] == [[False]] * 3
     assert len(read) == 1
@@ -129,19 +132,19 @@ def test_what_a_transaction_that_failed_had_of_a_sentinel_is_forgotten(journal, 
     job = records.job(0, sentinel="5" * 64)
     journal.save_plan(records.plan(job))
     look(journal, records, 0, ms=5.0)
-    journal.add_block(records.block(job, 0))
+    journal.attempts.add_block(records.block(job, 0))
 
     def changed():
-        return ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
+        return ["device_changed" in block.labels for block in journal.attempts.blocks(job.key, job.sentinel)]
 
     def killed():
-        with journal.together():
+        with journal.transaction():
             look(journal, records, 1, ms=5.0)
             assert changed() == [False]
             raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):
         killed()
-    with journal.together():  # under the same ids
+    with journal.transaction():  # under the same ids
         look(journal, records, 1, ms=9.0)
     assert changed() == [True]
