@@ -151,7 +151,8 @@ class BoardConnection(RemoteShell):
         if not re.fullmatch(r"[0-9a-f-]*", attempt):
             raise ValueError(f"{attempt!r} is no attempt's name")
         word = f"{MARK}={attempt}." if attempt else f"{MARK}="
-        return self.shell(f"mark={word}\n{_KILL_MARKED}").exit_code == 0
+        # A variable of the user's environment would be in that of `grep`, which would then find itself.
+        return self.shell(f"unset mark; mark={word}\n{_KILL_MARKED}").exit_code == 0
 
     def cmdline_script(self, pid: int) -> str:
         # Nobody else's process can be killed, nor is it ours.
