@@ -4,9 +4,14 @@ import ast
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+import pytest
+
+from tests.source_code import PACKAGES, ROOT, files_of, nodes_of
+
+pytestmark = pytest.mark.xdist_group("sources")
 
 
 def _tracked() -> list[Path]:
@@ -86,10 +91,10 @@ def _attributes(class_: ast.ClassDef) -> set[str]:
     }
 
 
-def _large_classes(text: str) -> list[ast.ClassDef]:
+def _large_classes(nodes: Iterable[ast.AST]) -> list[ast.ClassDef]:
     """Those with more attributes or lines than one holds in the head. A record assigns nothing on `self`, and is as
     long as its fields."""
-    classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     behaving = [one for one in classes if any(isinstance(node, ast.FunctionDef) for node in one.body)]
     return [
         one
@@ -101,9 +106,8 @@ def _large_classes(text: str) -> list[ast.ClassDef]:
 def test_a_class_that_is_too_large_to_hold_in_the_head_says_why() -> None:
     silent = {
         f"{path.relative_to(ROOT)}: {large.name}"
-        for package in ("sweeps", "workers", "dashboard")
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for large in _large_classes(path.read_text())
+        for path in files_of(*PACKAGES)
+        for large in _large_classes(nodes_of(path))
         if "One class, since" not in (ast.get_docstring(large) or "")
     }
     assert silent == EXEMPT
@@ -115,15 +119,8 @@ def test_a_class_is_measured_by_what_it_keeps_and_by_its_lines() -> None:
     long = "class Long:\n    def one(self):\n" + "        pass\n" * 199
     record = "class Record:\n" + "".join(f"    field_{number}: int\n" for number in range(300))
     few = "class Few:\n    def __init__(self):\n        self.a = self.b = 0"
-    found = [large.name for text in (wide, long, record, few) for large in _large_classes(text)]
+    found = [large.name for text in (wide, long, record, few) for large in _large_classes(ast.walk(ast.parse(text)))]
     assert found == ["Wide", "Long"]
-
-
-PACKAGES = ("sweeps", "workers", "dashboard")
-
-
-def _sources() -> list[Path]:
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 def _first_party(statement: ast.AST) -> bool:
@@ -137,12 +134,8 @@ def _first_party(statement: ast.AST) -> bool:
 
 def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exceptions() -> None:
     inside = []
-    for path in _sources():
-        functions = [
-            node
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+    for path in files_of(*PACKAGES):
+        functions = [node for node in nodes_of(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         # By line: what lies in a function of a function is there twice.
         lines = {node.lineno for one in functions for node in ast.walk(one) if _first_party(node)}
         inside += [f"{path.relative_to(ROOT)}:{line}" for line in sorted(lines)]
@@ -151,7 +144,9 @@ def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exception
 
 def test_modules_are_imported_by_name_only_in_registries_the_table_of_commands_and_for_the_user_s_own_models() -> None:
     naming = {
-        path.relative_to(ROOT).as_posix() for path in _sources() if "import_module" in path.read_text(encoding="utf-8")
+        path.relative_to(ROOT).as_posix()
+        for path in files_of(*PACKAGES)
+        if "import_module" in path.read_text(encoding="utf-8")
     }
     assert {name for name in naming if Path(name).name != "registry.py"} == {
         "sweeps/cli/main.py",
