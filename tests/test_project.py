@@ -4,7 +4,6 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -44,14 +43,6 @@ def test_every_dependency_has_its_reason() -> None:
     assert {name for name in names if name not in decisions and not name.startswith("types-")} == set()
 
 
-def test_a_module_above_300_lines_is_explained() -> None:
-    decisions = (ROOT / "infra" / "DECISIONS.md").read_text()
-    for folder in ("sweeps", "workers", "dashboard", "infra"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if len(path.read_text().splitlines()) > 300:
-                assert path.relative_to(ROOT).as_posix() in decisions, path
-
-
 def test_every_module_of_sweeps_has_its_layer_in_the_import_contract() -> None:
     # That of `workers` is `exhaustive`; this one holds two packages, which import-linter allows no exhaustive one.
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
@@ -73,54 +64,6 @@ def test_decisions_name_only_modules_that_there_are() -> None:
         if not is_file and not modules & {named, named.rpartition(".")[0]}:
             gone.append(named)
     assert gone == []
-
-
-MOST_ATTRIBUTES, MOST_LINES = 12, 200
-EXEMPT = {"workers/runtimes/torchscript/nnapi/serializer.py: Serializer"}  # it extends torch's own, method by method
-
-
-def _attributes(class_: ast.ClassDef) -> set[str]:
-    """Names that are assigned on `self`, anywhere in the class."""
-    return {
-        node.attr
-        for node in ast.walk(class_)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "self"
-    }
-
-
-def _large_classes(nodes: Iterable[ast.AST]) -> list[ast.ClassDef]:
-    """Those with more attributes or lines than one holds in the head. A record assigns nothing on `self`, and is as
-    long as its fields."""
-    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    behaving = [one for one in classes if any(isinstance(node, ast.FunctionDef) for node in one.body)]
-    return [
-        one
-        for one in behaving
-        if len(_attributes(one)) > MOST_ATTRIBUTES or (one.end_lineno or 0) - one.lineno + 1 > MOST_LINES
-    ]
-
-
-def test_a_class_that_is_too_large_to_hold_in_the_head_says_why() -> None:
-    silent = {
-        f"{path.relative_to(ROOT)}: {large.name}"
-        for path in files_of(*PACKAGES)
-        for large in _large_classes(nodes_of(path))
-        if "One class, since" not in (ast.get_docstring(large) or "")
-    }
-    assert silent == EXEMPT
-
-
-def test_a_class_is_measured_by_what_it_keeps_and_by_its_lines() -> None:
-    keeps = "\n".join(f"        self.a{number} = self.b{number} = 0" for number in range(7))
-    wide = f"class Wide:\n    def __init__(self):\n{keeps}"
-    long = "class Long:\n    def one(self):\n" + "        pass\n" * 199
-    record = "class Record:\n" + "".join(f"    field_{number}: int\n" for number in range(300))
-    few = "class Few:\n    def __init__(self):\n        self.a = self.b = 0"
-    found = [large.name for text in (wide, long, record, few) for large in _large_classes(ast.walk(ast.parse(text)))]
-    assert found == ["Wide", "Long"]
 
 
 def _first_party(statement: ast.AST) -> bool:
