@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from sweeps.variant import Variant
+from tests.workers.runtimes import forked_runs
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import refused, run
 from workers.models.package import BuildInputs
@@ -87,16 +88,16 @@ def test_a_block_reports_every_iteration_and_what_ran(artifact: RunRequest) -> N
 
 
 def test_a_block_takes_at_least_its_seconds_and_ends_after_its_maximum(artifact: RunRequest) -> None:
-    report = run(replace(artifact, warmup_seconds=0.2, iterations=1, min_seconds=0.3))
+    report = forked_runs.run(replace(artifact, warmup_seconds=0.2, iterations=1, min_seconds=0.3))
     assert sum(report.warmup_ns) > 0.15e9
     assert sum(report.samples_ns) > 0.25e9
-    bounded = run(replace(artifact, iterations=10**7, max_seconds=0.2))
+    bounded = forked_runs.run(replace(artifact, iterations=10**7, max_seconds=0.2))
     assert 0.1e9 < sum(bounded.samples_ns) < 30e9
     assert len(bounded.samples_ns) < 10**7
 
 
 def test_a_maximum_of_nothing_still_runs_once(artifact: RunRequest) -> None:
-    assert len(run(replace(artifact, iterations=50, max_seconds=0.0)).samples_ns) == 1
+    assert len(forked_runs.run(replace(artifact, iterations=50, max_seconds=0.0)).samples_ns) == 1
 
 
 def test_two_threads_are_two_threads(artifact: RunRequest) -> None:
@@ -165,7 +166,7 @@ def test_the_last_batch_need_not_be_full(saved: Callable[[torch.nn.Module], RunR
     images = np.arange(5 * 48, dtype="<f4")
     (tmp_path / "in.bin").write_bytes(images.tobytes())
     files = {"eval_inputs": str(tmp_path / "in.bin"), "eval_outputs": str(tmp_path / "out.bin")}
-    report = run(replace(saved(Flat()), **files))
+    report = forked_runs.run(replace(saved(Flat()), **files))
     assert (report.eval_images, report.eval_classes) == (5, 48)
     np.testing.assert_array_equal(np.fromfile(tmp_path / "out.bin", "<f4"), images)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.bin", "model.pt", "out.bin"]
@@ -178,21 +179,21 @@ def test_a_quantized_input_is_quantized_outside_of_the_model(
     (tmp_path / "in.bin").write_bytes(images.tobytes())
     files = {"eval_inputs": str(tmp_path / "in.bin"), "eval_outputs": str(tmp_path / "out.bin")}
     request = replace(saved(Dequantized()), input_dtype="quint8", input_scale=0.25, input_zero_point=128)
-    run(replace(request, **files))
+    forked_runs.run(replace(request, **files))
     answer = np.fromfile(tmp_path / "out.bin", "<f4")
     np.testing.assert_allclose(answer, np.round(images * 4) / 4)
-    assert len(run(replace(request, iterations=2, reuse_input=False)).samples_ns) == 2
+    assert len(forked_runs.run(replace(request, iterations=2, reuse_input=False)).samples_ns) == 2
 
 
 def test_without_reuse_every_iteration_gets_an_input_of_its_own(saved: Callable[[torch.nn.Module], RunRequest]) -> None:
     request = replace(saved(Keeps()), iterations=5, reuse_input=False)
-    assert len(run(request).samples_ns) == 5
+    assert len(forked_runs.run(request).samples_ns) == 5
 
 
 def test_with_reuse_every_iteration_gets_the_same_tensor_filled_anew(
     saved: Callable[[torch.nn.Module], RunRequest],
 ) -> None:
-    error = refused(replace(saved(Keeps()), iterations=5, reuse_input=True))
+    error = forked_runs.refused(replace(saved(Keeps()), iterations=5, reuse_input=True))
     assert (error.kind, error.message) == ("run_failed", "an input was given twice")
 
 
@@ -218,7 +219,7 @@ def test_an_output_that_is_no_logits_is_told(
 ) -> None:
     (tmp_path / "in.bin").write_bytes(bytes(2 * 48 * 4))
     files = {"eval_inputs": str(tmp_path / "in.bin"), "eval_outputs": str(tmp_path / "out.bin")}
-    error = refused(replace(saved(module), **files))
+    error = forked_runs.refused(replace(saved(module), **files))
     assert (error.kind, error.message) == ("bad_output", message)
     assert not (tmp_path / "out.bin").exists()
 
