@@ -17,7 +17,7 @@ import torch
 from sweeps.variant import Variant
 from tests.workers.runtimes import forked_runs
 from tests.workers.runtimes.nets import Keeps
-from tests.workers.runtimes.runs import refused, run
+from tests.workers.runtimes.runs import request_of, run
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
@@ -31,16 +31,7 @@ def artifact(mobilenet: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -
     """A built model in fp32, as a request that is quickly answered."""
     out = tmp_path_factory.mktemp("fp32 'quoted'")
     RUNTIME.build(Variant(fuse=True, optimize=True, layout="nhwc"), "a" * 64, mobilenet, out)
-    return RunRequest(
-        model=str(out / "model.pt"),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=(1, 3, 64, 64),
-        memory_format="channels_last",
-        iterations=3,
-    )
+    return request_of(out / "model.pt", 1, 3, 64, 64, memory_format="channels_last", iterations=3)
 
 
 @pytest.fixture
@@ -51,15 +42,7 @@ def saved(tmp_path: Path) -> Callable[[torch.nn.Module], RunRequest]:
         path = tmp_path / "model.pt"
         with build_state("none"):
             torch.jit.save(torch.jit.script(module.eval()), str(path))
-        return RunRequest(
-            model=str(path),
-            backend="cpu",
-            engine="none",
-            threads=1,
-            cpus="all",
-            input_shape=(2, 3, 4, 4),
-            memory_format="contiguous_format",
-        )
+        return request_of(path, 2, 3, 4, 4)
 
     return saved
 
@@ -144,18 +127,9 @@ def test_the_engine_is_in_force_when_an_int8_model_is_loaded(mobilenet: BuildInp
     inputs.write_bytes(mobilenet.verification.astype("<f4").tobytes())
     answers = {}
     for engine in ("qnnpack", "x86"):
-        request = RunRequest(
-            model=str(tmp_path / "model.pt"),
-            backend="cpu",
-            engine=engine,
-            threads=1,
-            cpus="all",
-            input_shape=(1, 3, 64, 64),
-            memory_format="contiguous_format",
-            eval_inputs=str(inputs),
-            eval_outputs=str(tmp_path / f"{engine}.bin"),
-        )
-        report = run(request)
+        files = {"eval_inputs": str(inputs), "eval_outputs": str(tmp_path / f"{engine}.bin")}
+        request = request_of(tmp_path / "model.pt", 1, 3, 64, 64, engine=engine, **files)
+        report = forked_runs.run(request)
         assert (report.engine_ran, report.eval_images, report.eval_classes) == (engine, 24, 10)
         answers[engine] = (tmp_path / f"{engine}.bin").read_bytes()
     assert len(answers["qnnpack"]) == 24 * 10 * 4
@@ -239,7 +213,9 @@ def test_what_the_request_gets_wrong_is_told(
         "run_failed": replace(saved(Flat()), input_shape=(2,)),
         "bad_arguments": replace(artifact, input_dtype="quint8"),
     }
-    assert {kind: refused(request).kind for kind, request in wrong.items()} == {kind: kind for kind in wrong}
+    assert {kind: forked_runs.refused(request).kind for kind, request in wrong.items()} == {
+        kind: kind for kind in wrong
+    }
 
 
 def test_only_the_standard_library_is_imported_before_the_cpus_are_chosen_and_no_compiler_of_torch_after_it() -> None:
