@@ -90,7 +90,8 @@ def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
         if file is not None:
             (folder / made.artifact.file).write_bytes(file)
         blocks: list[Block] = []
-        return check(read_shipped(path), path, "local", workspace, rounds, margin_percent, blocks.append), blocks
+        with gallery.remembering():
+            return check(read_shipped(path), path, "local", workspace, rounds, margin_percent, blocks.append), blocks
 
     return run
 

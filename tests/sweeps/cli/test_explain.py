@@ -30,9 +30,11 @@ from sweeps.skip_kinds import SKIPS
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.trust import TRUST
+from tests.source_code import ROOT, files_of, nodes_of
 from workers import artifacts
 
-ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.xdist_group("sources")
+
 RAISING = {"BuildError", "DeviceError", "GiveUp", "HostError", "RunRefused", "RunnerError"}
 
 
@@ -56,9 +58,7 @@ class Code:
     what calls give that parameter, a function for the first of what it returns."""
 
     def __init__(self) -> None:
-        roots = (ROOT / root for root in ("sweeps", "workers"))
-        paths = [path for root in roots for path in root.rglob("*.py")]
-        self.nodes = {path: [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))] for path in paths}
+        self.nodes = {path: nodes_of(path) for path in files_of("sweeps", "workers")}
         self.functions: defaultdict[str, list[ast.FunctionDef]] = defaultdict(list)
         self.calls: defaultdict[str, list[ast.Call]] = defaultdict(list)
         for node in chain.from_iterable(self.nodes.values()):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sweeps.device_facts import DeviceFacts, canonical_key
+from sweeps.device_facts import canonical_key
 from sweeps.journal.plans import skipped_key
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
@@ -11,21 +11,9 @@ from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
+from tests.builders import computer_facts
 
-HOST = DeviceFacts(
-    device_id="host-1",
-    name="local",
-    maker="Maker",
-    model="Board",
-    soc="SoC",
-    os_build="Linux 6.1",
-    abi="x86_64",
-    cores=2,
-    ram_bytes=None,
-    cpu_features=("avx2",),
-    runtime_versions=(("torchscript", "2.12.1"),),
-    qengines=("onednn", "qnnpack", "x86"),
-)
+HOST = computer_facts(cpu_features=("avx2",), qengines=("onednn", "qnnpack", "x86"))
 PHONE = replace(
     HOST,
     device_id="phone-1",

@@ -34,21 +34,10 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.variant import RunAxes, Variant
+from tests.builders import computer_facts
 from workers.runtimes import registry
 
-X86 = DeviceFacts(
-    device_id="host-1",
-    name="local",
-    maker="Maker",
-    model="Board",
-    soc="SoC",
-    os_build="Linux 6.1",
-    abi="x86_64",
-    cores=2,
-    ram_bytes=None,
-    runtime_versions=(("torchscript", "2.12.1"),),
-    qengines=("x86", "qnnpack"),
-)
+X86 = computer_facts()
 ARM = replace(X86, device_id="phone-1", name="phone", model="Phone", abi="arm64-v8a", qengines=("qnnpack",))
 HOST = replace(X86, device_id="host-2", emulates=("nnapi", "metal"))
 

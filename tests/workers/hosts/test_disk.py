@@ -12,7 +12,8 @@ from ray.exceptions import RayError, RayTaskError
 from sweeps.cli.hosts import troubles
 from sweeps.errors import LAB_KINDS, DeviceError, StoreError
 from sweeps.records import Failed
-from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, ControlledWorker, TestHost, World, facts
+from tests.builders import phone_facts
+from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, ControlledWorker, TestHost, World
 from workers.hosts.actors import HostActor
 from workers.hosts.disk import LEAST_BYTES
 from workers.hosts.interface import Granted
@@ -61,7 +62,7 @@ def world(tmp_path: Path, disk: SmallDisk) -> Iterator[World]:
 
 
 def named() -> object:
-    return facts("one", name="host:lab-1/adb:one")
+    return phone_facts("one", name="host:lab-1/adb:one")
 
 
 def said(host: TestHost) -> list[str]:
@@ -105,7 +106,7 @@ def test_a_block_in_which_the_disk_fills_up_arrives_and_none_is_started_after_it
                 disk.fill()
             return answer
 
-    worker = Filling(facts("one"))
+    worker = Filling(phone_facts("one"))
     worker.go.set()
     host.make_worker = lambda device: worker
     assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
@@ -129,7 +130,7 @@ def test_a_program_that_ends_as_the_hosts_disk_fills_up_is_no_failure_of_its_job
                 disk.fill(but=LEAST_BYTES // 2)
             return Failed(stage="run", kind="no_space", message="No space left")
 
-    host.make_worker = lambda device: Failing(facts("one"))  # type: ignore[return-value]
+    host.make_worker = lambda device: Failing(phone_facts("one"))  # type: ignore[return-value]
     answer = lane.ask(Ask(JOB, 1))
     assert isinstance(answer, Failed)
     assert answer.kind == "no_space", "there is room on the host: the device is full"

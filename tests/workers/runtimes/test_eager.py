@@ -13,10 +13,11 @@ from sweeps.errors import RunnerError
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec.label import label_of
 from sweeps.variant import Variant
+from tests.workers.runtimes.runs import request_of
 from workers.models.package import BuildInputs
 from workers.runtimes.eager.package_file import NoPackage, read, write
 from workers.runtimes.eager.runtime import Eager
-from workers.runtimes.interface import RunReport, RunRequest
+from workers.runtimes.interface import RunReport
 
 LOCAL = DeviceFacts(
     **{"device_id": "host", "name": "local", "maker": "m", "model": "m", "soc": "s", "os_build": "1", "abi": "x86_64"},
@@ -27,16 +28,7 @@ EAGER = resolve_variant(Variant(runtime="eager"), "x86_64")
 
 
 def run(file: Path, shape: tuple[int, ...], **changes: object) -> RunReport:
-    request = RunRequest(
-        model=str(file),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=shape,
-        memory_format="contiguous_format",
-        iterations=3,
-    )
+    request = request_of(file, *shape, iterations=3)
     argv = Eager().command(replace(request, **changes))
     return Eager().parse(subprocess.run(argv, capture_output=True, check=False).stdout)
 

@@ -5,20 +5,10 @@ import pytest
 from sweeps.device_facts import DeviceFacts
 from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
+from tests.builders import phone_facts
 from workers.runtimes.torchscript.runtime import TorchScript
 
-PHONE = DeviceFacts(
-    device_id="p1",
-    name="adb:p1",
-    maker="Maker",
-    model="Phone",
-    soc="SoC",
-    os_build="14",
-    abi="arm64-v8a",
-    cores=8,
-    ram_bytes=None,
-    qengines=("qnnpack",),
-)
+PHONE = phone_facts("p1", qengines=("qnnpack",))
 HOST = replace(PHONE, name="local", abi="x86_64", qengines=("qnnpack", "onednn", "x86"))
 FP32 = Variant()
 INT8 = Variant(precision="int8", quantization="static_fx", interface="core", qengine="x86", fuse=True)

@@ -12,6 +12,7 @@ from sweeps.errors import DeviceError, RunnerError
 from sweeps.variant import Variant
 from tests import gallery
 from tests.faulty_device import Faults, FaultyDevice
+from tests.workers.runtimes.runs import request_of
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.devices import registry
@@ -21,18 +22,7 @@ from workers.devices.local import local_facts
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
-REQUEST = RunRequest(
-    model="",
-    backend="cpu",
-    engine="none",
-    threads=1,
-    cpus="all",
-    input_shape=(1, 3, 8, 8),
-    memory_format="contiguous_format",
-    iterations=50,
-    min_seconds=2.0,
-    warmup_seconds=0.5,
-)
+REQUEST = request_of("", 1, 3, 8, 8, iterations=50, min_seconds=2.0, warmup_seconds=0.5)
 
 
 def pushed(phone: FaultyDevice, tmp_path: Path, content: bytes = b"a model") -> str:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from sweeps.records import Job
-from sweeps.variant import RunAxes, Variant
+from sweeps.variant import Variant
+from tests.builders import job_of
 from workers.driver.builds import Field, RunBuilds
 from workers.driver.schedule import Schedule
 from workers.driver.side_by_side import Answered, Ask, Steps, answer, side_by_side
@@ -265,16 +266,7 @@ class _Together:
 
 def _job(device: str, key: str, int8: bool) -> Job:
     variant = Variant(precision="int8", qengine="qnnpack", fuse=True) if int8 else Variant()
-    return Job(
-        key=f"{device} {key}",
-        build_key=key,
-        name=key,
-        model="net",
-        grid="",
-        variant=variant,
-        run=RunAxes(),
-        device_id=device,
-    )
+    return job_of(f"{device} {key}", key, device, name=key, model="net", variant=variant)
 
 
 def ratios(seeds: Iterable[int], *, dies: bool = False) -> Iterator[float]:
