@@ -33,8 +33,8 @@ def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, A
     }
     if not sides:
         return [], 0
-    low = min(float(one.min()) for one in sides.values())
-    high = max(_end_of(one) for one in sides.values())
+    low = min(float(samples.min()) for samples in sides.values())
+    high = max(_end_of(samples) for samples in sides.values())
     high = high if high > low else low * 1.01
     rows: list[dict[str, Any]] = []
     for side, values in sides.items():
@@ -74,10 +74,10 @@ def paired(a: ResultRow, b: ResultRow) -> list[dict[str, Any]]:
     """The rounds in which one device measured both, each with both figures and their ratio; none for two devices."""
     if a.device_id != b.device_id:
         return []
-    ours, theirs = a.medians_ms, b.medians_ms
+    a_ms, b_ms = a.medians_ms, b.medians_ms
     return [
-        {"number": number, "a_ms": ours[visit], "b_ms": theirs[visit], "ratio": theirs[visit] / ours[visit]}
-        for number, visit in enumerate(sorted(ours.keys() & theirs.keys()), 1)
+        {"number": number, "a_ms": a_ms[visit], "b_ms": b_ms[visit], "ratio": b_ms[visit] / a_ms[visit]}
+        for number, visit in enumerate(sorted(a_ms.keys() & b_ms.keys()), 1)
     ]
 
 
@@ -102,10 +102,10 @@ def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
         if getattr(a, name) != getattr(b, name)
     ]
     for name, metric in METRICS.items():
-        ours, theirs = a.metrics.get(name), b.metrics.get(name)
-        if metric.better != "neither" and name not in _ELSEWHERE and (ours is not None or theirs is not None):
-            a_s, b_s = (NOTHING if one is None else metric.format(one) for one in (ours, theirs))
-            rows.append((_TITLES.get(name, metric.title), a_s, b_s, _against(ours, theirs, metric.unit)))
+        a_value, b_value = a.metrics.get(name), b.metrics.get(name)
+        if metric.better != "neither" and name not in _ELSEWHERE and (a_value is not None or b_value is not None):
+            a_s, b_s = (NOTHING if value is None else metric.format(value) for value in (a_value, b_value))
+            rows.append((_TITLES.get(name, metric.title), a_s, b_s, _against(a_value, b_value, metric.unit)))
     return rows
 
 
@@ -146,11 +146,13 @@ def in_session(row: ResultRow, run: int, session: int) -> bool:
 def only(row: ResultRow, session: int) -> ResultRow:
     """The same result with the blocks of one session alone; all of them, if it is 0. Its metrics stay those of all."""
 
-    def kept(medians: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+    def of_session(medians: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
         return tuple((visit, ms) for visit, ms in medians if in_session(row, run_of(visit), session))
 
     return replace(
-        row, block_medians_ms=kept(row.block_medians_ms), confirmed_medians_ms=kept(row.confirmed_medians_ms)
+        row,
+        block_medians_ms=of_session(row.block_medians_ms),
+        confirmed_medians_ms=of_session(row.confirmed_medians_ms),
     )
 
 

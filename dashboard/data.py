@@ -231,9 +231,9 @@ def ranking_tables(
     now: Source, place: Place, objective: str | None, part: int
 ) -> tuple[DeviceRanking, pd.DataFrame, pd.DataFrame]:
     """One set of conditions: its ranking, `dashboard.rows.ranked` and `dashboard.rows.checked` of it."""
-    found = ranked(now, place, objective)
-    device = found.ranking.devices[part]
-    return device, tables.ranked(device, found.names), tables.checked(device, found.names)
+    result = ranked(now, place, objective)
+    device = result.ranking.devices[part]
+    return device, tables.ranked(device, result.names), tables.checked(device, result.names)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=KEYS)
@@ -284,5 +284,5 @@ def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> B
         return best and replace(best, variant=names.get(best.name, best.variant))
 
     return replace(
-        figure, pairs=tuple(replace(one, cpu=named(one.cpu), nnapi=named(one.nnapi)) for one in figure.pairs)
+        figure, pairs=tuple(replace(pair, cpu=named(pair.cpu), nnapi=named(pair.nnapi)) for pair in figure.pairs)
     )

@@ -25,7 +25,7 @@ def problem(root: Path, build_key: str) -> EdgeSweepError | None:
     folder = Workspace(root).artifact(build_key)
     try:
         states = tuple(
-            (file.name, (found := file.stat()).st_mtime_ns, found.st_size) for file in sorted(folder.iterdir())
+            (file.name, (status := file.stat()).st_mtime_ns, status.st_size) for file in sorted(folder.iterdir())
         )
     except OSError:
         states = ()

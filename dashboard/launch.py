@@ -78,8 +78,8 @@ def command(
     """
     for package, needed in (("streamlit", True), ("authlib", options.login), ("httpx", options.login)):
         if needed and importlib.util.find_spec(package) is None:
-            what = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
-            raise EdgeSweepError(f"{what} is not installed", "pip install 'edgesweep[dashboard]'")
+            purpose = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
+            raise EdgeSweepError(f"{purpose} is not installed", "pip install 'edgesweep[dashboard]'")
     _check_free(host, port)
     settings = {**_OPTIONS, "server.address": host, "server.port": str(port)}
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
@@ -90,11 +90,11 @@ def command(
 
 def _own_names(host: str, names: Sequence[str]) -> list[str]:
     """What a browser may call this server. Anything else is a name that somebody else has pointed here."""
-    found = ["127.0.0.1", "localhost", "::1"]
-    if host not in found:
-        own = [address.address for one in psutil.net_if_addrs().values() for address in one]
-        found += [host, socket.gethostname(), *(address.partition("%")[0] for address in own)]
-    return list(dict.fromkeys(name.lower() for name in (*found, *names)))
+    hosts = ["127.0.0.1", "localhost", "::1"]
+    if host not in hosts:
+        own = [address.address for addresses in psutil.net_if_addrs().values() for address in addresses]
+        hosts += [host, socket.gethostname(), *(address.partition("%")[0] for address in own)]
+    return list(dict.fromkeys(name.lower() for name in (*hosts, *names)))
 
 
 @contextmanager
@@ -145,11 +145,11 @@ def say_when_it_answers(text: str, host: str, port: int) -> None:
     """Print `text` on stderr once this process's server answers, and after 60 s all the same: its link is told nowhere
     else, and a slow computer may answer later."""
     # What listens on all addresses is asked at this machine's own.
-    asked = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
 
     def wait() -> None:
         deadline = time.monotonic() + START_LIMIT_S
-        while not _answers(asked, port) and time.monotonic() < deadline:
+        while not _answers(target, port) and time.monotonic() < deadline:
             time.sleep(0.1)
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

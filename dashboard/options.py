@@ -58,12 +58,12 @@ def _parsed(argv: Sequence[str], workspace: str | None, lab: str | None, token_f
     parser.add_argument("--login", action="store_true", help="people have to log in")
     parser.add_argument("--lab", default=lab or None, help="the address of a lab that sweeps may use")
     parser.add_argument("--token-file", type=Path, default=token_file or None, help="a copy of its token file")
-    found = parser.parse_args(argv)
+    parsed = parser.parse_args(argv)
     return Options(
-        found.workspace.expanduser().resolve(),
-        tuple(folder.expanduser().resolve() for folder in found.models),
-        found.roles,
-        found.login,
-        found.lab,
-        None if found.token_file is None else Path(found.token_file).expanduser().resolve(),
+        parsed.workspace.expanduser().resolve(),
+        tuple(folder.expanduser().resolve() for folder in parsed.models),
+        parsed.roles,
+        parsed.login,
+        parsed.lab,
+        None if parsed.token_file is None else Path(parsed.token_file).expanduser().resolve(),
     )

@@ -62,33 +62,33 @@ class Running:
         """How often to look; `None` while nothing runs. Until this computer is measured, nothing is disturbed."""
         if self.driver.state == "idle":
             return None
-        told = self.driver.told
-        measured = [one.name for one in told.devices if one.running or one.done] if told is not None else []
+        live = self.driver.told
+        measured = [device.name for device in live.devices if device.running or device.done] if live is not None else []
         return HERE_EVERY_S if any(map(catalog.is_host, measured)) else PHONES_EVERY_S
 
     @property
     def words(self) -> str:
         """What it does, for people."""
-        driver, told = self.driver, self.driver.told
-        asked = driver.asked.what if driver.asked is not None else None
+        driver, live = self.driver, self.driver.told
+        request = driver.asked.what if driver.asked is not None else None
         match driver.state:
             case "starting":
                 return "Starting"
             case "ending":
                 return "Writing the ranking"
-            case "running" if asked is not None:
-                return "Pausing after the running work" if asked == "pause" else "Stopping after the running work"
+            case "running" if request is not None:
+                return "Pausing after the running work" if request == "pause" else "Stopping after the running work"
             case "running" if driver.is_asked:
                 return "Stopping after the running work"
             case "running":
-                return "Running" if told is None or not told.step else told.step[:1].upper() + told.step[1:]
-        if told is None:
+                return "Running" if live is None or not live.step else live.step[:1].upper() + live.step[1:]
+        if live is None:
             return "Ended without a word" if driver.launched else "Nothing was started yet"
-        match told.ended:
+        match live.ended:
             case "finished":
                 return "Ended"
             case "stopped":
-                return "Paused" if asked == "pause" else "Stopped"
+                return "Paused" if request == "pause" else "Stopped"
             case "failed":
                 return "Failed"
         return "Ended without a word"
@@ -96,19 +96,19 @@ class Running:
     @property
     def trouble(self) -> str:
         """In a line, that the last run failed, and why; empty if it did not, or nothing is known of one."""
-        driver, told = self.driver, self.driver.told
-        if driver.state != "idle" or (told is None and not driver.launched):
+        driver, live = self.driver, self.driver.told
+        if driver.state != "idle" or (live is None and not driver.launched):
             return ""
         of = f" of {driver.sweep}" if driver.sweep else ""
-        if told is not None and told.ended == "failed":
-            return f"The last run{of} failed: {told.problem or 'it did not say why'}"
-        return "" if told is not None and told.ended else f"The last run{of} ended without saying why"
+        if live is not None and live.ended == "failed":
+            return f"The last run{of} failed: {live.problem or 'it did not say why'}"
+        return "" if live is not None and live.ended else f"The last run{of} ended without saying why"
 
     @property
     def can_resume(self) -> bool:
         """Whether the same start once more would go on."""
-        told = self.driver.told
-        return self.driver.state == "idle" and self.driver.launched and (told is None or told.ended != "finished")
+        live = self.driver.told
+        return self.driver.state == "idle" and self.driver.launched and (live is None or live.ended != "finished")
 
 
 def read(root: Path) -> Running:
@@ -148,15 +148,15 @@ def in_words(rows: Mapping[str, ResultRow], builds: Mapping[tuple[str, ...], str
     return {key: (row.name, f"{line(row.model)} · {builds[row.setup]}") for key, row in rows.items()}
 
 
-def doing(live: LiveDevice, told: Live | None, called: Mapping[str, tuple[str, str]]) -> str:
+def doing(live: LiveDevice, run: Live | None, called: Mapping[str, tuple[str, str]]) -> str:
     """What one device does, in a few words. `called`: as `in_words` makes it."""
     if live.running:
         name, words = called.get(live.job, ("", ""))
         return line(live.running.replace(name, words, 1) if name else live.running)
     if 0 < live.total <= live.done:
         return "done"
-    if told is not None and told.builds_done < told.builds_total:
-        return f"waits for builds: {told.builds_done} of {told.builds_total} are made"
+    if run is not None and run.builds_done < run.builds_total:
+        return f"waits for builds: {run.builds_done} of {run.builds_total} are made"
     if live.waiting:
         return f"waits until it is ready: {line('; '.join(live.waiting))}"
     return "nothing runs on it now" if live.total else "nothing has begun on it in this run"

@@ -150,25 +150,25 @@ def hidden_unless(box: str, value: str) -> str:
 
     The browser changes the box some frames before anything else on the page tells that a selection loads.
     """
-    there = f'input[aria-label="{_css_string(box)}"]'
-    return _hidden_unless(there, f'{there}[value="{_css_string(value)}"]')
+    anchor = f'input[aria-label="{_css_string(box)}"]'
+    return _hidden_unless(anchor, f'{anchor}[value="{_css_string(value)}"]')
 
 
 def hidden_unless_pressed(key: str, number: int) -> str:
     """As `hidden_unless`, of a row of buttons: while another one than this, from 0 on, is pressed."""
-    there = f'.st-key-{key.replace(" ", "-")} [role="radio"]'
-    return _hidden_unless(there, f'{there}[aria-checked="true"]:nth-of-type({number + 1})')
+    anchor = f'.st-key-{key.replace(" ", "-")} [role="radio"]'
+    return _hidden_unless(anchor, f'{anchor}[aria-checked="true"]:nth-of-type({number + 1})')
 
 
 def hidden_but(keys: Iterable[str]) -> str:
     """A rule that hides what belongs to a selection, but for the containers with these keys."""
-    other = '[class*="st-key-now-"]' + "".join(f":not(.st-key-{key})" for key in keys)
-    return f"{other}, {other} * {{ visibility: hidden !important; }}"
+    selector = '[class*="st-key-now-"]' + "".join(f":not(.st-key-{key})" for key in keys)
+    return f"{selector}, {selector} * {{ visibility: hidden !important; }}"
 
 
-def _hidden_unless(there: str, same: str) -> str:
-    other = f'.stApp:has({there}):not(:has({same})) [class*="st-key-now-"]'
-    return f"{other}, {other} * {{ visibility: hidden !important; }}"
+def _hidden_unless(anchor: str, match: str) -> str:
+    selector = f'.stApp:has({anchor}):not(:has({match})) [class*="st-key-now-"]'
+    return f"{selector}, {selector} * {{ visibility: hidden !important; }}"
 
 
 def _css_string(text: str) -> str:

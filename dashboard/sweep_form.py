@@ -105,7 +105,7 @@ class SweepForm:
 
 
 _PROTOCOL = ("preset", "rounds", "gate")
-FIELDS = tuple(one.name for one in fields(SweepForm))
+FIELDS = tuple(field.name for field in fields(SweepForm))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +124,19 @@ def read(text: str) -> Shown | None:
     data = values(text)
     if data is None:
         return None
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name in FIELDS:
         try:
-            found[name] = _images_of(data) if name == "images" else _READ[name](value_at(data, _PLACES[name]))
+            entries[name] = _images_of(data) if name == "images" else _READ[name](value_at(data, _PLACES[name]))
         except (ValueError, TypeError, KeyError):
             continue
-    counts = {what: len(here) for what in ("models", "grids") if isinstance(here := data.get(what), list)}
-    beside = [f"{count - 1} more {what}" for what, count in counts.items() if count > 1]
+    counts = {key: len(members) for key in ("models", "grids") if isinstance(members := data.get(key), list)}
+    beside = [f"{count - 1} more {key}" for key, count in counts.items() if count > 1]
     beside += _axes_beside(data)
     beside += [
         str(key) for key in data if key not in ("name", "models", "data", "grids", "devices", "protocol", "budget")
     ]
-    return Shown(SweepForm(**found), tuple(name for name in FIELDS if name not in found), tuple(beside))
+    return Shown(SweepForm(**entries), tuple(name for name in FIELDS if name not in entries), tuple(beside))
 
 
 def _axes_beside(data: Any) -> list[str]:
@@ -145,8 +145,8 @@ def _axes_beside(data: Any) -> list[str]:
         grid = value_at(data, ("grids", 0))
     except TypeError:
         return []
-    others = [str(key) for key in grid if key not in AXES.values()] if isinstance(grid, dict) else []
-    return ["a name of the grid" if key == "name" else key for key in others]
+    axes = [str(key) for key in grid if key not in AXES.values()] if isinstance(grid, dict) else []
+    return ["a name of the grid" if key == "name" else key for key in axes]
 
 
 def write(text: str, name: str, value: Any) -> str:
@@ -185,10 +185,10 @@ def _data(images: str, count: int | None) -> dict[str, Any]:
 
 
 def _images_of(data: Any) -> str:
-    found = {_source(value_at(data, ("data", part))) for part in ("calibration", "evaluation")}
-    if len(found) != 1:
+    sources = {_source(value_at(data, ("data", part))) for part in ("calibration", "evaluation")}
+    if len(sources) != 1:
         raise ValueError("two sources")
-    return found.pop()
+    return sources.pop()
 
 
 def _source(part: Any) -> str:
@@ -211,19 +211,19 @@ def _arguments_of(value: Any) -> str:
         return value or ""
     if not isinstance(value, dict):
         raise TypeError("no arguments")
-    return ", ".join(f"{flow(name)}: {flow(one)}" for name, one in value.items())
+    return ", ".join(f"{flow(name)}: {flow(argument)}" for name, argument in value.items())
 
 
 def _side_of(value: Any) -> int:
     match [1, 3, 224, 224] if value is None else value:
-        case [1, 3, int(side), int(other)] if side == other and SIDES[0] <= side <= SIDES[1]:
+        case [1, 3, int(side), int(width)] if side == width and SIDES[0] <= side <= SIDES[1]:
             return side
     raise ValueError("no square of three channels")
 
 
 def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
     def read_list(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list | None) or any(type(one) is not kind for one in value or ()):
+        if not isinstance(value, list | None) or any(type(member) is not kind for member in value or ()):
             raise TypeError("no list")
         return tuple(dict.fromkeys(value or ()))
 
@@ -273,8 +273,8 @@ def budget_value(text: str) -> Any:
 
 def _arguments(text: str) -> Any:
     """Text that is no YAML stays text: the file's check then names its line."""
-    found = values(f"{{{text}}}")
-    return text if found is None else found
+    arguments = values(f"{{{text}}}")
+    return text if arguments is None else arguments
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {

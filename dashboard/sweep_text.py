@@ -28,14 +28,14 @@ def values(text: str) -> dict[str, Any] | None:
 
 def value_at(data: Any, at: Location) -> Any:
     """What `values` have at a place; `None` if it is missing. Raises `TypeError` if something else is there."""
-    here: Any = data
+    node: Any = data
     for key in at:
-        if here is None or (isinstance(key, int) and isinstance(here, list) and key >= len(here)):
+        if node is None or (isinstance(key, int) and isinstance(node, list) and key >= len(node)):
             return None
-        if not isinstance(here, list if isinstance(key, int) else dict):
-            raise TypeError(f"{key} of {type(here).__name__}")
-        here = here[int(key)] if isinstance(here, list) else here.get(key)
-    return here
+        if not isinstance(node, list if isinstance(key, int) else dict):
+            raise TypeError(f"{key} of {type(node).__name__}")
+        node = node[int(key)] if isinstance(node, list) else node.get(key)
+    return node
 
 
 def changed(text: str, at: Location, value: Any) -> str:
@@ -43,11 +43,11 @@ def changed(text: str, at: Location, value: Any) -> str:
 
     Where the text cannot be changed in that place alone, it is written anew: then its comments are lost.
     """
-    wanted = _with(values(text) or {}, at, value)
+    target = _with(values(text) or {}, at, value)
     patched = _patched(text, at, value)
-    if patched is not None and values(patched) == wanted:
+    if patched is not None and values(patched) == target:
         return patched
-    return dumped(wanted)
+    return dumped(target)
 
 
 def flow(value: Any) -> str:
@@ -58,24 +58,24 @@ def flow(value: Any) -> str:
 
 def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:
     whole = copy.deepcopy(data)
-    here: Any = whole
+    node: Any = whole
     for step, key in enumerate(at):
         is_last = step == len(at) - 1
         if is_last and value is GONE:
-            if isinstance(here, dict):
-                here.pop(key, None)
+            if isinstance(node, dict):
+                node.pop(key, None)
             break
         below: Any = value if is_last else [] if isinstance(at[step + 1], int) else {}
-        if isinstance(here, list):
-            if int(key) >= len(here):
-                here.append(below)
-            elif is_last or not isinstance(here[int(key)], dict | list):
-                here[int(key)] = below
-            here = here[min(int(key), len(here) - 1)]
+        if isinstance(node, list):
+            if int(key) >= len(node):
+                node.append(below)
+            elif is_last or not isinstance(node[int(key)], dict | list):
+                node[int(key)] = below
+            node = node[min(int(key), len(node) - 1)]
         else:
-            if is_last or not isinstance(here.get(key), type(below)):
-                here[key] = below
-            here = here[key]
+            if is_last or not isinstance(node.get(key), type(below)):
+                node[key] = below
+            node = node[key]
     return whole
 
 
@@ -86,7 +86,7 @@ def _patched(text: str, at: Location, value: Any) -> str | None:
     key_node = None
     for step, key in enumerate(at):
         if isinstance(node, yaml.MappingNode):
-            pair = next(((name, one) for name, one in node.value if name.value == key), None)
+            pair = next(((name, child) for name, child in node.value if name.value == key), None)
             if pair is None:
                 return text if value is GONE else _inserted(text, node, at[step:], value)
             parent, (key_node, node) = node, pair
@@ -134,5 +134,5 @@ def _end(node: yaml.Node) -> int:
     """Where its last character is: a block of YAML ends where the next one begins, comments between them included."""
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return int(node.end_mark.index)
-    parts = [one for pair in node.value for one in (pair if isinstance(pair, tuple) else (pair,))]
-    return max((_end(one) for one in parts), default=int(node.end_mark.index))
+    parts = [part for pair in node.value for part in (pair if isinstance(pair, tuple) else (pair,))]
+    return max((_end(part) for part in parts), default=int(node.end_mark.index))

@@ -61,13 +61,13 @@ def chart(data: Sequence[Spec], layers: list[Spec], height: int, look: Palette) 
 
 def lines_of(names: Sequence[str]) -> tuple[list[tuple[str, int, int]], int]:
     """For each name: its text in lines, and the pixels from the top to the text and to the dot; and the height."""
-    found, top = [], 4
+    texts, top = [], 4
     for name in names:
         lines = wrapped(name, NAME_WIDTH)
         dot = top + _LINE_PX * len(lines) + _DOT_PX // 2 - 3
-        found.append(("\n".join(lines), top, dot))
+        texts.append(("\n".join(lines), top, dot))
         top = dot + _DOT_PX // 2 + 3
-    return found, top + 6
+    return texts, top + 6
 
 
 def pixel(field: str) -> Spec:
@@ -109,8 +109,8 @@ def colour(rows: pd.DataFrame, look: Palette) -> Spec:
 
 def present(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> Spec:
     """A scale on which each status always has the same value."""
-    found = set(rows["status"])
-    present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in found]
+    occurring = set(rows["status"])
+    present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in occurring]
     return {"domain": [status for status, _ in present], "range": [value for _, value in present]}
 
 

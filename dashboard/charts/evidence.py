@@ -101,7 +101,7 @@ def sentinel(looks: Rows, changed: Rows, look: Palette, measured: Rows = ()) -> 
         for spans, colour in ((measured, GREEN), (changed, PINK))
         if spans
     ]
-    middle = sorted(one["ms"] for one in looks)[len(looks) // 2] if looks else 0.0
+    middle = sorted(sample["ms"] for sample in looks)[len(looks) // 2] if looks else 0.0
     layers += [
         {
             "data": {"values": [{"ms": middle}]},

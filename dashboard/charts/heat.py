@@ -68,7 +68,14 @@ def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, ch
         names.append({"y": top + 5, "name": row.name, "notes": row.notes})
         top += _NAME_PX
         shown = [
-            (cell, [(line, not number) for number, said in enumerate(cell.lines) for line in wrapped(said, characters)])
+            (
+                cell,
+                [
+                    (line, not number)
+                    for number, content in enumerate(cell.lines)
+                    for line in wrapped(content, characters)
+                ],
+            )
             for cell in row.cells
         ]
         height = max((len(lines) for _, lines in shown), default=1) * _LINE_PX + 2 * _PAD_PX
@@ -109,7 +116,7 @@ def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, ch
         "params": [{"name": "cell", "select": picked, "views": ["cells"]}],
         "layer": [
             {
-                "data": {"values": [{"column": number, "text": said} for number, said in enumerate(head_lines)]},
+                "data": {"values": [{"column": number, "text": head} for number, head in enumerate(head_lines)]},
                 "mark": {**text, "color": look.quiet, "fontSize": 12, "align": "center"},
                 "encoding": {"x": x, "y": {"value": 0}, "text": {"field": "text"}},
             },

@@ -50,19 +50,19 @@ def placed(
     """The label of each point, if there is room for it. `points`: pixels from the left and from the top, of a chart of
     this `width` and `height`; those in `order` may have a name. The first of them has one if any fits into the
     chart."""
-    found: list[Label | None] = [None] * len(points)
+    labels: list[Label | None] = [None] * len(points)
     dots = [_Box(x - _POINT_PX, y - _POINT_PX, x + _POINT_PX, y + _POINT_PX) for x, y in points]
-    taken: list[_Box] = []
+    boxes: list[_Box] = []
     for number in order:
-        others = [*taken, *(dot for at, dot in enumerate(dots) if at != number)]
+        obstacles = [*boxes, *(dot for at, dot in enumerate(dots) if at != number)]
         ways = list(_ways(points[number], names[number], width, height))
-        free = [(label, box) for label, box in ways if not any(map(box.meets, others))]
-        if not free and not taken:
+        free = [(label, box) for label, box in ways if not any(map(box.meets, obstacles))]
+        if not free and not boxes:
             free = ways[:1]
         for label, box in free[:1]:
-            found[number] = label
-            taken.append(box)
-    return found
+            labels[number] = label
+            boxes.append(box)
+    return labels
 
 
 def _ways(point: Point, name: str, width: float, height: float) -> Iterator[tuple[Label, _Box]]:

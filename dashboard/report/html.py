@@ -21,7 +21,7 @@ _BACKGROUND = {"light": "#FFFFFF", "dark": "#10161E"}
 
 def page(
     sweep: str,
-    there: Sequence[Section],
+    sections: Sequence[Section],
     *,
     objective: str,
     updated: datetime,
@@ -33,7 +33,7 @@ def page(
     """The whole page as text. `sweep_file`: YAML to repeat it with. `notes`: of the whole sweep. `each` is told the
     device of each section."""
     drawn: list[dict[str, Any]] = []
-    for section in there:
+    for section in sections:
         each(section.device)
         charts = [
             (chart, _image(chart.light, _BACKGROUND["light"]), _image(chart.dark, _BACKGROUND["dark"]))

@@ -40,9 +40,9 @@ def show(root: Path) -> None:
                 st.session_state[_TOLD] = (time.time(), *around.hosts(Workspace(root), options))
         except EdgeSweepError as error:
             live.problem("The hosts did not answer.", error)
-    if (told := st.session_state.get(_TOLD)) is None:
+    if (answer := st.session_state.get(_TOLD)) is None:
         return
-    at_s, rows, troubles = told
+    at_s, rows, troubles = answer
     draw_table(
         pd.DataFrame([_line(row) for row in rows], columns=["Host", "Device", "Model", "Used by", "Runs"]),
         hide_index=True,

@@ -46,13 +46,13 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     _start(root, sweep, (SETTLE, str(rounds)))
 
 
-def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
+def show_provisional(root: Path, ranked: Ranked, way: Settle) -> None:
     """The one thing to do where nothing may win: a button that does it, or the way to the line that has to change."""
     sweep = ranked.place.sweep
-    st.code(line(here(Workspace(root), sweep).typed(found.timed_text)), language=None, wrap_lines=True)
+    st.code(line(here(Workspace(root), sweep).typed(way.timed_text)), language=None, wrap_lines=True)
     if role() < Role.LAUNCH:
         return
-    if found.field:
+    if way.field:
         if kept_file(Workspace(root), sweep).is_file():
             links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
         else:
@@ -60,7 +60,7 @@ def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
     elif why := _why_not(root, ranked):
         st.caption(f"There is no button for it: {words(why)}.")
     else:
-        options = (RETRY,) if RETRY in found.command.split() else ()
+        options = (RETRY,) if RETRY in way.command.split() else ()
         label = "Measure what failed or is not trusted again" if options else "Run the sweep again"
         if st.button(label, icon=":material/replay:", key="again"):
             _start(root, sweep, options)

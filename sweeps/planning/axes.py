@@ -61,34 +61,34 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
             free = free_axes(name, where, numbers, quantization)
             if "quantization" not in free and quantization != grid.quantization[0]:
                 continue
-            others = BUILD_AXES[len(_DECIDING) :]
-            swept = (_values(grid, axis, name) if axis in free else getattr(grid, axis)[:1] for axis in others)
+            rest = BUILD_AXES[len(_DECIDING) :]
+            swept = (_values(grid, axis, name) if axis in free else getattr(grid, axis)[:1] for axis in rest)
             yield ((name,), (backend,), (precision,), (quantization,), *swept)
 
 
 def without_choice(grid: GridSpec) -> dict[str, tuple[str, ...]]:
     """What a grid says in vain: by runtime, or runtime and backend, the axes without a choice there to which it gives
     another value than the only one. Releases are left out: each means its own runtime."""
-    found: dict[str, tuple[str, ...]] = {}
+    unused: dict[str, tuple[str, ...]] = {}
     for name in grid.runtime:
         entry = catalog.runtimes()[name]
-        known = [one for one in entry.backends if one.name in grid.backend] or list(entry.backends[:1])
-        ignored = {where.name: _ignored(grid, entry, where) for where in known}
+        backends = [backend for backend in entry.backends if backend.name in grid.backend] or list(entry.backends[:1])
+        ignored = {where.name: _ignored(grid, entry, where) for where in backends}
         everywhere = frozenset.intersection(*ignored.values())
         parts = {name: everywhere} | {f"{name} {where}": axes - everywhere for where, axes in ignored.items()}
         for part, axes in parts.items():
             if axes:
-                found[part] = tuple(axis for axis in BUILD_AXES if axis in axes)
-    return found
+                unused[part] = tuple(axis for axis in BUILD_AXES if axis in axes)
+    return unused
 
 
 def _ignored(grid: GridSpec, entry: RuntimeEntry, where: BackendEntry) -> frozenset[str]:
     chosen = entry.axes | where.chosen_axes | {"runtime", *_RELEASES}
-    asked = (Variant(runtime=entry.name, backend=where.name, precision=precision) for precision in grid.precision)
-    builds = [resolve_variant(one, "") for one in asked]
+    variants = (Variant(runtime=entry.name, backend=where.name, precision=precision) for precision in grid.precision)
+    builds = [resolve_variant(variant, "") for variant in variants]
     named = grid.model_fields_set.intersection(BUILD_AXES)
     without = {
-        axis for axis in named - chosen if {*getattr(grid, axis)} - _ANY - {getattr(one, axis) for one in builds}
+        axis for axis in named - chosen if {*getattr(grid, axis)} - _ANY - {getattr(build, axis) for build in builds}
     }
     # Values of other runtimes that all come to one here.
     taken_for_one = {
@@ -119,8 +119,8 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
     backend = variant.backend if "backend" in runtime.axes else runtime.backends[0].name
     precision = variant.precision if "precision" in runtime.axes else _DEFAULTS["precision"]
     free = free_axes(runtime.name, backend, precision, variant.quantization)
-    given = {axis: runtime.synonyms.get(axis, {}).get(value, value) for axis, value in _all(variant) if axis in free}
-    variant = Variant(**_DEFAULTS | _fixed(runtime.backend(backend), precision) | given | {"backend": backend})
+    values = {axis: runtime.synonyms.get(axis, {}).get(value, value) for axis, value in _all(variant) if axis in free}
+    variant = Variant(**_DEFAULTS | _fixed(runtime.backend(backend), precision) | values | {"backend": backend})
     if variant.qengine == "auto":
         engines = (engine for family, engine in _ENGINE_OF_ABI.items() if abi.startswith(family))
         variant = replace(variant, qengine=next(engines, "auto"))

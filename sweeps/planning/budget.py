@@ -30,11 +30,11 @@ def keep_budget(sweep: SweepSpec, before: Protocol) -> tuple[SweepSpec, str]:
         return _full(sweep), _SHARED
     minutes = before.device_minutes
     budget = before.budget if minutes is None else MinutesBudget(device_minutes=minutes)
-    kept = sweep.model_copy(update={"budget": budget})
-    if why_not := _refused(kept):
+    changed = sweep.model_copy(update={"budget": budget})
+    if why_not := _refused(changed):
         return _full(sweep), f"this sweep raced before, but now {why_not}"
-    other = "race" if budget == "full" else "full"
-    return kept, f"kept, as this sweep had it before; write budget: {other} to change it"
+    alternative = "race" if budget == "full" else "full"
+    return changed, f"kept, as this sweep had it before; write budget: {alternative} to change it"
 
 
 def default_budget(sweep: SweepSpec, variants: Mapping[tuple[str, str], int]) -> tuple[SweepSpec, str]:

@@ -81,12 +81,21 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     names = _names(combinations)
     models = {model.name: model for model in spec.models}
     reasons = [
-        _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
-        for one in combinations
+        _not_of_runtime(combination)
+        or _no_engine(combination)
+        or _no_such_cores(combination)
+        or supports(combination.variant, combination.facts)
+        for combination in combinations
     ]
-    timed = (one for one, reason in zip(combinations, reasons, strict=True) if not reason and not one.emulated)
+    timed = (
+        combination
+        for combination, reason in zip(combinations, reasons, strict=True)
+        if not reason and not combination.emulated
+    )
     # Before all keys, which contain the preset.
-    spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
+    spec, budget_reason = default_budget(
+        spec, Counter((combination.model, combination.facts.device_id) for combination in timed)
+    )
     protocol = protocol_of(spec)
     if spec.share is not None and protocol.rounds < _FEWEST_SHARED:
         raise SpecError(
@@ -95,42 +104,44 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         )
     alike = Counter(facts.fingerprint for facts in units)
     pooled: list[tuple[str, str]] = []
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
-    for one, name, reason in zip(combinations, names, reasons, strict=True):
-        device_id = one.facts.device_id
+    for combination, name, reason in zip(combinations, names, reasons, strict=True):
+        device_id = combination.facts.device_id
         if reason:
             skipped.append(
                 Skipped(
                     name=name,
-                    model=one.model,
-                    grid=one.grid,
-                    variant=one.variant,
-                    run=one.run,
+                    model=combination.model,
+                    grid=combination.grid,
+                    variant=combination.variant,
+                    run=combination.run,
                     device_id=device_id,
                     reason=reason,
                 )
             )
             continue
-        key = build_key(models[one.model], one.variant, identities)
-        runner, reference = runner_of(one.facts, one.variant, identities), one.reference
-        first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
-        replicate = seen[first_key]
-        seen[first_key] += 1
-        own_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate)
-        if spec.share is not None and alike[one.facts.fingerprint] > 1:
-            any_unit = replace(one.facts, device_id=pool_id(one.facts.fingerprint))
-            pooled.append((own_key, job_key(key, any_unit, one.run, protocol, runner, reference, replicate=replicate)))
+        key = build_key(models[combination.model], combination.variant, identities)
+        runner, reference = runner_of(combination.facts, combination.variant, identities), combination.reference
+        first_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=0)
+        replicate = counts[first_key]
+        counts[first_key] += 1
+        own_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=replicate)
+        if spec.share is not None and alike[combination.facts.fingerprint] > 1:
+            any_unit = replace(combination.facts, device_id=pool_id(combination.facts.fingerprint))
+            pooled.append(
+                (own_key, job_key(key, any_unit, combination.run, protocol, runner, reference, replicate=replicate))
+            )
         jobs.append(
             Job(
                 key=own_key,
                 build_key=key,
                 name=name,
-                model=one.model,
-                grid=one.grid,
-                variant=one.variant,
-                run=one.run,
+                model=combination.model,
+                grid=combination.grid,
+                variant=combination.variant,
+                run=combination.run,
                 device_id=device_id,
                 reference=reference,
             )
@@ -160,23 +171,25 @@ def _sentinels(
     if not protocol.sentinel_every:
         return {}
     timed = {job.device_id for job in jobs if not job.emulated}
-    found: dict[str, Job] = {}
+    sentinels: dict[str, Job] = {}
     for facts in devices:
         if facts.device_id in timed:
-            one = _Combination(facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes())
-            key = build_key(sentinel.MODEL, one.variant, identities)
-            runner = runner_of(facts, one.variant, identities)
-            found[facts.device_id] = Job(
-                key=job_key(key, one.facts, one.run, protocol, runner, "", replicate=0),
+            combination = _Combination(
+                facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes()
+            )
+            key = build_key(sentinel.MODEL, combination.variant, identities)
+            runner = runner_of(facts, combination.variant, identities)
+            sentinels[facts.device_id] = Job(
+                key=job_key(key, combination.facts, combination.run, protocol, runner, "", replicate=0),
                 build_key=key,
-                name=f"{one.model} · {facts.name}",
-                model=one.model,
+                name=f"{combination.model} · {facts.name}",
+                model=combination.model,
                 grid="",
-                variant=one.variant,
-                run=one.run,
+                variant=combination.variant,
+                run=combination.run,
                 device_id=facts.device_id,
             )
-    return found
+    return sentinels
 
 
 def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: Identities) -> Iterator[_Combination]:
@@ -189,7 +202,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                 variant = resolve_variant(Variant(**axes), facts.abi, facts.cpu_features)
                 reference = identities.reference(variant) if variant.backend in facts.emulates else ""
                 for run in itertools.product(*runs):
-                    one = _Combination(
+                    combination = _Combination(
                         facts=facts,
                         model=model.name,
                         grid=grid.name,
@@ -197,52 +210,57 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                         run=RunAxes(**dict(zip(RUN_AXES, run, strict=True))),
                         reference=reference,
                     )
-                    if one.emulated:
+                    if combination.emulated:
                         # Run axes do not affect a job that is not timed.
-                        yield replace(one, run=RunAxes())
+                        yield replace(combination, run=RunAxes())
                         break
-                    yield one
+                    yield combination
 
 
-def _not_of_runtime(one: _Combination) -> str | None:
-    variant = one.variant
+def _not_of_runtime(combination: _Combination) -> str | None:
+    variant = combination.variant
     free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
     return catalog.not_of_runtime(asdict(variant), free)
 
 
-def _no_engine(one: _Combination) -> str | None:
-    if one.variant.qengine != "auto":
+def _no_engine(combination: _Combination) -> str | None:
+    if combination.variant.qengine != "auto":
         return None
-    return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
+    return f"no quantized engine is known for the ABI {combination.facts.abi}; name one in qengine"
 
 
-def _no_such_cores(one: _Combination) -> str | None:
-    if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
+def _no_such_cores(combination: _Combination) -> str | None:
+    if combination.run.cpus not in ("big", "little") or len(combination.facts.core_clusters) > 1:
         return None
-    return f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
+    return f"{combination.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
 
 
 def _names(combinations: Sequence[_Combination]) -> list[str]:
     """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
-    runs = [one.run for one in combinations if not one.emulated]
+    runs = [combination.run for combination in combinations if not combination.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1
     several_inputs = len({run.reuse_input for run in runs}) > 1
-    several_devices = len({one.facts.device_id for one in combinations}) > 1
+    several_devices = len({combination.facts.device_id for combination in combinations}) > 1
     # Two units may have the same name, but not the same id.
-    labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
+    labels = Counter(
+        facts.name
+        for facts in {combination.facts.device_id: combination.facts for combination in combinations}.values()
+    )
     names = []
-    for one in combinations:
-        words = [one.model, label_of(one.variant)]
-        if several_threads and not one.emulated:
-            words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
-        if several_cpus and not one.emulated:
-            words.append(f"{one.run.cpus} cpus" if one.run.cpus.isalpha() else f"cpus {one.run.cpus}")
-        if several_inputs and not one.emulated:
-            words.append("reused input" if one.run.reuse_input else "fresh input")
-        if one.grid:
-            words.append(one.grid)
+    for combination in combinations:
+        words = [combination.model, label_of(combination.variant)]
+        if several_threads and not combination.emulated:
+            words.append(f"{combination.run.threads} thread" + "s" * (combination.run.threads > 1))
+        if several_cpus and not combination.emulated:
+            words.append(
+                f"{combination.run.cpus} cpus" if combination.run.cpus.isalpha() else f"cpus {combination.run.cpus}"
+            )
+        if several_inputs and not combination.emulated:
+            words.append("reused input" if combination.run.reuse_input else "fresh input")
+        if combination.grid:
+            words.append(combination.grid)
         if several_devices:
-            words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
+            words.append(combination.facts.name if labels[combination.facts.name] == 1 else combination.facts.device_id)
         names.append(" · ".join(words))
     return names

@@ -19,5 +19,5 @@ def program_of(job: Job, manifest: Manifest | None) -> Hashable | None:
 
 def programs_of(plan: Plan, manifest: Callable[[str], Manifest | None]) -> dict[str, Hashable]:
     """By job key, the programs that are known. `manifest` finds that of a build, by its key."""
-    found = {job.key: program_of(job, manifest(job.build_key)) for job in plan.jobs}
-    return {key: program for key, program in found.items() if program is not None}
+    programs = {job.key: program_of(job, manifest(job.build_key)) for job in plan.jobs}
+    return {key: program for key, program in programs.items() if program is not None}

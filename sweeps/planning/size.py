@@ -129,8 +129,8 @@ def evaluation_seconds(plan: Plan, job: Job) -> float:
 def seconds_anew(spec: SweepSpec, rows: Sequence[ResultRow]) -> float:
     """A rough estimate of jobs of one device that have no figures: their builds, blocks and accuracy passes."""
     protocol = resolve(spec.protocol, spec.budget or "full")
-    known = {model.name for model in spec.models}
-    rows = [row for row in rows if row.model in known]  # a table of results may be of an earlier file
+    in_file = {model.name for model in spec.models}
+    rows = [row for row in rows if row.model in in_file]  # a table of results may be of an earlier file
     models = {row.build_key: row.model for row in rows}
     blocks_s = protocol.rounds * sum(_block_seconds(spec, protocol, row.model) for row in rows)
     return blocks_s + sum(BUILD_S + _evaluation_seconds(spec, model) for model in models.values())

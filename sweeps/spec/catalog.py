@@ -52,31 +52,31 @@ def values(axis: str) -> tuple[str, ...]:
     """What a sweep file may write into a build axis of text: of every runtime, each once."""
     if axis == "runtime":
         return tuple(runtimes())
-    found = [value for one in runtimes().values() for value in _values(one, axis)]
-    return tuple(dict.fromkeys(found))
+    names = [value for runtime in runtimes().values() for value in _values(runtime, axis)]
+    return tuple(dict.fromkeys(names))
 
 
 def not_of_runtime(axes: Mapping[str, object], free: frozenset[str]) -> str | None:
     """Why a variant with these axes is none of its runtime's: in one grid every runtime meets the values of all."""
     runtime = runtimes()[str(axes["runtime"])]
     for axis in ("backend", *runtime.values):
-        known = _values(runtime, axis)
-        if axis in free and known and axes[axis] not in known:
-            return f"{runtime.name} has no {axis} {axes[axis]} (it has: {', '.join(known)})"
+        own_values = _values(runtime, axis)
+        if axis in free and own_values and axes[axis] not in own_values:
+            return f"{runtime.name} has no {axis} {axes[axis]} (it has: {', '.join(own_values)})"
     return None
 
 
 def device(name: str) -> DeviceEntry | None:
     """The transport of a device that a sweep file calls `name`; `None` where no transport has such names."""
     bare = places.on_host(name)
-    found = devices().get(bare.partition(":")[0])
-    return found if found is not None and re.fullmatch(found.pattern, bare) else None
+    entry = devices().get(bare.partition(":")[0])
+    return entry if entry is not None and re.fullmatch(entry.pattern, bare) else None
 
 
 def is_host(name: str) -> bool:
     """Whether the device that a sweep file calls `name` is this machine itself."""
-    found = device(name)
-    return found is not None and found.is_host and places.host_of(name) is None
+    entry = device(name)
+    return entry is not None and entry.is_host and places.host_of(name) is None
 
 
 def is_here(facts: DeviceFacts) -> bool:
@@ -86,8 +86,8 @@ def is_here(facts: DeviceFacts) -> bool:
 
 def unshippable(runtime: str) -> str:
     """Why nothing of that runtime can win; empty where it can."""
-    found = runtimes().get(runtime)
-    return found.unshippable if found is not None else ""
+    entry = runtimes().get(runtime)
+    return entry.unshippable if entry is not None else ""
 
 
 def backend_of(variant: Variant) -> BackendEntry:
@@ -98,19 +98,19 @@ def backend_of(variant: Variant) -> BackendEntry:
 
 def checked_in_python(backend: str) -> bool:
     """Whether it is a Python program that stands in for it: only this machine itself has that, no phone on it."""
-    found = (one.backend(backend) for one in runtimes().values())
-    return any(one.checked_as_built for one in found if one is not None)
+    entries = (runtime.backend(backend) for runtime in runtimes().values())
+    return any(entry.checked_as_built for entry in entries if entry is not None)
 
 
 def backend_title(name: str) -> str:
     """The backend for people."""
-    found = (one.backend(name) for one in runtimes().values())
-    return next((one.title for one in found if one is not None and one.title), name)
+    entries = (runtime.backend(name) for runtime in runtimes().values())
+    return next((entry.title for entry in entries if entry is not None and entry.title), name)
 
 
 def metrics() -> Mapping[str, Metric]:
     """Those that an objective may name: the built-in ones, and what runners of other packages tell besides."""
-    return METRICS | {one.name: one for entry in runtimes().values() for one in entry.metrics}
+    return METRICS | {metric.name: metric for entry in runtimes().values() for metric in entry.metrics}
 
 
 def metric(name: str) -> Metric:
@@ -125,7 +125,7 @@ def is_timed(metric: str) -> bool:
 
 
 def _values(runtime: RuntimeEntry, axis: str) -> tuple[str, ...]:
-    return tuple(one.name for one in runtime.backends) if axis == "backend" else runtime.values.get(axis, ())
+    return tuple(backend.name for backend in runtime.backends) if axis == "backend" else runtime.values.get(axis, ())
 
 
 @cache

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 Value = str | bool | int
 """What a build axis may hold."""
 
-_AXES = frozenset(one.name for one in fields(Variant))
+_AXES = frozenset(axis.name for axis in fields(Variant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,25 +106,26 @@ class RuntimeEntry:
     `workers.runtimes.onnxruntime.for_phones` does; empty if there is none."""
 
     def backend(self, name: str) -> BackendEntry | None:
-        return next((one for one in self.backends if one.name == name), None)
+        return next((backend for backend in self.backends if backend.name == name), None)
 
     def wrong(self) -> str:
         if not _all_are(BackendEntry, self.backends) or not self.backends:
             return "its backends are not a tuple of one BackendEntry or more"
-        axes = self.axes.union(self.values, *(one.named_axes for one in self.backends))
+        axes = self.axes.union(self.values, *(backend.named_axes for backend in self.backends))
         if unknown := sorted(axes - _AXES):
             return f"there is no build axis {unknown[0]}"
         for axis, words in self.values.items():
             if not _all_are(str, words) or "" in words:
                 return f"the values of {axis} are not a tuple of non-empty text: {words!r}"
-        return next(filter(None, (one.wrong(self.axes) for one in self.backends)), "") or self._wrong_metric()
+        return next(filter(None, (backend.wrong(self.axes) for backend in self.backends)), "") or self._wrong_metric()
 
     def _wrong_metric(self) -> str:
-        for one in self.metrics:
-            if not is_extra_name(one.name):
-                return f"{one.name!r} cannot be the name of an extra metric"
-            if one.better not in get_args(Better):
-                return f"the metric {one.name} is better when {one.better!r}, not one of {', '.join(get_args(Better))}"
+        for metric in self.metrics:
+            if not is_extra_name(metric.name):
+                return f"{metric.name!r} cannot be the name of an extra metric"
+            if metric.better not in get_args(Better):
+                known = ", ".join(get_args(Better))
+                return f"the metric {metric.name} is better when {metric.better!r}, not one of {known}"
         return ""
 
 
@@ -195,39 +196,39 @@ def with_others(kind: type[Any], group: str, built_in: Sequence[Any]) -> tuple[d
     was left out, a line with the reason."""
     from importlib.metadata import entry_points
 
-    found = {one.name: one for one in built_in}
+    by_name = {entry.name: entry for entry in built_in}
     problems = []
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         try:
             entry = point.load()
-            why = _wrong(entry, found) if isinstance(entry, kind) else f"{point.value} is no {kind.__name__}"
+            why = _wrong(entry, by_name) if isinstance(entry, kind) else f"{point.value} is no {kind.__name__}"
         except (Exception, SystemExit) as error:  # noqa: BLE001  # another package's code
             why = in_one_line(error)
         if why:
             package = point.dist.name if point.dist is not None else "a package"
             problems.append(f"{point.name} of {package} is left out: {why}")
         else:
-            found[entry.name] = entry
-    return found, tuple(problems)
+            by_name[entry.name] = entry
+    return by_name, tuple(problems)
 
 
-def _wrong(entry: Any, found: dict[str, Any]) -> str:
-    if entry.name in found:
+def _wrong(entry: Any, by_name: dict[str, Any]) -> str:
+    if entry.name in by_name:
         return f"there is a {entry.name} already"
     if not _NAME.fullmatch(entry.name):
         return f"the name {entry.name!r} is not of small letters, digits and '_' only"
     wrong: str = entry.wrong()
-    return wrong or (_metric_of_another(entry, found) if isinstance(entry, RuntimeEntry) else "")
+    return wrong or (_metric_of_another(entry, by_name) if isinstance(entry, RuntimeEntry) else "")
 
 
-def _metric_of_another(entry: RuntimeEntry, found: Mapping[str, RuntimeEntry]) -> str:
+def _metric_of_another(entry: RuntimeEntry, by_name: Mapping[str, RuntimeEntry]) -> str:
     """Figures of one name are compared with each other, so they have one definition."""
-    for other in found.values():
-        for metric in other.metrics:
-            if any(one.name == metric.name and one != metric for one in entry.metrics):
-                return f"{other.name} defines the metric {metric.name} in another way"
+    for runtime in by_name.values():
+        for metric in runtime.metrics:
+            if any(own.name == metric.name and own != metric for own in entry.metrics):
+                return f"{runtime.name} defines the metric {metric.name} in another way"
     return ""
 
 
 def _all_are(kind: type[Any], several: object) -> bool:
-    return isinstance(several, tuple) and all(isinstance(one, kind) for one in several)
+    return isinstance(several, tuple) and all(isinstance(member, kind) for member in several)

@@ -59,10 +59,10 @@ def _check_cpus(cpus: str) -> str:
         return cpus
     numbers: list[int] = []
     for part in cpus.split(","):
-        found = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
-        if not found:
+        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
+        if not match:
             raise wrong(f"{cpus[:80]!r} is no list of CPUs; write all, big, little, or for instance 0,1 or 0-3")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise wrong(f"the range {part.strip()} ends before it starts")
         numbers += range(first, last + 1)
@@ -169,8 +169,8 @@ class Part(BaseModel):
 
 def check_unique(names: list[str], message: str, *at: str) -> None:
     """`message` has `{}` for the repeated name; the error is located `at` below its position in the list."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for position, name in enumerate(names):
-        if name and name in seen:
+        if name and name in earlier:
             raise wrong(message.format(repr(name)), position, *at)
-        seen.add(name)
+        earlier.add(name)

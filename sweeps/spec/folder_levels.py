@@ -99,7 +99,7 @@ def levels_of(root: Path) -> Levels:
     """Raises `OSError`."""
     home = root.resolve()
     try:
-        beside = sum(one.is_dir() and not one.name.startswith(".") for one in home.parent.iterdir())
+        beside = sum(neighbour.is_dir() and not neighbour.name.startswith(".") for neighbour in home.parent.iterdir())
     except OSError:  # whoever may read a folder need not read the one above
         beside = 0
     return Levels(root=root, inner={name: _inner(root / name) for name in named_classes(root)}, beside=beside)

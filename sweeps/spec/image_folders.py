@@ -93,12 +93,12 @@ class LeftOut:
 
 def left_out(root: Path) -> LeftOut:
     """What `listed` does not list. Raises `OSError`."""
-    others = {name: files_of(root / name)[1] for name in named_classes(root)}
+    other_files = {name: files_of(root / name)[1] for name in named_classes(root)}
     beside = sum(_is_image(path) and path.is_file() for path in root.iterdir())
     return LeftOut(
         root=root,
-        by_suffix=_by_suffix(path for paths in others.values() for path in paths),
-        classes=sum(map(bool, others.values())),
+        by_suffix=_by_suffix(path for paths in other_files.values() for path in paths),
+        classes=sum(map(bool, other_files.values())),
         in_no_class=beside,
     )
 
@@ -111,12 +111,12 @@ def listed(root: Path) -> dict[str, list[Path]]:
             raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
         home = root.resolve()
         classes = named_classes(root)
-        found = {name: _images_of(root / name, home) for name in classes}
+        images = {name: _images_of(root / name, home) for name in classes}
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}", "give it read permission") from error
     if not classes:
         raise DataError(f"the folder {root} has no sub-folders", "put the images into one sub-folder per class")
-    return found
+    return images
 
 
 def named_classes(root: Path) -> list[str]:
@@ -127,14 +127,14 @@ def named_classes(root: Path) -> list[str]:
 def files_of(folder: Path) -> tuple[list[Path], list[Path]]:
     """(images, other files) by their names, each sorted, without what is hidden. Raises `OSError`."""
     images: list[Path] = []
-    others: list[Path] = []
+    other_files: list[Path] = []
     for home, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if not name.startswith(".") and name.lower() not in _OF_SYSTEMS:
                 path = Path(home, name)
-                (images if _is_image(path) else others).append(path)
-    return sorted(images), sorted(others)
+                (images if _is_image(path) else other_files).append(path)
+    return sorted(images), sorted(other_files)
 
 
 def _raise(error: OSError) -> None:
@@ -146,22 +146,22 @@ def _is_image(path: Path) -> bool:
 
 
 def _images_of(folder: Path, home: Path) -> list[Path]:
-    found, others = files_of(folder)
-    for path in (folder, *found):
+    images, other_files = files_of(folder)
+    for path in (folder, *images):
         if not path.resolve().is_relative_to(home):
             raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")
         if path is not folder and not stat.S_ISREG(path.stat().st_mode):
             # Whoever reads a pipe waits for a writer, and a device may have no end.
             raise DataError(f"{path} is {_kind(path)}, not an image", "remove it from the folder")
-    if not found and others:
-        count, suffixes = len(others), _suffixes_text(_by_suffix(others))
+    if not images and other_files:
+        count, suffixes = len(other_files), _suffixes_text(_by_suffix(other_files))
         raise DataError(
             f"the class {folder.name} has {count} file{'s' * (count > 1)} in {folder} and none is read: {suffixes}",
             f"convert them to one of {_READ}",
         )
-    if not found:
+    if not images:
         raise DataError(f"the class {folder.name} has no images in {folder}", "add images, or remove the empty folder")
-    return found
+    return images
 
 
 def _by_suffix(paths: Iterable[Path]) -> tuple[tuple[str, int], ...]:

@@ -46,7 +46,7 @@ class ModelSpec(Part):
 
     source: Source = Field(description="torchvision's name (mobilenet_v2) or your own module:function.")
     name: Name = Field(
-        default_factory=lambda given: str(given.get("source", "")).rpartition(":")[2],
+        default_factory=lambda data: str(data.get("source", "")).rpartition(":")[2],
         description="Name in results; the source's part behind the colon if left out.",
     )
     arguments: dict[str, Argument] = Field(default_factory=dict, description="Keyword arguments of the constructor.")

@@ -40,4 +40,4 @@ def label_of(variant: Variant) -> str:
 
 def names_of_job(name: str, name_here: str, model: str) -> set[str]:
     """What a plan (`name`) and its device's table (`name_here`) call a job, with its model and without."""
-    return {one.removeprefix(lead) for one in (name, name_here) for lead in ("", f"{model} · ")}
+    return {text.removeprefix(lead) for text in (name, name_here) for lead in ("", f"{model} · ")}

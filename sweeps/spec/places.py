@@ -44,14 +44,14 @@ def only_in_a_lab(name: str) -> bool:
 def matches(name: str, facts: DeviceFacts, tags: Collection[str]) -> bool:
     """Whether a sweep file's `name` means this device of a lab. `tags`: those of its host."""
     host, unit = host_of(facts.name), on_host(facts.name)
-    if (wanted := class_of(name)) is not None:
-        return wanted.casefold() in (f"{facts.maker} {facts.model}".casefold(), facts.device_class.casefold())
+    if (class_name := class_of(name)) is not None:
+        return class_name.casefold() in (f"{facts.maker} {facts.model}".casefold(), facts.device_class.casefold())
     if (tag := tag_of(name)) is not None:
         return tag in tags
     if host_of(name) not in (None, host):
         return False
-    asked = on_host(name)
-    return asked == unit or (asked.endswith(":*") and unit.startswith(asked[:-1]))
+    own_name = on_host(name)
+    return own_name == unit or (own_name.endswith(":*") and unit.startswith(own_name[:-1]))
 
 
 def may_mean(name: str, facts: DeviceFacts) -> bool:

@@ -88,8 +88,8 @@ class ProtocolSpec(Part):
         gateless = self.gate == "none" or (self.gate is None and self.preset == "recipe")
         # Only for sweep files: stored sweeps from before this check must stay readable.
         if info.context and gateless and self.on_not_ready == "fail":
-            given = "gate: none" if self.gate == "none" else "the preset recipe, which has no gate,"
-            message = f"with {given} every device counts as ready; leave out on_not_ready, or set a gate"
+            setting = "gate: none" if self.gate == "none" else "the preset recipe, which has no gate,"
+            message = f"with {setting} every device counts as ready; leave out on_not_ready, or set a gate"
             raise wrong(message, "on_not_ready")
         return self
 

@@ -56,7 +56,7 @@ class SweepSpec(Part):
     protocol: ProtocolSpec = ProtocolSpec()
     objective: ObjectiveSpec = ObjectiveSpec()
     budget: Literal["full", "race"] | MinutesBudget | None = Field(
-        default_factory=lambda given: _budget_of(given.get("protocol")),
+        default_factory=lambda data: _budget_of(data.get("protocol")),
         description="full: measure everything to the end; race: only until it is clear what cannot win. If left out: "
         "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
@@ -135,9 +135,9 @@ def validated_values(
         return sweep
     if not isinstance(error, ValidationError):
         raise SpecError(f"these values cannot be in a sweep file: {error}", next_step)
-    found = sentences(Document(nowhere, json.loads(text)), error, json_schema())
-    here = (line.removeprefix(f"{nowhere}:1: ").replace("the file: ", "the values: ", 1) for line in found)
-    raise SpecError("\n".join(here), next_step)
+    lines = sentences(Document(nowhere, json.loads(text)), error, json_schema())
+    own_lines = (line.removeprefix(f"{nowhere}:1: ").replace("the file: ", "the values: ", 1) for line in lines)
+    raise SpecError("\n".join(own_lines), next_step)
 
 
 def sweep_yaml(sweep: SweepSpec) -> str:

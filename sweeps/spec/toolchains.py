@@ -97,7 +97,7 @@ def toolchain(text: str) -> Toolchain:
 
 def of_runtime(values: Iterable[str], runtime: str) -> tuple[str, ...]:
     """Those of an axis of toolchains that mean something for a runtime: not the releases of others."""
-    return tuple(one for one in values if "==" not in one or one.partition("==")[0] == runtime)
+    return tuple(value for value in values if "==" not in value or value.partition("==")[0] == runtime)
 
 
 def word(text: str) -> str:
@@ -140,11 +140,11 @@ def refusal(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
 
 def refusal_of_installed(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
     """As `refusal`, of the release that is installed. One that the table does not have may be newer than the table."""
-    known = chosen.library.torch
-    mate = known.get(_series(chosen.version), _series(torch))
+    by_series = chosen.library.torch
+    mate = by_series.get(_series(chosen.version), _series(torch))
     if mate == _series(torch):
         return None
-    fitting = next((series for series, one in known.items() if one == _series(torch)), "")
+    fitting = next((series for series, other_torch in by_series.items() if other_torch == _series(torch)), "")
     return (
         f"{chosen.package} {chosen.version} pairs with torch {mate}, and torch {torch} is installed",
         f"pip install '{chosen.package}=={fitting}.*'" if fitting else f"install a pair: {_paired(chosen.library)}",
@@ -161,4 +161,4 @@ def _series(version: str) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Of a release: `1.31.1` and `1.31.1rc1` are alike."""
-    return tuple(int(found[0]) for part in version.split(".") if (found := re.match(r"[0-9]+", part)))
+    return tuple(int(match[0]) for part in version.split(".") if (match := re.match(r"[0-9]+", part)))
