@@ -1,4 +1,4 @@
-"""What a winner beats, in sentences. Pure."""
+"""Sentences say what a winner beats. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sweeps.results import ResultRow
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One line, of which the beginning is emphasized."""
+    """A line whose beginning is emphasized."""
 
     strong: str
     rest: str
@@ -21,8 +21,8 @@ class Sentence:
 def beats(
     ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFrame, quoted: Callable[[str], str]
 ) -> list[Sentence]:
-    """What the winner beats, and which quicker builds may not ship, and why. `table`: `dashboard.rows.ranked`; `row`:
-    the winner's in it. `quoted` makes the text of names and reasons harmless where the sentences will stand."""
+    """Say which builds the winner beats, which quicker builds may not ship, and why. `table`: `dashboard.rows.ranked`;
+    `row`: the winner's in it. `quoted` makes the text of names and reasons harmless where the sentences will stand."""
     if not winner.timed:
         return []
     sentences = []
@@ -34,7 +34,7 @@ def beats(
         against = plain.sort_values("latency_p50_ms").iloc[-1]
         sentences += _times_as_fast(ranked, winner, str(against["job_key"]), quoted(str(against["variant"])))
     quicker = rivals[(rivals["latency_p50_ms"] < row["latency_p50_ms"]) & (rivals["verdict"] != "pass")]
-    # What was only measured badly comes first: it may be the better build.
+    # Builds that were only measured badly come first: such a build may be the better one.
     quicker = quicker.assign(otherwise=quicker["verdict"] != "disqualified")
     for build in quicker.sort_values(["otherwise", "latency_p50_ms"]).head(2).itertuples():
         may = "may not ship" if build.status == "may not ship" else "nobody knows yet if it may ship"
@@ -49,13 +49,13 @@ def beats(
 
 
 def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[Sentence]:
-    """With the two figures whose quotient the ratio is."""
+    """Say how many times as fast the winner is, with the two figures whose quotient the ratio is."""
     candidates = (
         candidate for device in ranked.ranking.devices for candidate in device.ranking if device.winner is winner
     )
     against = next((candidate for candidate in candidates if candidate.job_key == other_key), None)
     ratio, figures = (None, None) if against is None else (against.ratio_to_winner, against.made_of)
-    # What is not told apart is no advantage: it stands among the ties.
+    # A ratio whose interval contains 1 is no advantage: that build stands among the ties.
     if ratio is None or figures is None or ratio.value < 1.05 or (ratio.low is not None and ratio.low <= 1.0):
         return []
     interval = "" if ratio.low is None else f" ({ratio.low:.2f} to {ratio.high:.2f})"
@@ -66,7 +66,7 @@ def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str
 
 
 def _ms(value: float) -> str:
-    """With so many digits that the quotient of two has the two that a ratio is shown with."""
+    """The milliseconds with so many digits that the quotient of two has the two that a ratio is shown with."""
     return f"{value:#.4g} ms".replace(". ", " ")
 
 

@@ -1,4 +1,4 @@
-"""What the page of a comparison shows, made from results and blocks. Pure."""
+"""The page of a comparison shows these rows, made from results and blocks. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ from sweeps.variant import RunAxes, Variant
 
 BINS = 120
 _AXES = ("model", *(axis.name for axis in (*fields(Variant), *fields(RunAxes))), "device", "runtime_version", "sweep")
-"""What may differ of two results, by the names that sweep files have."""
+"""Two results may differ in these axes, by the names that sweep files have."""
 _BASES = {"A": 1.2, "B": 0.0}
 
 
 def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, Any]], int]:
-    """How the samples of both sides are distributed, each side's highest bin 1 high; and how many lie beyond."""
+    """The distributions of the samples of both sides, each side's highest bin 1 high; and the number of samples
+    beyond."""
     sides = {
         side: np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
         for side, blocks in (("A", a), ("B", b))
@@ -56,7 +57,7 @@ def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, A
 
 
 def _end_of(values: NDArray[np.float64]) -> float:
-    """Where a chart ends, so that a few outliers do not make the rest a line: far beyond most samples."""
+    """The end of a chart, which keeps a few outliers from making the rest a line: far beyond most samples."""
     tenth, nine_tenths = np.quantile(values, [0.1, 0.9])
     return min(float(values.max()), float(nine_tenths + 2 * (nine_tenths - tenth)))
 
@@ -94,7 +95,7 @@ def ratio_text(ratio: Estimate) -> str:
 
 
 def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
-    """What differs of two results, and then every figure that either has, but for the verdict's: what it is, A's, B's,
+    """The differences of two results, and then every figure that either has, but for the verdict's: title, A's, B's,
     and B against A. Text for elements without Markdown."""
     rows = [
         (name, line(str(getattr(a, name))), line(str(getattr(b, name))), NOTHING)
@@ -124,7 +125,7 @@ _DIFFERENCES = {"%": "points", "points": "points", "dB": "dB", "°C": "°C"}
 
 
 def _against(a: float | None, b: float | None, unit: str) -> str:
-    """`0.49×`, or `+0.45 points`; empty where one is unknown."""
+    """The change from A to B, `0.49×` or `+0.45 points`; empty where a value is unknown."""
     if a is None or b is None:
         return NOTHING
     if unit in _DIFFERENCES:
@@ -139,7 +140,7 @@ def sessions(row: ResultRow) -> dict[int, int]:
 
 
 def in_session(row: ResultRow, run: int, session: int) -> bool:
-    """Whether a run of the driver belongs to a session of `row`; every one, if `session` is 0."""
+    """Tell whether a run of the driver belongs to a session of `row`; every run does, if `session` is 0."""
     return not session or sessions_of([run], sorted(row.sessions)) == (session,)
 
 
@@ -162,7 +163,7 @@ def session_text(start: int) -> str:
 
 
 def dates_text(row: ResultRow) -> str:
-    """When it was measured: `on 2026-11-20`, or `from 2026-11-20 to 2026-11-22`; empty if that is unknown."""
+    """The dates of the measurement: `on 2026-11-20`, or `from 2026-11-20 to 2026-11-22`; empty if that is unknown."""
     days = [session_text(start)[:10] for start in sessions(row) if start]
     if not days:
         return ""

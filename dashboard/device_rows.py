@@ -1,4 +1,4 @@
-"""What the page of devices shows of each."""
+"""The page of devices shows these rows of each device."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def state_of(
     gone: Gone = NOBODY,
     name: str = "",
 ) -> str:
-    """One of `STATES`. `here`: the verdicts of its places. `name`: of the device in sweep files."""
+    """The device's state, one of `STATES`. `here`: the verdicts of its places. `name`: of the device in sweep files."""
     if record is not None and record.quarantine is not None:
         return "quarantined"
     if holder is not None:
@@ -41,7 +41,7 @@ def state_of(
 
 
 def places_of(device: KnownDevice, verdicts: Sequence[PlaceVerdict]) -> list[PlaceVerdict]:
-    """What was measured on the device, or waits for it; also as one unit of a pool."""
+    """The verdicts of results that the device has or waits for; also as one unit of a pool."""
     return [verdict for verdict in verdicts if verdict.device_id in device.place_ids and verdict.sweep in device.sweeps]
 
 
@@ -60,7 +60,8 @@ def overview(
     holders: dict[str, int],
     gone: Gone = NOBODY,
 ) -> list[dict[str, Any]]:
-    """One line for each device: of the current plans, then those that are known only because of their faults."""
+    """The table's lines for each device: of the current plans, then those that are known only because of their
+    faults."""
     rows = []
     by_place: dict[str, list[PlaceVerdict]] = {}
     for item in verdicts:
@@ -101,7 +102,7 @@ def overview(
 
 
 def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
-    """Each known fact, by what it is."""
+    """The title and value of each known fact."""
     pairs = [
         ("Maker", facts.maker),
         ("Model", facts.model),
@@ -139,7 +140,7 @@ def host_of(facts: DeviceFacts) -> str:
 
 
 def health(sentinel: Sentinel) -> list[str]:
-    """What the last look says, in words."""
+    """The findings of the last look, in words."""
     if not sentinel.looks:
         return []
     last = sentinel.looks[-1]

@@ -21,7 +21,7 @@ from sweeps.results import ResultRow
 
 
 class Side(NamedTuple):
-    """One of two results that are compared."""
+    """A result that is compared with another one."""
 
     place: Place
     job_key: str
@@ -30,12 +30,12 @@ class Side(NamedTuple):
 
 
 MARGIN_PERCENT = 5.0
-"""As `edgesweep compare` has it."""
+"""The margin of `edgesweep compare`."""
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=EVIDENCE_KEYS)
 def job(now: Source, sweep: str, job_key: str) -> JobEvidence | None:
-    """All of one job; `None` if the sweep never had it. Shared by all sessions: never change it."""
+    """The evidence of a job; `None` if the sweep never had the job. Shared by all sessions: never change it."""
     with Journal.open(now.measured.path, read_only=True) as journal:
         return read_job(journal, sweep, job_key)
 
@@ -57,7 +57,7 @@ def sentinels(now: Source, device_id: str) -> tuple[Sentinel, ...]:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def comparison(now: Source, a: Side, b: Side) -> Comparison:
-    """What `edgesweep compare` says of two timed results."""
+    """The comparison that `edgesweep compare` makes of two timed results."""
     rows = [row(now, side) for side in (a, b)]
     left, right = (Result.of_row(row) for row in rows if row is not None)
     series = sentinel_series(now.measured.path, sorted({left.device_id, right.device_id}))

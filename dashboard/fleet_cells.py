@@ -1,4 +1,4 @@
-"""What the cells of Fleet say. Pure: verdicts and costs in, cells out."""
+"""The cells of Fleet show winners and costs. Pure: verdicts and costs in, cells out."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -53,7 +53,7 @@ def winners(
 
 
 def colours_in_words(builds: int) -> str:
-    """What the colours of `winners` say, where so many builds win."""
+    """The meaning of the colours of `winners`, where so many builds win."""
     own = len(TINTS) - 1
     if builds <= own + 1:
         return "One colour for each build."
@@ -111,7 +111,8 @@ def shown_setups(cells: Cells, winning: Sequence[str], most: int) -> list[Setup]
 
 
 def left_out(cells: Cells, setups: Collection[Setup]) -> str:
-    """How many builds Decide has beside those in `setups`, in words: `2 more builds stand in Decide.`; or empty."""
+    """The number of builds that Decide has beside those in `setups`, in words: `2 more builds stand in Decide.`; or
+    empty."""
     rest = {setup for by_setup in cells.values() for setup in by_setup} - set(setups)
     more = len(rest & _built(cells))
     skipped = len(rest) - more

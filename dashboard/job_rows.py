@@ -1,4 +1,5 @@
-"""What the page of one job shows, made from the journal's records. Pure; text is for elements without Markdown."""
+"""The page of one job shows these rows, made from the journal's records. Pure; text is for elements without
+Markdown."""
 
 import shlex
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
 
 PIXELS = 900
-"""So many columns of samples a chart has at most: more than it has pixels nobody sees."""
+"""A chart has at most this many columns of samples: nobody sees more than it has pixels."""
 
 _NEXT_STEPS = {
     "load": "see that the model's source and weights can be read",
@@ -55,7 +56,7 @@ def sample_columns(blocks: Sequence[Block], most: int = PIXELS) -> list[dict[str
 
 
 def block_spans(blocks: Sequence[Block]) -> list[dict[str, float]]:
-    """Where each block lies beside the others in `sample_columns`, with its figure."""
+    """The position of each block beside the others in `sample_columns`, with its figure."""
     return [
         {
             "block": number,
@@ -105,7 +106,7 @@ def sentinel_rows(sentinel: Sentinel) -> tuple[list[dict[str, Any]], list[dict[s
 
 
 def measured_spans(blocks: Sequence[DatedBlock], least: timedelta) -> list[dict[str, Any]]:
-    """When each block was measured: it ended when it was stored, or shortly before."""
+    """The spans in which blocks were measured: a block ended when it was stored, or shortly before."""
     return [
         {
             "from": _text(block.stored - max(least, timedelta(seconds=block.block.device_seconds))),
@@ -117,7 +118,7 @@ def measured_spans(blocks: Sequence[DatedBlock], least: timedelta) -> list[dict[
 
 
 def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[dict[str, Any]]:
-    """One line for each block, in the order of measuring. `changed`: as of `JobEvidence`."""
+    """The table's line for each block, in the order of measuring. `changed`: as of `JobEvidence`."""
     return [
         {
             "Block": number,
@@ -153,7 +154,7 @@ def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[d
 
 
 def next_step(stage: str, kind: str, precision: str = "") -> str:
-    """What to do about a failed job of this precision."""
+    """The next step after a failed job of this precision."""
     if kind in RETRIED_KINDS:
         return f"remove the cause: {RUN} tries it again"
     if kind == "not_possible":

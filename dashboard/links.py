@@ -11,7 +11,7 @@ sets of conditions; `a` and `b`: what is compared; `file`: what Launch begins wi
 
 
 def there(page: str) -> bool:
-    """Whether the registry has that page."""
+    """Tell whether the registry has that page."""
     return any(entry.name == page for entry in PAGES)
 
 
@@ -50,4 +50,4 @@ def _page(name: str) -> Page | None:
 
 
 def _nothing() -> None:
-    """It is never run: `dashboard.app` has the page's function."""
+    """The function is never run: `dashboard.app` has the page's function."""

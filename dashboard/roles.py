@@ -1,4 +1,4 @@
-"""What people may do, and the file that says who may do what."""
+"""A file of roles says what each person may do."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -10,7 +10,7 @@ from sweeps.spec.yaml_source import read_yaml
 
 
 class Role(IntEnum):
-    """Each may do what those before it may."""
+    """A role may do what the roles before it may."""
 
     LOOK = 0
     LAUNCH = 1
@@ -20,7 +20,7 @@ class Role(IntEnum):
 
 
 def read_roles(file: Path) -> Mapping[str, Role]:
-    """Who may do what, by address. Raises `SpecError` with the line of what is wrong."""
+    """The role of each person, by address. Raises `SpecError` with the line of what is wrong."""
     try:
         stat = file.stat()
     except OSError as error:

@@ -73,7 +73,7 @@ def partly_delegated(ranking: DeviceRanking, names: Mapping[str, str] | None = N
 
 
 def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """One row per ranked candidate, in order of rank. `names`: what they are called, by job key. Columns:
+    """A table with a row per ranked candidate, in order of rank. `names`: what they are called, by job key. Columns:
 
     job_key, place (of passing candidates), variant (unique here), status (one of `dashboard.charts.drawing.STATUS`),
     verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if it is on the Pareto front),
@@ -134,7 +134,8 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         )
     if not rows:
         return pd.DataFrame()
-    # As objects, texts are one block in memory. Each column of type `str` is one of its own, and slower to select from.
+    # Texts that are kept as objects are one block in memory. Each column of type `str` is one of its own, and slower to
+    # select from.
     texts = pd.DataFrame(rows, columns=[name for name in rows[0] if name not in _FLOATS], dtype=object)
     table = pd.concat([texts, pd.DataFrame(rows, columns=_FLOATS, dtype="float64")], axis=1)
     # The reference has the same images and no interval of its own, so the drop's interval is used.
@@ -164,7 +165,7 @@ def pooled(ranking: ClassRanking, names: Mapping[tuple[str, ...], str]) -> pd.Da
 
 
 def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """One row per candidate that was only checked, in the ranking's order. Columns:
+    """A table with a row per candidate that was only checked, in the ranking's order. Columns:
 
     job_key, variant (unique here), executor, status (one of `dashboard.charts.dots.CHECKS`), why, trust (a tuple);
     accuracy (percent), drop_points with drop_low_points and drop_high_points, agreement (percent), sqnr_db,

@@ -68,7 +68,7 @@ def selected(*parts: object) -> str:
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
-    """As `chosen`, as a row of buttons: for a few options. `shown` makes Markdown."""
+    """A row of buttons for a few options, whose value is kept as that of `chosen`. `shown` makes Markdown."""
     value = _begin(name, options, None)
     st.pills(label, options, key=_key(name), format_func=shown, required=True, wrap=True)
     value = _end(name, st.session_state.get(_key(name)) or value, options, value)
@@ -87,7 +87,7 @@ def switch(name: str, label: str) -> bool:
 
 
 def asked(name: str) -> str | None:
-    """What the URL has, unchecked."""
+    """The value that the URL has, unchecked."""
     return st.query_params.get(name)
 
 
@@ -170,7 +170,7 @@ def number(name: str, label: str, default: float | None) -> float | None:
 
 
 def _entered(name: str) -> None:
-    """What is no number leaves the field as it was."""
+    """Text that is no number leaves the field as it was."""
     text = str(st.session_state[_key(name)])
     value = _number(text)
     if value is None and text.strip():
@@ -188,7 +188,7 @@ def forget(*names: str) -> None:
 
 
 _BOXES = "what the boxes of this page show"
-"""Their rules of style, by label."""
+"""The boxes' rules of style, by label."""
 _SELECTED = "what this run has drawn of a selection"
 """Keys of containers."""
 ON = "1"
@@ -207,7 +207,7 @@ def _number(text: str) -> float | None:
 
 
 def _digits(value: float | None) -> str:
-    """What stands in a field."""
+    """The text of a number in a field."""
     return "" if value is None else digits(value)
 
 

@@ -23,7 +23,7 @@ def to_address(name: str, value: Any) -> str:
 
 
 def _between(name: str) -> str:
-    """What stands between the values of a list: a list of CPUs has commas of its own."""
+    """The text between the values of a list: a list of CPUs has commas of its own."""
     return ";" if name == "cpus" else ","
 
 

@@ -47,16 +47,16 @@ _PLACES: Mapping[str, Location] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepForm:
-    """What most sweeps need. As it begins, it is a sweep of a model of EdgeSweep's own."""
+    """A form has the fields that most sweeps need. As it begins, it is a sweep of a model of EdgeSweep's own."""
 
     name: str = "my-sweep"
     source: str = "mobilenet_v2"
     arguments: str = "width_mult: 0.35, num_classes: 10"
-    """As YAML writes them in one line, without braces."""
+    """The model's arguments, as YAML writes them in one line, without braces."""
     weights: str = "demo"
     """demo, random, pretrained, or the path of a checkpoint."""
     side: int = 64
-    """Of the square input, in pixels."""
+    """The side of the square input, in pixels."""
     images: str = "digits"
     """digits, synthetic, or the path of a folder."""
     precisions: Sequence[str] = ("fp32", "int8")
@@ -116,7 +116,7 @@ class Shown:
     hidden: tuple[str, ...]
     """The fields that the file has in a way that the form cannot show: they stay as they are."""
     beside: tuple[str, ...]
-    """What else is in the file, in words."""
+    """The other parts of the file, in words."""
 
 
 def read(text: str) -> Shown | None:
@@ -140,7 +140,7 @@ def read(text: str) -> Shown | None:
 
 
 def _axes_beside(data: Any) -> list[str]:
-    """Of the grid that the form shows, what it has no field for."""
+    """The axes of the form's grid that have no field."""
     try:
         grid = value_at(data, ("grids", 0))
     except TypeError:
@@ -231,7 +231,7 @@ def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def preset_of(value: Any) -> str:
-    """As `budget_of`."""
+    """The preset as the form has it, empty if the file has none."""
     if value not in (None, *PRESETS):
         raise ValueError("another preset")
     return value or ""
@@ -247,14 +247,14 @@ def _whole(least: int, most: int) -> Callable[[Any], int | None]:
 
 
 def gate_of(value: Any) -> str:
-    """As `budget_of`."""
+    """The gate as the form has it, empty if the file has none."""
     if value not in (None, "none"):
         raise ValueError("limits of its own")
     return value or ""
 
 
 def budget_of(value: Any) -> str:
-    """As the form has it. Raises `ValueError` if it cannot."""
+    """The budget as the form has it, empty if the file has none. Raises `ValueError` if it cannot."""
     if isinstance(value, dict) and value.keys() == {"device_minutes"} and type(value["device_minutes"]) in (int, float):
         return digits(value["device_minutes"])
     if value not in (None, "full", "race"):

@@ -13,12 +13,13 @@ from sweeps.spec.yaml_source import Location, parsed
 from sweeps.spec.yaml_text import Dumper, dumped
 
 GONE = object()
-"""In place of a value: its key is taken out."""
+"""The mark that stands in place of a value: its key is taken out."""
 
 
 @lru_cache(maxsize=16)
 def values(text: str) -> dict[str, Any] | None:
-    """What the file says; `None` if it is not YAML with keys. Kept, since all fields of a form ask: never change it."""
+    """The values of the file; `None` if it is not YAML with keys. Kept, since all fields of a form ask: never change
+    it."""
     try:
         data = parsed(text, Path("sweep.yaml")).data
     except SpecError:
@@ -27,7 +28,7 @@ def values(text: str) -> dict[str, Any] | None:
 
 
 def value_at(data: Any, at: Location) -> Any:
-    """What `values` have at a place; `None` if it is missing. Raises `TypeError` if something else is there."""
+    """The value at a place of `values`; `None` if it is missing. Raises `TypeError` if something else is there."""
     node: Any = data
     for key in at:
         if node is None or (isinstance(key, int) and isinstance(node, list) and key >= len(node)):
@@ -39,7 +40,7 @@ def value_at(data: Any, at: Location) -> Any:
 
 
 def changed(text: str, at: Location, value: Any) -> str:
-    """With another value at a place, which is made if it is missing. The text must have `values`.
+    """The text with another value at a place, which is made if it is missing. The text must have `values`.
 
     Where the text cannot be changed in that place alone, it is written anew: then its comments are lost.
     """
@@ -103,7 +104,7 @@ def _patched(text: str, at: Location, value: Any) -> str | None:
 
 
 def _inserted(text: str, node: yaml.MappingNode, at: Location, value: Any) -> str | None:
-    """With a key that the mapping lacks, as its last one."""
+    """The text with a key that the mapping lacks, as its last one."""
     key, *rest = at
     for below in reversed(rest):
         value = [value] if isinstance(below, int) else {below: value}
@@ -121,7 +122,7 @@ def _replaced(text: str, key_node: yaml.Node, node: yaml.Node, new: str) -> str 
     colon = text.find(":", key_node.end_mark.index) + 1
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return f"{text[:start]}{' ' * (start == colon)}{new}{text[end:]}"
-    # What stood below its key now stands beside it; a comment between them stays.
+    # A block that stood below its key now stands beside it; a comment between them stays.
     return f"{text[:colon]} {new}{text[colon:start].rstrip()}{text[end:]}"
 
 
@@ -131,7 +132,8 @@ def _without_lines(text: str, start: int, end: int) -> str:
 
 
 def _end(node: yaml.Node) -> int:
-    """Where its last character is: a block of YAML ends where the next one begins, comments between them included."""
+    """The position of a node's last character: a block of YAML ends where the next one begins, comments between them
+    included."""
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return int(node.end_mark.index)
     parts = [part for pair in node.value for part in (pair if isinstance(pair, tuple) else (pair,))]

@@ -1,4 +1,4 @@
-"""What builds, devices and figures are called on pages: in people's words, with all that tells two apart. Pure.
+"""Pages name builds, devices and figures in people's words, with all that tells two apart. Pure.
 
 What it returns is one line of plain text, for elements without Markdown.
 """
@@ -146,7 +146,7 @@ _SHORT = {
 _METRIC = re.compile(rf"\b(?:{'|'.join(sorted(METRICS, key=len, reverse=True))})\b")
 
 TRUST_WORDS = {label.name: label.title for label in TRUST.values()}
-"""Each trust label in words."""
+"""The words for each trust label."""
 
 
 PAIRED = "Paired by round"
@@ -154,7 +154,7 @@ PAIRED_HELP = (
     "The latency divided by the winner's in the same rounds: the median of these ratios, with its 95 % interval. It "
     "decides who is told apart. A p50 is over all rounds, so the quotient of two p50s may be another figure"
 )
-"""What stands over ratios that are no quotients of the figures beside them."""
+"""The tooltip of ratios that are no quotients of the figures beside them."""
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -173,7 +173,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def setup_names(rows: Iterable[ResultRow]) -> dict[tuple[str, ...], str]:
-    """As `build_names`, for each build as it is run (`ResultRow.setup`): one on several devices has one name."""
+    """The names of builds (see `build_names`) as they are run (`ResultRow.setup`): a build on several devices has one
+    name."""
     by_setup = {row.setup: row for row in rows}
     names = build_names(by_setup.values())
     return {setup: names[row.job_key] for setup, row in by_setup.items()}

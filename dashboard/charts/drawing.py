@@ -1,4 +1,4 @@
-"""What the charts of rankings share: marks, axes and looks as parts of Vega-Lite specifications."""
+"""All charts of rankings share these marks, axes and looks, as parts of Vega-Lite specifications."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from dashboard.words import wrapped
 Spec = dict[str, Any]
 
 STATUS = ("winner", "tied with it", "may ship", "unresolved", "may not ship")
-"""What colours and shapes say of a ranked build, in the order of legends."""
+"""Colours and shapes show these states of a ranked build, in the order of legends."""
 
 PADDING = {"left": 0, "right": 2, "top": 2, "bottom": 2}
 """Around a chart, in pixels. Streamlit leaves 20 below one that says nothing of it."""
@@ -60,7 +60,7 @@ def chart(data: Sequence[Spec], layers: list[Spec], height: int, look: Palette) 
 
 
 def lines_of(names: Sequence[str]) -> tuple[list[tuple[str, int, int]], int]:
-    """For each name: its text in lines, and the pixels from the top to the text and to the dot; and the height."""
+    """The text of each name in lines, and the pixels from the top to the text and to the dot; and the height."""
     texts, top = [], 4
     for name in names:
         lines = wrapped(name, NAME_WIDTH)

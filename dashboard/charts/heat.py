@@ -12,7 +12,7 @@ from dashboard.words import wrapped
 
 _LINE_PX, _NAME_PX, _PAD_PX = 14, 22, 7
 _PALEST = 1.6
-"""So much above 1 a cost has the palest shade."""
+"""A cost that is this much above 1 has the palest shade."""
 
 
 TINTS = (
@@ -29,13 +29,13 @@ TINTS = (
 
 @dataclass(frozen=True, slots=True)
 class HeatCell:
-    """One cell: its text in lines, and how it looks."""
+    """A cell has its text in lines, and the looks of it."""
 
     column: int
     device: str
     model: str
     job: str
-    """What a click on it opens."""
+    """A click on the cell opens this job."""
     lines: tuple[str, ...]
     """The first one is the largest."""
     cost: float | None
@@ -43,12 +43,12 @@ class HeatCell:
     tip: str
     has_ring: bool = False
     tint: int | None = None
-    """In place of a shade: the number of a colour that says which build it is."""
+    """The number of a colour, in place of a shade, that says which build it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """One device with its cells."""
+    """A device with its cells."""
 
     name: str
     cells: tuple[HeatCell, ...]

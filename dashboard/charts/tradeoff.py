@@ -29,19 +29,19 @@ class AccuracyAxis:
 
     @classmethod
     def of(cls, objective: ObjectiveSpec, rows: pd.DataFrame, metric: str) -> "AccuracyAxis":
-        """That of `dashboard.rows.ranked`: with the two lines if accuracy is top-1."""
+        """The axis of `rows`, which is `dashboard.rows.ranked`: with the two lines if accuracy is top-1."""
         title = f"{METRICS[metric].title} (%)"
         rated = rows[rows["accuracy"].notna() & rows["drop_points"].notna()]
         if metric != "top1_percent" or rated.empty:
             return cls(title)
         eager = float(rated["accuracy"].iloc[0] + rated["drop_points"].iloc[0])
         most = most_drop(objective)
-        # One below zero is kept by every build, and has no place on the axis.
+        # A limit below zero is kept by every build, and has no place on the axis.
         return cls(title, eager, None if most is None or most > eager else eager - most)
 
     @property
     def lines_in_words(self) -> str:
-        """What the reference lines are; empty without any."""
+        """The meaning of the reference lines; empty without any."""
         lines = [] if self.eager_percent is None else [f"Line: fp32 eager, {self.eager_percent:.2f} %."]
         lines += [] if self.least_percent is None else [f"Dashed: the least allowed, {self.least_percent:.2f} %."]
         return " ".join(lines)

@@ -58,11 +58,12 @@ def _sentence(sentence: Sentence) -> str:
 
 
 def _literal(text: str) -> str:
-    """As it is, except for what Markdown would not show literally. Addresses, mentions and emojis are broken, too."""
+    """The text unchanged, except for characters that Markdown would not show literally. Addresses, mentions and emojis
+    are broken, too."""
     escaped = _ESCAPED.sub(lambda match: f"\\{match[0]}", text)
     return _REFERRED.sub(lambda match: f"&#{ord(match[0])};", escaped)
 
 
 def _html(text: str) -> str:
-    """In an element of HTML, where Markdown's escapes do not count."""
+    """The text for an element of HTML, where Markdown's escapes do not count."""
     return _IN_HTML.sub(lambda match: f"&#{ord(match[0])};", text)

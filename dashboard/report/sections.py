@@ -1,4 +1,4 @@
-"""What a report says of each device and model: figures, charts and tables as plain values. Pure."""
+"""A report has a section for each device and model: figures, charts and tables as plain values. Pure."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +27,12 @@ from sweeps.text import shortened, some
 from sweeps.trust import TRUST, readiness
 
 MOST_DOTS = 20
-"""So many builds a chart shows; the table has all."""
+"""A chart shows at most this many builds; the table has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One picture in both themes."""
+    """A picture in both themes."""
 
     title: str
     note: str
@@ -53,14 +53,14 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One model on one device, under one set of conditions."""
+    """A model on one device, under one set of conditions."""
 
     device: str
-    """With the id where several devices have one name."""
+    """The device's name, with the id where several devices have one name."""
     device_id: str
     model: str
     lead: str
-    """What the headline is: `Ship this on Google Pixel 8`."""
+    """The words before the headline: `Ship this on Google Pixel 8`."""
     headline: str
     """The build in words, or `No winner`."""
     figure: str
@@ -76,8 +76,8 @@ class Section:
 
 
 def sections(results: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
-    """One for each entry of the ranking of these rows: a device, or a pool of units, a model and a set of conditions;
-    in order of their names."""
+    """The section of each entry of the ranking of these rows: a device, or a pool of units, a model and a set of
+    conditions; in order of their names."""
     places: dict[Place, list[ResultRow]] = {}
     for row in results:
         places.setdefault(Place.of(row), []).append(row)
@@ -264,7 +264,7 @@ _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "exe
 
 
 def _ranked_cells(row: dict[Hashable, Any], runtime: str, accuracy: str) -> dict[str, str]:
-    """By column. `accuracy`: the title of its metric."""
+    """The cells of a ranked row, by column. `accuracy`: the title of its metric."""
     has_figure = {name: row[name] == row[name] for name in ("ratio", "runtime_mb")}
     return {
         "Rank": row["place"] or NOTHING,
@@ -284,7 +284,7 @@ def _ranked_cells(row: dict[Hashable, Any], runtime: str, accuracy: str) -> dict
 
 
 def _conditions(device: DeviceRanking, results: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:
-    """How it was measured, and with what."""
+    """The conditions of the measurement, by their titles."""
     conditions = device.conditions
     measured = [row for row in results if row.outcome == "measured"]
     gate = readiness(conditions.gate, {label for row in measured for label in row.trust})

@@ -1,4 +1,5 @@
-"""What runs now, and what needs attention: from the journal, the quarantine book and the workspace's lock."""
+"""Two boxes show what runs now and what needs attention: from the journal, the quarantine book and the workspace's
+lock."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -21,17 +22,17 @@ from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
 MOST = fleet_data.MOST_TROUBLES
-"""So many lines are shown."""
+"""The box shows at most this many lines."""
 
 
 class Need(NamedTuple):
-    """One line."""
+    """A line of the box."""
 
     text: str
     """Markdown."""
     icon: str
     page: str = ""
-    """Where more is said of it; empty if nowhere."""
+    """The page that says more of the need; empty if none does."""
     wanted: Mapping[str, str] = {}
 
 
@@ -89,7 +90,7 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
 
 
 def doing_now(device: LiveDevice, now_s: float, live: Live, jobs: Mapping[str, tuple[str, str]]) -> str:
-    """What one device does, in a few words. `jobs`: as `dashboard.running.in_words` makes it."""
+    """The work of one device, in a few words. `jobs`: as `dashboard.running.in_words` makes it."""
     if device.away:
         return "away"
     if lacking := device.lacks(now_s):

@@ -19,7 +19,7 @@ _HELP = (
     "p50 is over all rounds, so the ratio need not be the quotient of two"
 )
 MOST_DEVICES = 8
-"""So many devices the chart shows; the table has all."""
+"""The chart shows at most this many devices; the table has all."""
 
 
 def show(figure: BackendFigure, place: Place) -> None:

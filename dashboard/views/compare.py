@@ -109,7 +109,7 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
 
 
 def _figures(verdict: Compared) -> None:
-    """Of the verdict."""
+    """The figures of the verdict."""
     sides = (("A", verdict.a_mean_ms, verdict.a_p50_ms), ("B", verdict.b_mean_ms, verdict.b_p50_ms))
     figures = [
         (f"{letter}: latency", f"{mean:.3f} ms", f"mean of its blocks (geometric); their median is {p50:.3f} ms")

@@ -1,4 +1,4 @@
-"""What Compare compares: the choice of both sides."""
+"""Compare's head has the choice of both sides."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,13 +15,14 @@ from sweeps.journal.results_table import Place
 from sweeps.results import ResultRow
 
 FEW = 24
-"""So many devices are listed, and those that are chosen."""
+"""A box lists this many devices, and those that are chosen."""
 EVERY = "\0every"
-"""In a box of devices: what lists all of them. No id has this character."""
+"""The entry in a box of devices that lists all of them. No id has this character."""
 
 
 def suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
-    """Where the URL names no sides: the best two of the device and model that it names, or of the first with two."""
+    """The sides to compare where the URL names none: the best two of the device and model that it names, or of the
+    first with two."""
     in_url = (state.asked("sweep"), state.asked("device"), state.asked("model"))
     verdicts = sorted(
         (verdict for verdict in data.verdicts(now, root) if verdict.ranked),
@@ -90,8 +91,8 @@ def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_b
 
 
 def _device(side: str, devices: Collection[str], key: str, start: str, names: Mapping[str, str]) -> str:
-    """Of many devices the box has a few, and an entry that lists them all: twice some hundred names are what a first
-    view of this page would mostly send. `names`: by id."""
+    """A box of many devices has a few of them, and an entry that lists all: a first view of this page would mostly send
+    some hundred names, twice. `names`: by id."""
     everything = f"{key}: all are listed"
     if st.session_state.get(key) == EVERY:
         st.session_state[everything] = True
@@ -111,7 +112,7 @@ def _device(side: str, devices: Collection[str], key: str, start: str, names: Ma
 
 
 def _date(side: str, row: ResultRow, key: str, start: int) -> int:
-    """Which of its sessions counts; 0: all of them, as where it has only one."""
+    """The session of the result that counts; 0: all of them, as where it has only one."""
     sessions = compare_rows.sessions(row)
     if len(sessions) < 2:
         return 0
@@ -130,7 +131,7 @@ def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
 
 
 def _begin(options: Any, key: str, start: Any) -> Any:
-    """What is chosen; at first `start`, if it is one of the options."""
+    """The option that is chosen; at first `start`, if it is one of the options."""
     if st.session_state.get(key) not in options:
         st.session_state[key] = start if start in options else options[0]
     return st.session_state[key]

@@ -78,7 +78,7 @@ def _nothing_yet(now: Source, place: Place, device: str) -> None:
 
 
 def _warn_of_quarantine(device_id: str) -> None:
-    """Of the user whose dashboard this is: sweeps that others run may use the device."""
+    """Warn of the quarantine of the user whose dashboard this is: sweeps that others run may use the device."""
     with suppress(EdgeSweepError):
         kept_out = QuarantineBook().quarantine(device_id)
         if kept_out is not None:
@@ -106,7 +106,8 @@ def _measured(device: DeviceRanking) -> None:
 
 
 def _sets(entries: Sequence[DeviceRanking]) -> list[str]:
-    """What the sets of conditions are called: by what tells them apart, in words; what has none is numbered."""
+    """The names of the sets of conditions, made of what tells them apart, in words; a set that nothing tells apart is
+    numbered."""
     conditions = [entry.conditions for entry in entries]
     states = list(dict.fromkeys(entry.fingerprint for entry in entries))
     aspects: list[Sequence[str]] = [

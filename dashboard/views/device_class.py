@@ -1,4 +1,4 @@
-"""One winner for all units of a device class."""
+"""A device class has one winner for all its units."""
 
 from collections.abc import Mapping
 from pathlib import Path

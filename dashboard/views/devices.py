@@ -28,9 +28,9 @@ from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
 
 MOST = 20
-"""So many devices are drawn at a time: a page is as quick with thousands."""
+"""The page draws this many devices at a time: it is as quick with thousands."""
 MOST_PLACES = 40
-"""So many places of one device have a line with links."""
+"""This many places of one device have a line with links."""
 _COUNT_PX = 66
 _STATES = {
     "winner": "has a winner",
@@ -90,7 +90,7 @@ def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> N
 
 
 def _names(devices: Mapping[str, KnownDevice], records: Mapping[str, DeviceRecord]) -> dict[str, str]:
-    """What each device is called, by id: no two alike."""
+    """The name of each device, by id: no two alike."""
     names = {key: line(f"{device.facts.device_class} · {device.facts.name}") for key, device in devices.items()}
     names |= {
         key: line(f"{record.name} (in no sweep of this workspace)")
@@ -156,7 +156,7 @@ def _device(
 
 
 def _records() -> dict[str, DeviceRecord]:
-    """Those of the user whose dashboard this is."""
+    """The quarantine records of the user whose dashboard this is."""
     try:
         return {record.device_id: record for record in QuarantineBook().records()}
     except StoreError as error:
@@ -251,7 +251,7 @@ def _history(now: Source, device: KnownDevice) -> None:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, device_id: str, look: Palette) -> list[Spec]:
-    """One for each sentinel. Shared by all sessions: never change it."""
+    """The charts of a device's sentinels. Shared by all sessions: never change it."""
     pairs = [job_rows.sentinel_rows(sentinel) for sentinel in evidence.sentinels(now, device_id)]
     return [drawing.sentinel(looks, changed, look) for looks, changed in pairs]
 

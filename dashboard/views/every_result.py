@@ -1,4 +1,4 @@
-"""All results of a sweep on one page, chosen by device, model and what was built; and as files to download."""
+"""A page lists all results of a sweep, chosen by device, model and what was built; and as files to download."""
 
 import shlex
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from sweeps.workspace import Workspace
 ANY = "*"
 """The choice that leaves nothing out."""
 SHOWN, SENT = 100, 10_000
-"""So many rows are drawn, and so many are in a file."""
+"""The page draws the first number of rows, and a file has the second."""
 OPEN = "results"
 """The parameter of the URL; without it nothing is read."""
 _FIGURES = {"latency_p50_ms": "p50", "accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}

@@ -1,4 +1,4 @@
-"""What words of results mean, why it happens and what to do: the table of `edgesweep explain`, on pages."""
+"""Pages explain the words of results by the table of `edgesweep explain`: meaning, cause and remedy."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ def tip(sort: Sort, text: str) -> str | None:
 
 
 def show(reasons: Iterable[tuple[Sort, str]]) -> None:
-    """All of them, each once, where there is no place for tooltips: cells of tables have none."""
+    """Explain all these reasons, each once, where there is no place for tooltips: cells of tables have none."""
     explanations = list(dict.fromkeys(explanation for sort, text in reasons for explanation in explained(sort, text)))
     if explanations:
         with st.expander("What these reasons mean, and what to do", icon=":material/info:"):

@@ -25,15 +25,15 @@ from sweeps.store.fleet import SweepSum
 from sweeps.workspace import Workspace
 
 ALL = "*"
-"""Of the parameter `model`: an overview of all models."""
+"""The value of the parameter `model` that asks for an overview of all models."""
 PHONES, MODELS, BUILDS, SWEEPS = 20, 6, 8, 12
-"""So many of each are drawn at a time: a page is as quick with thousands."""
+"""The page draws this many of each at a time: it is as quick with thousands."""
 NEXT = 2
-"""So many builds stand below the winner where the screen is narrow."""
+"""This many builds stand below the winner where the screen is narrow."""
 UNKNOWN = "not known here"
 """The state of a sweep of another workspace."""
 CHARACTERS = 86
-"""What a line of cells holds where it is narrowest."""
+"""A line of cells holds this many characters where it is narrowest."""
 
 
 def show(root: Path) -> None:
@@ -114,7 +114,8 @@ def _sweeps(now: Source, run: Running) -> None:
 
 
 def state_of(sweep: str, total: SweepSum, run: Running, *, knows_jobs: bool) -> str:
-    """Whether it runs, how its last run ended if that was this workspace's last one, and what is left."""
+    """The state of a sweep: running, the end of this workspace's last run if it was of this sweep, and the jobs to
+    come."""
     is_last = sweep == run.driver.sweep
     if is_last and run.driver.state != "idle":
         return "running"
@@ -153,9 +154,9 @@ class Maps(NamedTuple):
     wide: Spec
     narrow: Spec
     builds: int
-    """How many different builds there are."""
+    """The number of different builds."""
     more: str = ""
-    """Which of them are not drawn, in words."""
+    """The builds that are not drawn, in words."""
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)

@@ -23,7 +23,7 @@ _TOLD = "hosts of the lab"
 
 
 def show(root: Path) -> None:
-    """Nothing, where no lab is known."""
+    """Draw the lab's hosts; nothing, where no lab is known."""
     options = given().lab_options
     if not options:
         return

@@ -23,7 +23,7 @@ from sweeps.workspace import Workspace
 
 MOST_CHARACTERS = launch_form.MOST_CHARACTERS
 PLANNED = "launch plan"
-"""Of the last preview, with the text that it is of, and where it would run."""
+"""The session's last preview, with the text that it is of, and the options of where it would run."""
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
 """Indentation has a meaning there."""
 
@@ -55,7 +55,7 @@ def show(root: Path) -> None:
 
 
 def _problems(checked: Checked, text: str) -> None:
-    """Each with the line that it is about."""
+    """Draw each problem with the line that it is about."""
     if checked.problems:
         st.error("This file cannot be started.", icon=":material/error:")
         lines = text.splitlines()

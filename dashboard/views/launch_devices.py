@@ -66,7 +66,7 @@ def options() -> tuple[str, ...]:
 
 @st.cache_data(ttl=60, max_entries=8, show_spinner=False)
 def _earlier(root: Path) -> list[str]:
-    """This computer, and what earlier sweeps of the workspace measured on."""
+    """The names of this computer, and of the devices that earlier sweeps of the workspace measured on."""
     found = ["local"]
     workspace = Workspace(root)
     if workspace.journal.exists():

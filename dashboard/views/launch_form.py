@@ -147,7 +147,7 @@ def draw_file(may: Role) -> str:
 
 
 def _files(root: Path) -> dict[str, tuple[str, str]]:
-    """What a sweep can begin with: its name for people, and its text."""
+    """The files that a sweep can begin with: name for people, and text, by key."""
     files = {NEW: ("A new sweep", SweepForm().text())}
     for kind, folder, about in (
         (KEPT, Workspace(root).launches, "started here"),
@@ -169,7 +169,8 @@ def _text_of(file: Path) -> str | None:
 
 
 def _as_asked(text: str, in_url: dict[str, str]) -> str:
-    """What the address has in place of the file's own values; what no field can have gets a line that says so."""
+    """The text with the values of the address in place of the file's own; a value that no field can have gets a line
+    that says so."""
     for name, in_field in in_url.items():
         shown = read(text)
         try:
@@ -199,7 +200,7 @@ def _into_address(text: str, base: str) -> None:
 
 
 def _axis(name: str, hidden: frozenset[str]) -> None:
-    """Its values as buttons: what the catalog has, and what else the file has."""
+    """Draw the values of an axis as buttons: those of the catalog, and other ones that the file has."""
     axis = AXES[name]
     values = {"threads": (1, 2, 4, 8), "cpus": ("all", "big", "little")}.get(axis) or catalog.values(axis)
     usual = ", ".join(map(str, GridSpec.model_fields[axis].default))

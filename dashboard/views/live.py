@@ -50,7 +50,7 @@ def draw(root: Path, *, brief: bool = False) -> None:
 def _current(root: Path, every_s: int | None, brief: bool) -> None:
     now = running.read(root)
     if now.every_s != every_s:
-        st.rerun()  # it has begun or ended, so another pace is right
+        st.rerun()  # the sweep has begun or ended, so another pace is right
     _state(now)
     _buttons(root, now)
     _problem(now)

@@ -39,7 +39,8 @@ BOUNDS = {
     "rss": Bound("model_rss_mb", True, "Memory of the model, at most (MB)"),
     "top1": Bound("top1_percent", False, "Top-1, at least (%)"),
 }
-"""Always there, by their parameters of the URL. Other bounds of a sweep file have fields of their own."""
+"""The bounds that always have a field, by their parameters of the URL. Other bounds of a sweep file have fields of
+their own."""
 
 
 def choose(objective: ObjectiveSpec) -> str | None:

@@ -1,4 +1,4 @@
-"""Which sweep, device and model a page looks at: chosen in its head, and in its URL."""
+"""A page looks at a sweep, a device and a model, which are chosen in its head, and stand in its URL."""
 
 from pathlib import Path
 

@@ -34,7 +34,7 @@ from sweeps.workspace import Workspace
 
 TRADEOFF_PX = 400
 MOST_DOTS = 20
-"""So many variants the chart of latencies shows; the table has all."""
+"""The chart of latencies shows at most this many variants; the table has all."""
 
 
 def show(root: Path, now: Source, ranked: Ranked, objective: str | None, part: int) -> None:
@@ -83,7 +83,7 @@ class Drawn(NamedTuple):
     latency: Spec | None
     tradeoff: Spec | None
     lines: str
-    """What the reference lines of the second one are."""
+    """The meaning of the reference lines of the second chart."""
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)

@@ -1,4 +1,4 @@
-"""What to ship on one device, how sure that is, and what it is tied with."""
+"""A recommendation names the build to ship on one device, how sure that is, and its ties."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,7 +81,7 @@ def show(
 
 
 def _provisional(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> None:
-    """What to take until something wins, and the one thing to do."""
+    """Draw the build to take until something wins, and the one thing to do."""
     provisional = device.provisional
     if provisional is None:
         return
@@ -149,7 +149,7 @@ def _badges(winner: Candidate, waiting: int) -> None:
 
 
 def _trust(winner: Candidate, advice: Here) -> None:
-    """In words, with what to do. A winner has only labels of the closed list."""
+    """Draw the trust labels in words, with what to do. A winner has only labels of the closed list."""
     if winner.trust:
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
             for name in winner.trust:

@@ -70,7 +70,8 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
 
 
 def _jobs(now: Source, place: Place) -> dict[str, str]:
-    """For people, by job key: those that have ended, and the one that the URL asks for if it waits there."""
+    """The names of jobs for people, by job key: those that have ended, and the one that the URL asks for if it waits
+    there."""
     rows = list(data.place_rows(now, place))
     job_key = state.asked("job")
     if job_key and job_key not in [row.job_key for row in rows]:

@@ -1,4 +1,4 @@
-"""How one job was built, where its files and its MLflow run are, and what measures it again."""
+"""The page of a job shows how it was built, where its files and its MLflow run are, and what measures it again."""
 
 import re
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
 
 SHORT = 20
-"""So many lines of a log are shown whole."""
+"""A log of at most this many lines is shown whole."""
 LOG_BYTES = 66_000
-"""So much of the end of a log is shown."""
+"""The page shows this much of the end of a log."""
 _KEY = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -131,7 +131,7 @@ def _operators(manifest: Manifest | None) -> None:
 
 
 def _log(workspace: Workspace, sweep: str, build_key: str) -> None:
-    """What the build printed, and what the sweep that was started from the browser did."""
+    """Draw the output of the build, and the log of the sweep that was started from the browser."""
     log = workspace.build_log(build_key) if _KEY.fullmatch(build_key) else None
     with st.expander("Build log"):
         text = "" if log is None else _end_of(log)

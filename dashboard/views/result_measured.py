@@ -1,4 +1,4 @@
-"""What one job's blocks and its device's sentinel show."""
+"""The page of a job shows its blocks, and the looks of its device's sentinel."""
 
 from datetime import timedelta
 
@@ -90,7 +90,7 @@ def _blocks(job: JobEvidence) -> None:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, sweep: str, job_key: str, look: Palette) -> dict[str, Spec]:
-    """Of what there is. Shared by all sessions: never change it."""
+    """The charts of what was measured, by name. Shared by all sessions: never change it."""
     job = evidence.job(now, sweep, job_key)
     if job is None:
         return {}

@@ -1,4 +1,5 @@
-"""Where the time of one build goes, operator by operator, and what captures recorded: what `edgesweep profile` kept."""
+"""A profile shows where the time of a build goes, operator by operator, and what captures recorded: `edgesweep profile`
+kept both."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from sweeps.spec import places
 from sweeps.workspace import Workspace
 
 _SHOWN_PERCENT = 0.05
-"""Of the time: what is less is summed up below the table."""
+"""The least share of the time that has a row; smaller shares are summed up below the table."""
 
 
 def show(root: Path, sweep: str, evidence: JobEvidence) -> None:
@@ -60,7 +61,7 @@ def _none(of_build: Sequence[Kept]) -> None:
 def _profile(stored: Kept) -> None:
     profile = stored.profile
     shown = [operator for operator in profile.operators if operator.percent >= _SHOWN_PERCENT]
-    # Where operators have one place, a column of it says nothing.
+    # A column of places says nothing where all operators have one place.
     places = len({operator.where for operator in profile.operators}) > 1
     columns = {
         "Operator": [line(operator.name) for operator in shown],

@@ -1,4 +1,4 @@
-"""What it costs to ship one, two or three builds of a model to all devices."""
+"""A box shows the cost of shipping one, two or three builds of a model to all devices."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from dashboard.source import Source
 from sweeps.ranking.shipping import Choice
 
 AT_ONCE = 24
-"""Of so many devices it is computed without being asked for."""
+"""The costs on up to this many devices are computed without being asked for."""
 NAMED = 3
-"""So many devices that are left out are named."""
+"""This many of the devices that are left out are named."""
 
 
 def show(now: Source, sweep: str, model: str, places: Mapping[str, str]) -> None:

@@ -96,7 +96,7 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
 
 
 def why_waiting(root: Path, now: Source, place: Place) -> str:
-    """Why the jobs of a place have no result yet, and what to do."""
+    """The reason why the jobs of a place have no result yet, and what to do."""
     units = {
         device.facts.device_id: device.facts.name
         for device in evidence.devices(now)

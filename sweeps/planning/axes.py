@@ -1,4 +1,5 @@
-"""Which build axes have a choice. An axis without a choice for a backend or precision gets its only value.
+"""Some build axes have a choice for a runtime, backend and precision, and others have none. An axis without a choice
+for a backend or precision gets its only value.
 
 So two cells of a grid that give the same artifact are one variant, and a grid over backends needs no exceptions.
 """
@@ -16,7 +17,7 @@ from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
 BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
 RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 _DECIDING = ("runtime", "backend", "precision", "quantization")
-"""These decide which of the others have a choice. They are the first of `BUILD_AXES`."""
+"""The values of these axes decide which of the others have a choice. They are the first of `BUILD_AXES`."""
 
 _RELEASES = ("toolchain", "runner_toolchain")
 _ANY = {"auto", "all"}
@@ -50,7 +51,7 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
     """
     for name, backend, precision in itertools.product(*(getattr(grid, axis) for axis in _DECIDING[:3])):
         entry = catalog.runtimes()[name]
-        # Of what a runtime does not choose, only the first value is taken.
+        # An axis that a runtime does not choose has only its first value.
         if ("backend" not in entry.axes and backend != grid.backend[0]) or (
             "precision" not in entry.axes and precision != grid.precision[0]
         ):
@@ -67,8 +68,8 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
 
 
 def without_choice(grid: GridSpec) -> dict[str, tuple[str, ...]]:
-    """What a grid says in vain: by runtime, or runtime and backend, the axes without a choice there to which it gives
-    another value than the only one. Releases are left out: each means its own runtime."""
+    """The axes that a grid names in vain: by runtime, or runtime and backend, those without a choice there to which it
+    gives another value than the only one. Releases are left out: each means its own runtime."""
     unused: dict[str, tuple[str, ...]] = {}
     for name in grid.runtime:
         entry = catalog.runtimes()[name]
@@ -101,12 +102,12 @@ def _ignored(grid: GridSpec, entry: RuntimeEntry, where: BackendEntry) -> frozen
 
 
 def is_calibrated(variant: Variant) -> bool:
-    """Whether the artifact depends on calibration data."""
+    """Tell whether the artifact depends on calibration data."""
     return variant.precision == "int8" and variant.quantization not in _UNCALIBRATED
 
 
 def saturates_int8(abi: str, cpu_features: Collection[str]) -> bool:
-    """Whether oneDNN's sums of 8-bit products may saturate on this CPU: x86 without a known exact instruction."""
+    """Tell whether oneDNN's sums of 8-bit products may saturate on this CPU: x86 without a known exact instruction."""
     return abi.startswith("x86") and _EXACT_INT8.isdisjoint(cpu_features)
 
 
@@ -132,19 +133,20 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
 
 
 def saturates(variant: Variant) -> bool:
-    """Whether it would saturate on an x86 CPU without VNNI, with weights of 8 bits."""
+    """Tell whether the variant would saturate on an x86 CPU without VNNI, with weights of 8 bits."""
     methods = catalog.backend_of(variant).saturating.get(variant.qengine, frozenset())
     return variant.precision == "int8" and variant.quantization in methods
 
 
 def has_exact_sums(variant: Variant) -> bool:
-    """Whether the device that runs it adds 8-bit products exactly, as another CPU may not: this machine's."""
+    """Tell whether the device that runs the variant adds 8-bit products exactly, as another CPU may not: this
+    machine's."""
     return saturates(variant) and not variant.reduced_range
 
 
 def _values(grid: GridSpec, axis: str, runtime: str) -> tuple[Any, ...]:
-    """Of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names only such
-    ones, it keeps its usual one."""
+    """The values of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names
+    only such ones, it keeps its usual one."""
     values: tuple[Any, ...] = getattr(grid, axis)
     if axis not in _RELEASES:
         synonyms = _synonyms(catalog.runtimes()[runtime], axis)

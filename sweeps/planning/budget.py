@@ -12,8 +12,8 @@ from sweeps.spec.protocol import MinutesBudget
 from sweeps.spec.sweep import SweepSpec
 
 MANY = 8
-"""With more variants than this of one model on one device, a sweep races. A race costs a few batches more than it saves
-among a handful, which is also read as a table."""
+"""A sweep races if it has more variants than this of one model on one device. A race costs a few batches more than it
+saves among a handful, which is also read as a table."""
 
 
 _SHARED = "default: units that share the work do not race"
@@ -62,7 +62,7 @@ def _full(sweep: SweepSpec) -> SweepSpec:
 
 
 def _refused(sweep: SweepSpec) -> str:
-    """Why the protocol of this race is refused; empty if it is not."""
+    """The reason why the protocol of this race is refused; empty if it is not."""
     try:
         protocol_of(sweep)
     except SpecError as error:

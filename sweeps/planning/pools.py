@@ -98,5 +98,5 @@ def shared_plan(
 
 
 def place_of(job: Job) -> str:
-    """Of its unit and model."""
+    """The place of a job: its unit and model."""
     return f"{job.device_id} {job.model}"

@@ -59,9 +59,9 @@ class Estimate:
 
     builds_s: float
     devices_s: Mapping[str, float]
-    """By device id: its blocks and accuracy passes."""
+    """The time of a device's blocks and accuracy passes, by device id."""
     seconds: float
-    """Until all is done, as a run is scheduled."""
+    """The time until all is done, as a run is scheduled."""
 
 
 def estimate(
@@ -96,8 +96,9 @@ def estimate(
 def _until_the_end(
     plan: Plan, on_device: Mapping[str, float], builds: Mapping[str, set[str]], builds_s: float
 ) -> float:
-    """One build after the other, those of the device with the most work first. A device measures once its own are
-    there, or all of them where it is a part of this computer; and this computer itself after all others."""
+    """The time until the last job ends, if one build follows the other, those of the device with the most work first. A
+    device measures once its own are there, or all of them where it is a part of this computer; and this computer itself
+    after all others."""
     last = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
     late = {facts.device_id for facts in plan.devices if catalog.is_here(facts)}
     end_s = builds_s + max((on_device[device_id] for device_id in late - last), default=0.0)

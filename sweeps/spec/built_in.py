@@ -4,7 +4,7 @@ from sweeps.metrics import Metric
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
 
 _LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
-"""What an app needs beside the model: of a program that has its libraries inside, the program."""
+"""The size of what an app needs beside the model: of a program that has its libraries inside, the program's."""
 
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
@@ -30,7 +30,7 @@ TORCHSCRIPT = RuntimeEntry(
             int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
             # A traced core that NNAPI runs, in a scripted whole. Its converter takes fused models only.
             fixed={"capture": "mixed", "fuse": True, "optimize": False},
-            # Its numbers are those that phones' accelerators are made for.
+            # The engine's numbers are those that phones' accelerators are made for.
             int8_fixed={"qengine": "qnnpack"},
             unsaid=frozenset({"capture", "fuse", "optimize"}),
             lists_accelerators=True,
@@ -68,7 +68,7 @@ TORCHSCRIPT = RuntimeEntry(
 EAGER = RuntimeEntry(
     name="eager",
     target="workers.runtimes.eager.runtime:Eager",
-    # As the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice.
+    # The model runs as the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice.
     backends=(BackendEntry(name="cpu", fixed={"capture": "eager"}),),
     unshippable="PyTorch in Python runs on no phone: it is here to compare with",
 )
@@ -93,12 +93,12 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         name=name,
         title=title,
         axes=frozenset({"opset", "graph_optimization"}),
-        # Only the CPU's float convolutions have a layout of their own.
+        # The layout is a choice of the CPU's float convolutions only.
         float_axes=frozenset({"layout"}) if name == "cpu" else frozenset(),
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
         support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},
-        # Its kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
+        # The CPU's kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
         saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
         unsaid=frozenset({"capture", "format"}),
     )

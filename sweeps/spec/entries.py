@@ -22,44 +22,44 @@ from sweeps.variant import Variant
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 Value = str | bool | int
-"""What a build axis may hold."""
+"""A value of a build axis."""
 
 _AXES = frozenset(axis.name for axis in fields(Variant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendEntry:
-    """Where the operators of one runtime run, and which build axes have a choice there."""
+    """A backend is where the operators of one runtime run; its entry says which build axes have a choice there."""
 
     name: str
     title: str = ""
-    """For people; the name, if left out."""
+    """The backend's name for people; `name`, if left out."""
     axes: frozenset[str] = frozenset()
     """The build axes that have a choice here, besides those of the runtime."""
     float_axes: frozenset[str] = frozenset()
-    """Of floats (fp32, fp16) alone."""
+    """The axes with a choice for floats (fp32, fp16) alone."""
     int8_axes: frozenset[str] = frozenset()
-    """Of int8 alone."""
+    """The axes with a choice for int8 alone."""
     fixed: Mapping[str, Value] = field(default_factory=dict)
-    """What an axis without a choice has; one that is not named has the default of `Variant`."""
+    """The values of axes without a choice; an axis that is not named has the default of `Variant`."""
     int8_fixed: Mapping[str, Value] = field(default_factory=dict)
     """The same for int8 alone."""
     saturating: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By engine of int8, the quantization methods whose sums of 8-bit products saturate on an x86 CPU without VNNI,
-    unless weights have a reduced range."""
+    """The quantization methods whose sums of 8-bit products saturate on an x86 CPU without VNNI, unless weights have a
+    reduced range, by engine of int8."""
     unsaid: frozenset[str] = frozenset()
     """Axes without a choice here that the label of a variant leaves out."""
     lists_accelerators: bool = False
-    """Whether its program lists the accelerators of a phone, and which operators each takes (`--nnapi-devices`)."""
+    """The backend's program lists the accelerators of a phone, and which operators each takes (`--nnapi-devices`)."""
     support_columns: Mapping[str, str] = field(default_factory=dict)
-    """By precision, the axis that distinguishes columns of the support table, besides the quantization method."""
+    """The axis that distinguishes columns of the support table, besides the quantization method, by precision."""
     support_parts: bool = False
-    """Whether the support table has one part per precision and engine, instead of one for all."""
+    """The support table has one part per precision and engine, instead of one for all."""
     checked_as_built: bool = False
-    """Whether a build is checked without the backend, by its own graph in PyTorch: then a survey of what can be built
-    needs no device that has it, and Python stands in for it where a sweep evaluates it."""
+    """A build is checked without the backend, by its own graph in PyTorch: then a survey of what can be built needs no
+    device that has the backend, and Python stands in for it where a sweep evaluates it."""
     builds_apart: bool = False
-    """Its builds share no long stage with builds of the runtime's other backends."""
+    """The backend's builds share no long stage with builds of the runtime's other backends."""
 
     @property
     def chosen_axes(self) -> frozenset[str]:
@@ -68,7 +68,7 @@ class BackendEntry:
 
     @property
     def named_axes(self) -> frozenset[str]:
-        """All that should be build axes."""
+        """The names that should be build axes."""
         return self.chosen_axes.union(self.fixed, self.int8_fixed, self.unsaid, self.support_columns.values())
 
     def wrong(self, axes_of_runtime: frozenset[str]) -> str:
@@ -93,9 +93,10 @@ class RuntimeEntry:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Allowed values of the text axes. An axis that is left out accepts the values of the other runtimes."""
     synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By axis, what a word of sweep files stands for in this runtime, where others take it as it is."""
+    """The values that words of sweep files stand for in this runtime, where other runtimes take the words as they are,
+    by axis."""
     unshippable: str = ""
-    """Why its builds cannot win; empty if they can."""
+    """The reason why the runtime's builds cannot win; empty if they can."""
     extra: str = ""
     """The extra of this project that installs what it needs beside PyTorch, and the size of that, as `runtimes 390 MB`.
     On phones, the program of such a runtime is only for sweeps that use it."""
@@ -142,10 +143,10 @@ class DeviceEntry:
     unit_pattern: str = ""
     """Regular expression of the unit, without the `*` of `name:*`."""
     is_host: bool = False
-    """Whether it is this machine: it runs this Python, and builds disturb its measurements."""
+    """The device is this machine: it runs this Python, and builds disturb its measurements."""
     simulated: bool = False
     may_be_away: bool = False
-    """Whether a planned device may be absent now: it keeps its results, and its jobs wait."""
+    """A planned device may be absent now: it keeps its results, and its jobs wait."""
     discovery: str = ""
     """Module that finds all units of `name:*` (see `workers.devices.interface.Discovery`); empty if there is none."""
     recovery: str = ""

@@ -40,7 +40,7 @@ class Levels:
 
     root: Path
     inner: Mapping[str, tuple[str, ...]]
-    """By class: the sub-folders that hold all its images; empty where an image lies in the class itself."""
+    """The sub-folders that hold all images of a class, by class; empty where an image lies in the class itself."""
     beside: int
     """The folders in the parent of `root`, with `root`: classes, if `root` is one."""
 
@@ -66,12 +66,13 @@ class Levels:
 
     @property
     def doubted(self) -> bool:
-        """Whether its folders are likely no classes. One split's name among many may be a class, as in CIFAR-100."""
+        """The folder's sub-folders are likely no classes. One split's name among many may be a class, as in
+        CIFAR-100."""
         return bool(self.too_high) or len(self.splits) > 1
 
     @property
     def what(self) -> str:
-        """What is doubtful about it, for people; empty if nothing is."""
+        """The doubt about the folder, for people; empty if there is none."""
         if self.too_high:
             return (
                 f"{self.root} seems one level too high: {some(list(self.inner))} would be the classes, and all their "
@@ -91,7 +92,7 @@ class Levels:
 
     @property
     def text(self) -> str:
-        """Both, in one line; empty if nothing is doubtful."""
+        """The doubt and the next step, in one line; empty if nothing is doubtful."""
         return f"{self.what}: {self.next_step}" if self.what else ""
 
 
@@ -106,7 +107,7 @@ def levels_of(root: Path) -> Levels:
 
 
 def evaluated_levels(data: DataSpec) -> Levels | None:
-    """Of the folder that accuracy is computed on; `None` if it is none, or cannot be read."""
+    """The levels of the folder that accuracy is computed on; `None` if that is no folder, or cannot be read."""
     if not isinstance(data.evaluation, FolderData):
         return None
     try:
@@ -128,7 +129,7 @@ def folder_warnings(data: DataSpec) -> Iterator[str]:
 
 
 def is_split(name: str) -> bool:
-    """Whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
+    """Tell whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
     words = set(re.findall(r"[a-z]+", name.lower()))
     return bool(words & _SPLITS) and words <= _SPLITS | _BESIDE
 

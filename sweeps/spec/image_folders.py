@@ -17,7 +17,7 @@ _OF_SYSTEMS = frozenset({"thumbs.db", "desktop.ini"})
 _MOST_SUFFIXES = 5
 
 SHARE_OF_ONE_FOLDER = 5
-"""If both sets come from one folder and calibration gives no number, it takes one image out of 5."""
+"""Calibration takes one image out of 5, if both sets come from one folder and the file gives no number."""
 
 
 CALIBRATION_IMAGES = 100
@@ -29,16 +29,17 @@ class EvaluationImages:
     """The labelled images that accuracy is computed on."""
 
     used: int
-    """At most, where it is not known how many there are."""
+    """The number of images that accuracy is computed on; at most, where it is not known how many exist."""
     there: int | None
-    """With those that `data.evaluation.images` leaves out; `None` before a download."""
+    """The number of images that exist, with those that `data.evaluation.images` leaves out; `None` before a
+    download."""
     where: str
-    """For people."""
+    """The place of the images, for people."""
 
 
 def evaluation_images(data: DataSpec) -> EvaluationImages | None:
-    """Also those that the sweep file leaves out. `None` if there are no labels, or nothing is known of the number
-    before a download. Raises `DataError`."""
+    """The evaluation images of the data, also those that the sweep file leaves out. `None` if there are no labels, or
+    nothing is known of the number before a download. Raises `DataError`."""
     calibration, evaluation = data.calibration, data.evaluation
     match evaluation:
         case TorchvisionData() if evaluation.images is not None:
@@ -55,12 +56,12 @@ def evaluation_images(data: DataSpec) -> EvaluationImages | None:
 
 
 def of_one_folder(calibration: FolderData, evaluation: FolderData) -> bool:
-    """Whether both sets come from one folder, and share its images."""
+    """Tell whether both sets come from one folder, and share its images."""
     return calibration.path.resolve() == evaluation.path.resolve()
 
 
 def calibrating(calibration: FolderData, images: int) -> int:
-    """How many `images` of one folder calibration takes, if evaluation has the others."""
+    """The number of `images` of one folder that calibration takes, if evaluation has the others."""
     return calibration.images or min(CALIBRATION_IMAGES, max(1, images // SHARE_OF_ONE_FOLDER))
 
 
@@ -70,15 +71,16 @@ class LeftOut:
 
     root: Path
     by_suffix: tuple[tuple[str, int], ...]
-    """Of the classes: `(".heic", 20)`, the most frequent first; an empty suffix for files without one."""
+    """The number of files in classes, by suffix: `(".heic", 20)`, the most frequent first; an empty suffix for files
+    without one."""
     classes: int
-    """How many classes have such files."""
+    """The number of classes that have such files."""
     in_no_class: int
     """Images that lie beside the folders of the classes."""
 
     @property
     def text(self) -> str:
-        """One line for people; empty if nothing is left out."""
+        """The files that are left out, in one line for people; empty if none is."""
         parts = []
         if self.by_suffix:
             count = sum(number for _, number in self.by_suffix)
@@ -92,7 +94,7 @@ class LeftOut:
 
 
 def left_out(root: Path) -> LeftOut:
-    """What `listed` does not list. Raises `OSError`."""
+    """The files that `listed` does not list. Raises `OSError`."""
     other_files = {name: files_of(root / name)[1] for name in named_classes(root)}
     beside = sum(_is_image(path) and path.is_file() for path in root.iterdir())
     return LeftOut(

@@ -60,7 +60,7 @@ class _Place:
     around: Schema
     value: Any
     keys: tuple[str, ...]
-    """What a block of keys may have there."""
+    """The keys that a block may have there."""
 
 
 def _locate(loc: Location, data: Any, schema: Schema) -> _Place:

@@ -37,12 +37,12 @@ def tag_of(name: str) -> str | None:
 
 
 def only_in_a_lab(name: str) -> bool:
-    """Whether the name has a meaning in a lab only."""
+    """Tell whether the name has a meaning in a lab only."""
     return host_of(name) is not None or bool(class_of(name)) or tag_of(name) is not None
 
 
 def matches(name: str, facts: DeviceFacts, tags: Collection[str]) -> bool:
-    """Whether a sweep file's `name` means this device of a lab. `tags`: those of its host."""
+    """Tell whether a sweep file's `name` means this device of a lab. `tags`: those of its host."""
     host, unit = host_of(facts.name), on_host(facts.name)
     if (class_name := class_of(name)) is not None:
         return class_name.casefold() in (f"{facts.maker} {facts.model}".casefold(), facts.device_class.casefold())
@@ -55,7 +55,8 @@ def matches(name: str, facts: DeviceFacts, tags: Collection[str]) -> bool:
 
 
 def may_mean(name: str, facts: DeviceFacts) -> bool:
-    """As `matches`, for a device that is away: the tags of its host are not known then, so every tag may be its."""
+    """Tell whether `name` may mean a device that is away (see `matches`): the tags of its host are not known then, so
+    every tag may be the host's."""
     if host_of(facts.name) is None:
         return False
     return tag_of(name) is not None or matches(name, facts, ())

@@ -64,8 +64,8 @@ class SweepSpec(Part):
     on_end: OnEndSpec = OnEndSpec()
 
     def kept_json(self) -> str:
-        """What is stored of it: without `on_end`, whose address or arguments may be secrets, and which says nothing of
-        the results."""
+        """The JSON that is stored of the file: without `on_end`, whose address or arguments may be secrets, and which
+        says nothing of the results."""
         return self.model_dump_json(exclude={"on_end"})
 
     @model_validator(mode="after")
@@ -105,10 +105,10 @@ def load(path: Path) -> SweepSpec:
 
 
 def validated(document: Document) -> SweepSpec:
-    """As `load`, of a document that was read."""
+    """Validate a document that was read, as `load` does."""
     error = None
     try:
-        # As JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
+        # The values become JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
         text = json.dumps(document.data)
         sweep = SweepSpec.model_validate_json(text, context={"folder": document.path.absolute().parent})
     except ValidationError as caught:
@@ -123,7 +123,7 @@ def validated(document: Document) -> SweepSpec:
 def validated_values(
     content: dict[str, Any], folder: Path, next_step: str = "correct the values; `edgesweep schema` has all that may be"
 ) -> SweepSpec:
-    """As `validated`, of values that no file has: relative paths are those of `folder`. Raises `SpecError`."""
+    """Validate values that no file has (see `validated`): relative paths are those of `folder`. Raises `SpecError`."""
     nowhere = Path("values")
     error = None
     try:

@@ -36,7 +36,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML file: its values, their lines, and errors in the text itself."""
+    """A YAML file: its values, their lines, and errors in the text itself."""
 
     path: Path
     data: Any
