@@ -119,7 +119,7 @@ _TITLES = {
     "model_rss_mb": "Memory",
     "sqnr_db": "SQNR",
 }
-"""Shorter than those of all figures: four columns have to fit a phone's screen."""
+"""The titles are shorter than those of all figures: four columns have to fit a phone's screen."""
 _DIFFERENCES = {"%": "points", "points": "points", "dB": "dB", "°C": "°C"}
 """Units of which a difference means more than a ratio, and its own unit."""
 

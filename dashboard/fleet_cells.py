@@ -68,7 +68,7 @@ def figure(verdict: PlaceVerdict) -> str:
 
 
 def state_text(verdict: PlaceVerdict) -> str:
-    """`≈ tied with 2`, `… 3 waiting`; empty for a winner that stands alone."""
+    """The state of a place in words: `≈ tied with 2`, `… 3 waiting`; empty for a winner that stands alone."""
     if verdict.state == "tied":
         return f"≈ tied with {verdict.unresolved}"
     if verdict.state in ("provisional", "waiting"):

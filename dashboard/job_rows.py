@@ -81,7 +81,7 @@ def warmup_rows(blocks: Sequence[Block], most: int = 200) -> list[dict[str, floa
 
 
 def temperature_rows(blocks: Sequence[DatedBlock]) -> list[dict[str, float | int | str]]:
-    """Before and after each block, where the device has a sensor (°C)."""
+    """The temperatures before and after each block, where the device has a sensor (°C)."""
     rows: list[dict[str, float | int | str]] = []
     for number, block in enumerate(blocks, 1):
         for when, temp_c in (

@@ -146,8 +146,8 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
 
 
 def pooled(ranking: ClassRanking, names: Mapping[tuple[str, ...], str]) -> pd.DataFrame:
-    """One row per variant of a device class, in its order: place, variant, units, passes_on, ratio; and as text:
-    between_units, interval_text. `names`: by setup."""
+    """A table with a row per variant of a device class, in its order: place, variant, units, passes_on, ratio; and as
+    text: between_units, interval_text. `names`: by setup."""
     return pd.DataFrame(
         {
             "place": _class_place(number, entry, ranking),
@@ -204,8 +204,8 @@ def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> p
 
 
 def imported(figures: Sequence[Imported]) -> pd.DataFrame:
-    """One row per figure of a hand-run tool, in the order given: mean_ms; and as text device, model, variant,
-    iterations, p50_text, source. Without any: no columns."""
+    """A table with a row per figure of a hand-run tool, in the order given: mean_ms; and as text device, model,
+    variant, iterations, p50_text, source. Without any: no columns."""
     return pd.DataFrame(
         {
             "device": line(figure.device),
@@ -221,8 +221,8 @@ def imported(figures: Sequence[Imported]) -> pd.DataFrame:
 
 
 def backends(figure: BackendFigure) -> pd.DataFrame:
-    """One row per pair, in order: cpu_ms, nnapi_ms, ratio (floats, NaN unknown); and as text device (with its id),
-    model, precision, interval_text, finding, cpu_variant, nnapi_variant, note."""
+    """A table with a row per pair, in order: cpu_ms, nnapi_ms, ratio (floats, NaN unknown); and as text device (with
+    its id), model, precision, interval_text, finding, cpu_variant, nnapi_variant, note."""
     table = pd.DataFrame(
         {
             "device": line(f"{pair.device} {pair.device_id}"),
@@ -268,7 +268,7 @@ def backend_bars(figure: BackendFigure) -> pd.DataFrame:
 
 
 def interval(metric: str, low: float | None, high: float | None) -> str:
-    """`3.412 to 3.620 ms`, or `none` without repeated rounds."""
+    """The interval in words: `3.412 to 3.620 ms`, or `none` without repeated rounds."""
     if low is None or high is None or low != low or high != high:
         return "none"
     digits, unit = METRICS[metric].digits, METRICS[metric].unit

@@ -198,7 +198,7 @@ NO_NUMBER = "none"
 
 
 def _number(text: str) -> float | None:
-    """`None` if it is no number that a field takes."""
+    """The number of the text; `None` if it is no number that a field takes."""
     try:
         value = float(text)
     except ValueError:

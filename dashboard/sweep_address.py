@@ -28,7 +28,7 @@ def _between(name: str) -> str:
 
 
 def of_address(name: str, text: str) -> Any:
-    """Raises `ValueError` if it is no value that the field has."""
+    """The value of a field from the text of the address. Raises `ValueError` if the field has no such value."""
     if name == "side":
         return _number(text, *SIDES)
     if name == "rounds":

@@ -54,16 +54,16 @@ class SweepForm:
     arguments: str = "width_mult: 0.35, num_classes: 10"
     """The model's arguments, as YAML writes them in one line, without braces."""
     weights: str = "demo"
-    """demo, random, pretrained, or the path of a checkpoint."""
+    """The model's weights: demo, random, pretrained, or the path of a checkpoint."""
     side: int = 64
     """The side of the square input, in pixels."""
     images: str = "digits"
-    """digits, synthetic, or the path of a folder."""
+    """The images: digits, synthetic, or the path of a folder."""
     precisions: Sequence[str] = ("fp32", "int8")
     layouts: Sequence[str] = ("nchw", "nhwc")
     backends: Sequence[str] = ("cpu",)
     threads: Sequence[int] = (1,)
-    """Empty, as the other axes: not in the file."""
+    """The threads; an axis that is empty, here and below, is not in the file."""
     runtimes: Sequence[str] = ()
     quantizations: Sequence[str] = ()
     qengines: Sequence[str] = ()
@@ -77,11 +77,11 @@ class SweepForm:
     devices: Sequence[str] = ("local",)
     preset: str = "quick"
     rounds: int | None = None
-    """`None`: as the preset has it; so are the empty texts of the next two."""
+    """The number of rounds; `None`: as the preset has it; the empty texts of the next two mean the same."""
     gate: str = ""
-    """none: nothing is waited for. Its limits are for the file."""
+    """The gate; none: nothing is waited for. Its limits are for the file."""
     budget: str = ""
-    """full, race, or minutes on each device."""
+    """The budget: full, race, or minutes on each device."""
 
     def text(self) -> str:
         """A sweep file with nothing else."""
@@ -120,7 +120,7 @@ class Shown:
 
 
 def read(text: str) -> Shown | None:
-    """`None` if the text is not YAML with keys."""
+    """The form of a file, and what it cannot show; `None` if the text is not YAML with keys."""
     data = values(text)
     if data is None:
         return None

@@ -81,7 +81,7 @@ def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:
 
 
 def _patched(text: str, at: Location, value: Any) -> str | None:
-    """`None` where that is not known to work."""
+    """The text with one value replaced in it; `None` where that is not known to work."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     parent: yaml.Node | None = None
     key_node = None

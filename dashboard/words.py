@@ -130,7 +130,7 @@ def plain_words(text: str) -> str:
 
 
 def metric_title(name: str) -> str:
-    """`latency (p50)`."""
+    """The metric's title within a sentence: `latency (p50)`."""
     return _SHORT.get(name) or line(catalog.metric(name).title)
 
 

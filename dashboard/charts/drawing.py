@@ -17,7 +17,7 @@ PADDING = {"left": 0, "right": 2, "top": 2, "bottom": 2}
 """Around a chart, in pixels. Streamlit leaves 20 below one that says nothing of it."""
 
 NAME_WIDTH = 40
-"""Characters of a name on one line: what 300 pixels hold."""
+"""A line of a name has this many characters, which 300 pixels hold."""
 
 _SHAPES = ("diamond", "diamond", "circle", "square", "triangle-up")
 _SIZES = (260, 150, 110, 110, 100)

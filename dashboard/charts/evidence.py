@@ -198,7 +198,7 @@ def ratios(rows: Rows, estimate: dict[str, float], look: Palette) -> Spec:
 
 
 _TICKS: Spec = {"expr": "max(2, ceil(width / 90))"}
-"""Vega's own are so many that they touch on a wide screen."""
+"""The chart has this many ticks: Vega's own are so many that they touch on a wide screen."""
 
 
 def _layers(layers: list[Spec], look: Palette, rows: Rows = (), height: int = HEIGHT_PX) -> Spec:

@@ -53,7 +53,7 @@ class HeatRow:
     name: str
     cells: tuple[HeatCell, ...]
     notes: str = field(default="")
-    """Stands at the right end of the name's line."""
+    """The notes stand at the right end of the name's line."""
 
 
 def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, characters: int = 18) -> Spec:

@@ -40,7 +40,7 @@ def page(
             for chart in section.charts
         ]
         drawn.append({"section": section, "charts": charts})
-    # Everything that is put in is escaped.
+    # The template escapes everything that is put into it.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("dashboard.report").joinpath("report.html.j2").read_text("utf-8"))
     return template.render(

@@ -60,7 +60,7 @@ def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_b
         for key in keys:
             st.session_state.pop(key, None)
     elif is_back and keys[0] not in st.session_state:
-        # Back on this page, from its menu: as it was left.
+        # The page shows again what it showed when the user left it by the menu.
         suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
     side = letter.upper()

@@ -52,7 +52,7 @@ def show(root: Path) -> None:
                 lambda number: sets[int(number)],
             )
         )
-    # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another place.
+    # Streamlit keeps what was drawn under a key, until it is drawn anew: another place needs another key.
     with st.container(key=state.selected(place, part, chosen), gap="medium"):
         _warn_of_quarantine(device_id)
         if not entries:

@@ -55,33 +55,31 @@ def show(root: Path) -> None:
 
 
 def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> None:
-    devices = evidence.devices(now) if now is not None and now.plans else ()
-    if not devices and not records:
+    known = evidence.devices(now) if now is not None and now.plans else ()
+    if not known and not records:
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
     gone = gone_now(Workspace(root))
-    by_id = {device.facts.device_id: device for device in devices}
+    by_id = {one.facts.device_id: one for one in known}
     names = _names(by_id, records)
-    shown = _shown(names, _unit_of(devices))
+    shown = _shown(names, _unit_of(known))
     if not shown:
         st.info("No device is called so.", icon=":material/search_off:")
         return
     chosen = state.asked("device") or ""
     offered = [*shown, *([chosen] if chosen in names and chosen not in shown else [])]
-    offered_devices = [by_id[key] for key in offered if key in by_id]
+    there = [by_id[key] for key in offered if key in by_id]
     holders = {
-        device.facts.device_id: process
-        for device in offered_devices
-        if (process := holder(held_path(phone_name(device.facts.device_id)))) is not None
+        one.facts.device_id: process
+        for one in there
+        if (process := holder(held_path(phone_name(one.facts.device_id)))) is not None
     }
-    on = tuple(sorted({place for device in offered_devices for place in device.place_ids}))
+    on = tuple(sorted({place for one in there for place in one.place_ids}))
     verdicts = data.verdicts_on(now, on) if now is not None and on else ()
     with st.container(key=state.selected(tuple(shown)) if len(shown) < len(names) else None):
-        shown_records = {key: record for key, record in records.items() if key in shown}
-        rows = device_rows.overview(
-            [by_id[key] for key in shown if key in by_id], verdicts, shown_records, holders, gone
-        )
+        kept = {key: record for key, record in records.items() if key in shown}
+        rows = device_rows.overview([by_id[key] for key in shown if key in by_id], verdicts, kept, holders, gone)
         _overview(rows, len(names), root)
     device_id = state.chosen("device", "Device", offered, lambda key: names[key])
     # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another device.

@@ -13,23 +13,19 @@ _OPTION = re.compile(r"--[a-z-]+")
 
 def tip(sort: Sort, text: str) -> str | None:
     """Markdown for a tooltip, of a word or of a reason as a plan prints it; `None` if nothing explains it."""
-    return "\n\n".join(map(_sentences, explained(sort, text))) or None
+    return "\n\n".join(map(_said, explained(sort, text))) or None
 
 
-def show(reasons: Iterable[tuple[Sort, str]]) -> None:
-    """Explain all these reasons, each once, where there is no place for tooltips: cells of tables have none."""
-    explanations = list(dict.fromkeys(explanation for sort, text in reasons for explanation in explained(sort, text)))
-    if explanations:
+def show(found: Iterable[tuple[Sort, str]]) -> None:
+    """All of them, each once, where there is no place for tooltips: cells of tables have none."""
+    each = list(dict.fromkeys(one for sort, text in found for one in explained(sort, text)))
+    if each:
         with st.expander("What these reasons mean, and what to do", icon=":material/info:"):
-            for explanation in explanations:
-                st.markdown(f"**{explanation.word}**: {_sentences(explanation)}")
+            for one in each:
+                st.markdown(f"**{one.word}**: {_said(one)}")
 
 
-def _sentences(explanation: Explanation) -> str:
-    parts = (
-        explanation.meaning,
-        f"why: {explanation.why}" if explanation.why else "",
-        f"what to do: {explanation.todo}" if explanation.todo else "",
-    )
-    sentences = " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
-    return _OPTION.sub(r"`\g<0>`", sentences)
+def _said(one: Explanation) -> str:
+    parts = (one.meaning, f"why: {one.why}" if one.why else "", f"what to do: {one.todo}" if one.todo else "")
+    said = " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
+    return _OPTION.sub(r"`\g<0>`", said)

@@ -163,7 +163,7 @@ class Maps(NamedTuple):
 def _winner_maps(
     now: Source, sweep: str, devices: tuple[tuple[str, str], ...], models: tuple[str, ...], look: Palette
 ) -> Maps:
-    """Shared by all sessions: never change it."""
+    """The map of winners, shared by all sessions: never change it."""
     verdicts = fleet_data.drawn(now, sweep, tuple(dict(devices)), models)
     keys = tuple(sorted({verdict.job_key for verdict in verdicts.values() if verdict.job_key}))
     rows = fleet_cells.winners(dict(devices), models, verdicts, fleet_data.winner_names(now, sweep, keys))
@@ -172,7 +172,7 @@ def _winner_maps(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def _build_maps(now: Source, sweep: str, devices: tuple[tuple[str, str], ...], model: str, look: Palette) -> Maps:
-    """Shared by all sessions: never change it."""
+    """The map of builds, shared by all sessions: never change it."""
     names = dict(devices)
     costs = fleet_data.costs(now, sweep, model, tuple(names))
     verdicts = {

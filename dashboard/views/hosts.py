@@ -32,7 +32,7 @@ def show(root: Path) -> None:
     pressed = st.button("Ask the hosts", icon=":material/dns:", disabled=not may)
     if not may:
         st.caption("Asking them is for who may launch sweeps. In a terminal: `edgesweep hosts`.")
-        return  # whatever a browser sends
+        return  # a browser may send anything
     if pressed:
         st.session_state.pop(_TOLD, None)
         try:

@@ -25,7 +25,7 @@ MOST_CHARACTERS = launch_form.MOST_CHARACTERS
 PLANNED = "launch plan"
 """The session's last preview, with the text that it is of, and the options of where it would run."""
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
-"""Indentation has a meaning there."""
+"""The sweep file has letters of one width, because its indentation has a meaning."""
 
 
 def show(root: Path) -> None:
@@ -82,7 +82,7 @@ def _act(root: Path, text: str, checked: Checked, may: Role) -> None:
         look = st.button("Preview", icon=":material/preview:", disabled=bad or may < Role.LAUNCH)
         go = st.button("Start", icon=":material/play_arrow:", type="primary", disabled=bad or may < Role.LAUNCH)
     if role() < Role.LAUNCH or bad:
-        return  # whatever a browser sends
+        return  # a browser may send anything
     of = (text, options)
     try:
         if look:

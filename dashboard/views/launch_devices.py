@@ -34,7 +34,7 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
         except EdgeSweepError as error:
             live.problem("No device was found.", error)
     asked_with, devices, refused = st.session_state.get(_FOUND, (None, (), ()))
-    if asked_with != options():  # where it runs was changed
+    if asked_with != options():  # the user has changed where the sweep runs
         asked_with, devices, refused = None, (), ()
     try:
         earlier = _earlier(root)

@@ -141,7 +141,7 @@ def draw_file(may: Role) -> str:
         help="Edit it for all that the form lacks.",
     )
     if may < Role.LAUNCH:
-        return SweepForm().text()  # whatever a browser sends: to check a file costs time
+        return SweepForm().text()  # a browser may send anything, and to check a file costs time
     st.session_state[_LEFT] = st.session_state[TEXT]
     return str(st.session_state[TEXT])
 
@@ -160,7 +160,7 @@ def _files(root: Path) -> dict[str, tuple[str, str]]:
 
 
 def _text_of(file: Path) -> str | None:
-    """`None` of a file that is too large for the page, or cannot be read."""
+    """The text of a file; `None` if it is too large for the page, or cannot be read."""
     try:
         text = file.read_text(encoding="utf-8") if file.stat().st_size <= MOST_CHARACTERS else None
     except (OSError, UnicodeDecodeError):
@@ -232,7 +232,7 @@ def _write(name: str) -> None:
     shown = read(st.session_state[TEXT])
     value = st.session_state[_key(name)]
     if role() < Role.LAUNCH or shown is None or name in shown.hidden:
-        return  # whatever a browser sends
+        return  # a browser may send anything
     if name in ("weights", "images", "side", "gate") and value is None:
         return  # an emptied box: it shows again what the file has
     st.session_state[TEXT] = write(st.session_state[TEXT], name, value if value is not None else "")

@@ -190,19 +190,19 @@ def _doing(live: LiveDevice, now: Running) -> str:
     return f"Now: {text}" if live.running else f"{text[:1].upper()}{text[1:]}"
 
 
-def _weather(conditions: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
+def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
     """The temperature and the gate of its last block. `ended`: its jobs that have, by outcome."""
-    if conditions is None:
+    if found is None:
         if ended.get("measured"):
             return "last block: some time ago; the page Result has the blocks of each job"
         return "no block: its jobs failed" if ended.get("failed") else f"no block{' yet' * runs}"
-    heat = conditions.temp_end_c if conditions.temp_end_c is not None else conditions.temp_start_c
-    parts = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
-    if conditions.thermal_status_end is not None:
-        parts.append(f"thermal status {conditions.thermal_status_end}")
-    parts.append("no gate" if conditions.gate == "none" else "waited for a ready device")
-    parts += [f"lacked {'; '.join(conditions.lacking)}"] if conditions.lacking else []
-    return "last block: " + ", ".join(parts)
+    heat = found.temp_end_c if found.temp_end_c is not None else found.temp_start_c
+    said = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
+    if found.thermal_status_end is not None:
+        said.append(f"thermal status {found.thermal_status_end}")
+    said.append("no gate" if found.gate == "none" else "waited for a ready device")
+    said += [f"lacked {'; '.join(found.lacking)}"] if found.lacking else []
+    return "last block: " + ", ".join(said)
 
 
 def _last(now: Running) -> None:
@@ -231,7 +231,7 @@ def _last(now: Running) -> None:
                     for name in ("Build", "Device")
                 },
             )
-        with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
+        with st.container(key="ended-narrow", gap="small"):  # the table would be cut there
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
                 st.text(f"{row['Build']}\n{row['Device']} · {figure}")

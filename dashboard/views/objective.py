@@ -82,7 +82,7 @@ def choose(objective: ObjectiveSpec) -> str | None:
 
 
 def in_words(objective: ObjectiveSpec) -> str:
-    """`lowest latency (p50), with the accuracy drop at most 1 points`."""
+    """The objective in words: `lowest latency (p50), with the accuracy drop at most 1 points`."""
     metric, smaller = direction(objective)
     goal = f"{'lowest' if smaller else 'highest'} {metric_title(metric).removeprefix('the ')}"
     bounds = [f"{metric_title(bound.metric)} {bound_text(bound)}" for bound in objective.constraints]

@@ -88,7 +88,7 @@ class Drawn(NamedTuple):
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Palette) -> Drawn:
-    """Shared by all sessions: never change it."""
+    """The charts of a ranking, shared by all sessions: never change them."""
     device, table, _ = data.ranking_tables(now, place, objective, part)
     goal = data.ranked(now, place, objective).objective
     axis = AccuracyAxis.of(goal, table, rows.accuracy_metric(device))

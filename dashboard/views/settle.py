@@ -42,7 +42,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     pressed = st.button(f"Measure {rounds} more rounds", icon=":material/balance:", key="settle")
     st.caption(f"{_estimate(root, device, rounds)} What else is tied in this sweep gets as many rounds.")
     if not pressed or role() < Role.LAUNCH:
-        return  # whatever a browser sends
+        return  # a browser may send anything
     _start(root, sweep, (SETTLE, str(rounds)))
 
 

@@ -82,21 +82,12 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     names = _names(combinations)
     models = {model.name: model for model in spec.models}
     reasons = [
-        _not_of_runtime(combination)
-        or _no_engine(combination)
-        or _no_such_cores(combination)
-        or supports(combination.variant, combination.facts)
-        for combination in combinations
+        _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
+        for one in combinations
     ]
-    timed = (
-        combination
-        for combination, reason in zip(combinations, reasons, strict=True)
-        if not reason and not combination.emulated
-    )
+    timed = (one for one, reason in zip(combinations, reasons, strict=True) if not reason and not one.emulated)
     # Before all keys, which contain the preset.
-    spec, budget_reason = default_budget(
-        spec, Counter((combination.model, combination.facts.device_id) for combination in timed)
-    )
+    spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
     protocol = protocol_of(spec)
     if spec.share is not None and protocol.rounds < _FEWEST_SHARED:
         raise SpecError(
@@ -105,44 +96,42 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         )
     alike = Counter(facts.fingerprint for facts in units)
     pooled: list[tuple[str, str]] = []
-    counts: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
-    for combination, name, reason in zip(combinations, names, reasons, strict=True):
-        device_id = combination.facts.device_id
+    for one, name, reason in zip(combinations, names, reasons, strict=True):
+        device_id = one.facts.device_id
         if reason:
             skipped.append(
                 Skipped(
                     name=name,
-                    model=combination.model,
-                    grid=combination.grid,
-                    variant=combination.variant,
-                    run=combination.run,
+                    model=one.model,
+                    grid=one.grid,
+                    variant=one.variant,
+                    run=one.run,
                     device_id=device_id,
                     reason=reason,
                 )
             )
             continue
-        key = build_key(models[combination.model], combination.variant, identities)
-        runner, reference = runner_of(combination.facts, combination.variant, identities), combination.reference
-        first_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=0)
-        replicate = counts[first_key]
-        counts[first_key] += 1
-        own_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=replicate)
-        if spec.share is not None and alike[combination.facts.fingerprint] > 1:
-            any_unit = replace(combination.facts, device_id=pool_id(combination.facts.fingerprint))
-            pooled.append(
-                (own_key, job_key(key, any_unit, combination.run, protocol, runner, reference, replicate=replicate))
-            )
+        key = build_key(models[one.model], one.variant, identities)
+        runner, reference = runner_of(one.facts, one.variant, identities), one.reference
+        first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
+        replicate = seen[first_key]
+        seen[first_key] += 1
+        own_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate)
+        if spec.share is not None and alike[one.facts.fingerprint] > 1:
+            any_unit = replace(one.facts, device_id=pool_id(one.facts.fingerprint))
+            pooled.append((own_key, job_key(key, any_unit, one.run, protocol, runner, reference, replicate=replicate)))
         jobs.append(
             Job(
                 key=own_key,
                 build_key=key,
                 name=name,
-                model=combination.model,
-                grid=combination.grid,
-                variant=combination.variant,
-                run=combination.run,
+                model=one.model,
+                grid=one.grid,
+                variant=one.variant,
+                run=one.run,
                 device_id=device_id,
                 reference=reference,
             )
@@ -218,8 +207,8 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                     yield combination
 
 
-def _not_of_runtime(combination: _Combination) -> str | None:
-    variant = combination.variant
+def _not_of_runtime(one: _Combination) -> str | None:
+    variant = one.variant
     free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
     return catalog.not_of_runtime(asdict(variant), free)
 
@@ -238,30 +227,25 @@ def _no_such_cores(combination: _Combination) -> str | None:
 
 def _names(combinations: Sequence[_Combination]) -> list[str]:
     """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
-    runs = [combination.run for combination in combinations if not combination.emulated]
+    runs = [one.run for one in combinations if not one.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1
     several_inputs = len({run.reuse_input for run in runs}) > 1
-    several_devices = len({combination.facts.device_id for combination in combinations}) > 1
+    several_devices = len({one.facts.device_id for one in combinations}) > 1
     # Two units may have the same name, but not the same id.
-    labels = Counter(
-        facts.name
-        for facts in {combination.facts.device_id: combination.facts for combination in combinations}.values()
-    )
+    labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
     names = []
-    for combination in combinations:
-        words = [combination.model, label_of(combination.variant)]
-        if several_threads and not combination.emulated:
-            words.append(f"{combination.run.threads} thread" + "s" * (combination.run.threads > 1))
-        if several_cpus and not combination.emulated:
-            words.append(
-                f"{combination.run.cpus} cpus" if combination.run.cpus.isalpha() else f"cpus {combination.run.cpus}"
-            )
-        if several_inputs and not combination.emulated:
-            words.append("reused input" if combination.run.reuse_input else "fresh input")
-        if combination.grid:
-            words.append(combination.grid)
+    for one in combinations:
+        words = [one.model, label_of(one.variant)]
+        if several_threads and not one.emulated:
+            words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
+        if several_cpus and not one.emulated:
+            words.append(f"{one.run.cpus} cpus" if one.run.cpus.isalpha() else f"cpus {one.run.cpus}")
+        if several_inputs and not one.emulated:
+            words.append("reused input" if one.run.reuse_input else "fresh input")
+        if one.grid:
+            words.append(one.grid)
         if several_devices:
-            words.append(combination.facts.name if labels[combination.facts.name] == 1 else combination.facts.device_id)
+            words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
         names.append(" · ".join(words))
     return names

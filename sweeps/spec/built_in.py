@@ -4,7 +4,7 @@ from sweeps.metrics import Metric
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
 
 _LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
-"""The size of what an app needs beside the model: of a program that has its libraries inside, the program's."""
+"""What an app needs beside the model: of a program that has its libraries inside, the program."""
 
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
@@ -93,7 +93,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         name=name,
         title=title,
         axes=frozenset({"opset", "graph_optimization"}),
-        # The layout is a choice of the CPU's float convolutions only.
+        # Only the CPU's float convolutions have a layout of their own.
         float_axes=frozenset({"layout"}) if name == "cpu" else frozenset(),
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
         support_columns={"int8": "granularity"},

@@ -74,7 +74,7 @@ class BackendEntry:
     def wrong(self, axes_of_runtime: frozenset[str]) -> str:
         if not _NAME.fullmatch(self.name):
             return f"the name {self.name!r} of a backend is not of small letters, digits and '_' only"
-        # Otherwise two variants would have one label.
+        # Two variants would have one label otherwise.
         chosen = sorted(self.unsaid & (axes_of_runtime | self.chosen_axes))
         return f"labels of {self.name} cannot leave out {chosen[0]}, which has a choice there" if chosen else ""
 

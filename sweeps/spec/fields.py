@@ -111,7 +111,7 @@ class ValueOf:
 def _check_device(device: str) -> str:
     if catalog.device(device) is not None or places.class_of(device) or places.tag_of(device):
         return device
-    # Simulated devices last: a user rarely means them.
+    # The simulated devices come last: a user rarely means them.
     known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
     allowed = ", ".join([*(usage for entry in known for usage in entry.usages), *places.USAGES])
     single = [entry.name for entry in known if not entry.unit]
@@ -155,7 +155,7 @@ Cpus = Annotated[str, AfterValidator(_check_cpus)]
 Release = Annotated[str, AfterValidator(_check_release), _releases(INSTALLED)]
 RunnerRelease = Annotated[str, AfterValidator(_check_runner_release), _releases(INSTALLED, toolchains.SAME)]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text), AfterValidator(from_file)]
-"""Absolute once `load` has read it, because it starts at the sweep file's folder."""
+"""The path is absolute once `load` has read it, because it starts at the sweep file's folder."""
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Deviation = Annotated[float, Field(gt=0)]
 

@@ -97,7 +97,7 @@ class Levels:
 
 
 def levels_of(root: Path) -> Levels:
-    """Raises `OSError`."""
+    """The levels of a folder of classes. Raises `OSError`."""
     home = root.resolve()
     try:
         beside = sum(neighbour.is_dir() and not neighbour.name.startswith(".") for neighbour in home.parent.iterdir())

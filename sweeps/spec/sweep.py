@@ -25,7 +25,8 @@ from sweeps.spec.yaml_text import dumped
 
 
 def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"] | None:
-    """`None` if the sweep file gives no preset either: planning decides, by the number of variants."""
+    """The budget of the preset; `None` if the sweep file gives no preset either: planning decides, by the number of
+    variants."""
     if protocol is None or protocol.preset is None:
         return None
     return "race" if protocol.preset == "race" else "full"
@@ -135,9 +136,9 @@ def validated_values(
         return sweep
     if not isinstance(error, ValidationError):
         raise SpecError(f"these values cannot be in a sweep file: {error}", next_step)
-    lines = sentences(Document(nowhere, json.loads(text)), error, json_schema())
-    own_lines = (line.removeprefix(f"{nowhere}:1: ").replace("the file: ", "the values: ", 1) for line in lines)
-    raise SpecError("\n".join(own_lines), next_step)
+    found = sentences(Document(nowhere, json.loads(text)), error, json_schema())
+    here = (line.removeprefix(f"{nowhere}:1: ").replace("the file: ", "the values: ", 1) for line in found)
+    raise SpecError("\n".join(here), next_step)
 
 
 def sweep_yaml(sweep: SweepSpec) -> str:

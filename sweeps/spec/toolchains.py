@@ -83,7 +83,7 @@ class Toolchain:
 
 
 def toolchain(text: str) -> Toolchain:
-    """Raises `ValueError` with the reason if `text` is none."""
+    """The toolchain that `text` names. Raises `ValueError` with the reason if it names none."""
     package, _, version = text.partition("==")
     if not re.fullmatch(PATTERN, text):
         raise ValueError(

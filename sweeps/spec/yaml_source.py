@@ -15,7 +15,7 @@ from sweeps.errors import SpecError
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
-"""Counted with aliases expanded: otherwise nine lines of nested aliases could fill the memory."""
+"""The nodes are counted with aliases expanded: otherwise nine lines of nested aliases could fill the memory."""
 MAX_DEPTH = 32
 
 Location = tuple[str | int, ...]
@@ -59,7 +59,7 @@ def read_yaml(path: Path) -> Document:
 
 
 def parsed(text: str, path: Path) -> Document:
-    """`text`, which is or will be the content of `path`. Raises as `read_yaml`."""
+    """The document of `text`, which is or will be the content of `path`. Raises as `read_yaml`."""
     document = Document(path, None)
     try:
         loader = _Loader(text)
