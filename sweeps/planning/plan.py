@@ -213,16 +213,16 @@ def _not_of_runtime(one: _Combination) -> str | None:
     return catalog.not_of_runtime(asdict(variant), free)
 
 
-def _no_engine(combination: _Combination) -> str | None:
-    if combination.variant.qengine != "auto":
+def _no_engine(one: _Combination) -> str | None:
+    if one.variant.qengine != "auto":
         return None
-    return f"no quantized engine is known for the ABI {combination.facts.abi}; name one in qengine"
+    return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
 
 
-def _no_such_cores(combination: _Combination) -> str | None:
-    if combination.run.cpus not in ("big", "little") or len(combination.facts.core_clusters) > 1:
+def _no_such_cores(one: _Combination) -> str | None:
+    if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
         return None
-    return f"{combination.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
+    return f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
 
 
 def _names(combinations: Sequence[_Combination]) -> list[str]:

@@ -124,7 +124,7 @@ def validated(document: Document) -> SweepSpec:
 def validated_values(
     content: dict[str, Any], folder: Path, next_step: str = "correct the values; `edgesweep schema` has all that may be"
 ) -> SweepSpec:
-    """Validate values that no file has (see `validated`): relative paths are those of `folder`. Raises `SpecError`."""
+    """As `validated`, of values that no file has: relative paths are those of `folder`. Raises `SpecError`."""
     nowhere = Path("values")
     error = None
     try:
