@@ -76,18 +76,15 @@ class Section:
 
 
 def sections(results: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
-    """The section of each entry of the ranking of these rows: a device, or a pool of units, a model and a set of
-    conditions; in order of their names."""
+    """The sections of the ranking of these rows: for each device or pool, model and set of conditions, by name."""
     places: dict[Place, list[ResultRow]] = {}
     for row in results:
         places.setdefault(Place.of(row), []).append(row)
     parts = []
     units = device_names({device.device_id: device.device for device in ranking.devices})
-    for place, place_results in places.items():
+    for place, group in places.items():
         entries = [device for device in ranking.devices if (device.device_id, device.model) == place[1:]]
-        ranked = Ranked(
-            place, tuple(place_results), build_names(place_results), objective, replace(ranking, devices=tuple(entries))
-        )
+        ranked = Ranked(place, tuple(group), build_names(group), objective, replace(ranking, devices=tuple(entries)))
         parts += [_section(ranked, device, units[device.device_id]) for device in entries]
     return sorted(parts, key=lambda section: (section.device, section.device_id, section.model))
 
@@ -288,6 +285,7 @@ def _conditions(device: DeviceRanking, results: Sequence[ResultRow]) -> tuple[tu
     conditions = device.conditions
     measured = [row for row in results if row.outcome == "measured"]
     gate = readiness(conditions.gate, {label for row in measured for label in row.trust})
+    evaluators = {evaluated_by(row.executor, row.fingerprint) for row in measured if row.executor}
     pairs = {
         "device": f"{device.device} ({device.device_id}), fingerprint {device.fingerprint}",
         "protocol": f"preset {conditions.preset}: {max((row.rounds for row in measured), default=0)} rounds at most, "
@@ -296,9 +294,7 @@ def _conditions(device: DeviceRanking, results: Sequence[ResultRow]) -> tuple[tu
         "context": conditions.exec_context,
         "runtimes": ", ".join(sorted({row.runtime_version for row in measured if row.runtime_version})),
         "runners": ", ".join(sorted({row.runner for row in measured if row.runner})),
-        "accuracy by": ", ".join(
-            sorted({evaluated_by(row.executor, row.fingerprint) for row in measured if row.executor})
-        ),
+        "accuracy by": ", ".join(sorted(evaluators)),
         "images": ", ".join(str(count) for count in sorted({row.images for row in measured if row.images})),
     }
     return tuple((name, line(text)) for name, text in pairs.items() if text)
