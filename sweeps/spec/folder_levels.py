@@ -55,8 +55,8 @@ class Levels:
         inside = list(self.inner.values())
         if not inside or not all(inside):
             return ()
-        same = len(set(inside)) == 1 and (len(inside) == 1 or len(inside[0]) > 1)
-        return tuple(sorted(set().union(*inside))) if same or len(self.splits) > 1 else ()
+        uniform = len(set(inside)) == 1 and (len(inside) == 1 or len(inside[0]) > 1)
+        return tuple(sorted(set().union(*inside))) if uniform or len(self.splits) > 1 else ()
 
     @property
     def below(self) -> Path:

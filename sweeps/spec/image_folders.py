@@ -45,14 +45,14 @@ def evaluation_images(data: DataSpec) -> EvaluationImages | None:
         case TorchvisionData() if evaluation.images is not None:
             return EvaluationImages(used=evaluation.images, there=None, where=evaluation.dataset)
         case DigitsData():
-            there, where = HELD_OUT_DIGITS, "the digits"
+            existing, where = HELD_OUT_DIGITS, "the digits"
         case FolderData():
-            there, where = sum(map(len, listed(evaluation.path).values())), str(evaluation.path)
+            existing, where = sum(map(len, listed(evaluation.path).values())), str(evaluation.path)
             if isinstance(calibration, FolderData) and of_one_folder(calibration, evaluation):
-                there -= calibrating(calibration, there)
+                existing -= calibrating(calibration, existing)
         case _:
             return None
-    return EvaluationImages(used=min(there, evaluation.images or there), there=there, where=where)
+    return EvaluationImages(used=min(existing, evaluation.images or existing), there=existing, where=where)
 
 
 def of_one_folder(calibration: FolderData, evaluation: FolderData) -> bool:
