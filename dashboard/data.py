@@ -46,9 +46,9 @@ from sweeps.workspace import Workspace
 FOLDER_TTL_S = 300
 """Images in a folder are counted again after so long: a large folder takes seconds."""
 MOST_UNITS = 6
-"""So many units of a class are ranked together; more take too long for a page."""
+"""A page ranks this many units of a class together; more take too long."""
 MOST_COMPARED = 24
-"""Of so many devices NNAPI is compared with the CPU; of more only that of the one that is looked at."""
+"""A page compares NNAPI with the CPU on this many devices; of more, only on the device that is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
-    """As `verdicts`, of some units and pools."""
+    """The verdicts (see `verdicts`) of some units and pools."""
     wanted = "device_id IN (SELECT value FROM json_each(?))"
     return tuple(read_current(now.files, lambda verdicts: verdicts.where(wanted, json.dumps(place_ids))))
 
@@ -189,7 +189,7 @@ def spec(now: Source, sweep: str) -> SweepSpec:
 
 
 def more_images(now: Source, sweep: str) -> tuple[str, ...]:
-    """Whether there are more evaluation images than the sweep uses, as a command says it."""
+    """The command's sentences about evaluation images that the sweep does not use; empty if it uses all."""
     return _more_images(spec(now, sweep).data)
 
 
@@ -221,13 +221,13 @@ def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ra
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def place_names(now: Source, place: Place) -> dict[str, str]:
-    """What the builds of a place are called on pages, by job key."""
+    """The names of a place's builds on pages, by job key."""
     return build_names(place_rows(now, place))
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def ranked(now: Source, place: Place, objective: str | None = None) -> Ranked:
-    """As `place_ranking`, with what it is made from."""
+    """The ranking of a place (see `place_ranking`), with the rows and names that it is made from."""
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
     return Ranked(place, place_rows(now, place), place_names(now, place), chosen, place_ranking(now, place, objective))
 
@@ -237,9 +237,9 @@ def ranking_tables(
     now: Source, place: Place, objective: str | None, part: int
 ) -> tuple[DeviceRanking, pd.DataFrame, pd.DataFrame]:
     """One set of conditions: its ranking, `dashboard.rows.ranked` and `dashboard.rows.checked` of it."""
-    found = ranked(now, place, objective)
-    device = found.ranking.devices[part]
-    return device, tables.ranked(device, found.names), tables.checked(device, found.names)
+    result = ranked(now, place, objective)
+    device = result.ranking.devices[part]
+    return device, tables.ranked(device, result.names), tables.checked(device, result.names)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=KEYS)
@@ -290,5 +290,5 @@ def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> B
         return best and replace(best, variant=names.get(best.name, best.variant))
 
     return replace(
-        figure, pairs=tuple(replace(one, cpu=named(one.cpu), nnapi=named(one.nnapi)) for one in figure.pairs)
+        figure, pairs=tuple(replace(pair, cpu=named(pair.cpu), nnapi=named(pair.nnapi)) for pair in figure.pairs)
     )

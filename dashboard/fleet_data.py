@@ -1,4 +1,4 @@
-"""What Fleet reads: sums and names of all places, and whole verdicts of those that it draws, until they change.
+"""Fleet reads sums and names of all places, and whole verdicts of the places that it draws, until they change.
 
 As in `dashboard.data`, what it returns is shared by all sessions: never change it.
 """
@@ -26,7 +26,7 @@ from sweeps.store.verdicts import read_current
 from sweeps.workspace import Workspace
 
 TROUBLED = 3
-"""So many of the latest sweeps are looked at for what needs attention."""
+"""This many of the latest sweeps are searched for what needs attention."""
 MOST_TROUBLES = 6
 LAG_TTL_S = 5
 
@@ -39,7 +39,7 @@ class Standing:
     troubles: tuple[Trouble, ...]
     """The first ones of the latest sweeps."""
     troubled: int
-    """How many there are."""
+    """The number of all troubles."""
 
 
 @st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
@@ -82,7 +82,7 @@ def drawn(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, str]:
-    """What builds are called that win on some devices, by job key."""
+    """The names of builds that win on some devices, by job key."""
     rows = some_rows(now, sweep, job_keys)
     names = setup_names(rows.values())
     return {key: names[row.setup] for key, row in rows.items()}
@@ -98,7 +98,7 @@ def build_names_of(now: Source, jobs: tuple[tuple[str, str], ...]) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What each build of a model costs on some devices, and what the builds are called."""
+    """The cost of each build of a model on some devices, and the names of the builds."""
 
     cells: Cells
     names: dict[Setup, str]
@@ -119,7 +119,7 @@ def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Cost
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ...]) -> dict[str, str]:
-    """What the devices of some sweeps are called for people, by their names in sweep files. `plans`: as in `Source`."""
+    """The names of the devices of some sweeps for people, by their names in sweep files. `plans`: as in `Source`."""
     with Journal.open(path, read_only=True) as journal:
         classes = {facts.name: facts.device_class for sweep in sweeps for facts in journal.plans.devices(sweep)}
     return device_names(classes)

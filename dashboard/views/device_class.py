@@ -1,4 +1,4 @@
-"""One winner for all units of a device class."""
+"""A device class has one winner for all its units."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +17,11 @@ from sweeps.ranking.values import DeviceRanking
 
 def show_all(now: Source, root: Path, place: Place, device: DeviceRanking) -> None:
     """The class of a device, if several of its units were measured; of many units only when that is asked for."""
-    there = data.places(now, root, place.sweep).models
+    by_unit = data.places(now, root, place.sweep).models
     units = tuple(
         Place(place.sweep, unit, place.model)
-        for unit, models in sorted(there.items())
-        if any(one.fingerprint == device.fingerprint for one in models.get(place.model, ()))
+        for unit, models in sorted(by_unit.items())
+        if any(part.fingerprint == device.fingerprint for part in models.get(place.model, ()))
     )
     if len(units) < 2 or place not in units:
         return

@@ -1,4 +1,4 @@
-"""What a page shows where nothing has been measured: what to do first."""
+"""A page where nothing has been measured says what to do first."""
 
 import shlex
 from pathlib import Path

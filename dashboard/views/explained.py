@@ -1,4 +1,4 @@
-"""What words of results mean, why it happens and what to do: the table of `edgesweep explain`, on pages."""
+"""Pages explain the words of results by the table of `edgesweep explain`: meaning, cause and remedy."""
 
 import re
 from collections.abc import Iterable

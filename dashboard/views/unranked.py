@@ -96,8 +96,12 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
 
 
 def why_waiting(root: Path, now: Source, place: Place) -> str:
-    """Why the jobs of a place have no result yet, and what to do."""
-    units = {one.facts.device_id: one.facts.name for one in evidence.devices(now) if place.place_id in one.place_ids}
+    """The reason why the jobs of a place have no result yet, and what to do."""
+    units = {
+        device.facts.device_id: device.facts.name
+        for device in evidence.devices(now)
+        if place.place_id in device.place_ids
+    }
     with suppress(EdgeSweepError):
         kept_out = [QuarantineBook().quarantine(unit) for unit in units]
         if kept_out and all(kept_out) and kept_out[0] is not None:

@@ -1,4 +1,5 @@
-"""From a sweep file to jobs and skipped combinations. Pure, deterministic; trains, downloads and builds nothing."""
+"""A plan turns a sweep file into jobs and skipped combinations. Pure, deterministic; trains, downloads and builds
+nothing."""
 
 import itertools
 from collections import Counter
@@ -34,20 +35,20 @@ class Plan:
     """The jobs of one sweep in a fixed order, and the skipped combinations."""
 
     sweep: SweepSpec
-    """With a budget, also where the sweep file gives none."""
+    """The sweep with a budget, also where the sweep file gives none."""
     devices: tuple[DeviceFacts, ...]
     identities: Identities
     jobs: tuple[Job, ...]
     skipped: tuple[Skipped, ...]
     sentinels: tuple[Job, ...] = ()
-    """One for each timed device, if the protocol uses the sentinel; not ranked."""
+    """The job of each timed device's sentinel, if the protocol uses the sentinel; not ranked."""
     budget_reason: str = ""
-    """Where the budget comes from, for people; empty if the sweep file gives a budget or a preset."""
+    """The origin of the budget, for people; empty if the sweep file gives a budget or a preset."""
     rounds_on: tuple[tuple[str, int], ...] = ()
-    """As `Protocol.rounds_on`."""
+    """The rounds on devices, as `Protocol.rounds_on` has them."""
     pooled: tuple[tuple[str, str], ...] = ()
-    """With `share: class`: the key of each job of a unit that is not the only one of its fingerprint, and the key of
-    its variant in the pool of these units, which is the same on each of them."""
+    """The pooled jobs with `share: class`: the key of each job of a unit that is not the only one of its fingerprint,
+    and the key of its variant in the pool of these units, which is the same on each of them."""
 
     @property
     def protocol(self) -> Protocol:
@@ -56,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Combination:
-    """One cell of one grid. Equal cells are the same job, also if they come from two unnamed grids."""
+    """A cell of a grid. Equal cells are the same job, also if they come from two unnamed grids."""
 
     facts: DeviceFacts
     model: str
@@ -64,7 +65,7 @@ class _Combination:
     variant: Variant
     run: RunAxes
     reference: str = ""
-    """What stands in for the backend, so that nothing is timed; empty: the device itself runs it."""
+    """The reference that stands in for the backend, so that nothing is timed; empty: the device itself runs it."""
 
     @property
     def emulated(self) -> bool:
@@ -72,7 +73,7 @@ class _Combination:
 
 
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
-    """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
+    """The plan of all combinations of all grids on all devices, in the order of devices, models, grids and axes.
 
     `supports` is called with resolved variants. If the sweep has no budget, it gets the one of a new sweep. Raises
     `SpecError` if the protocol contradicts itself, or has too few rounds for units that share the work.
@@ -165,23 +166,25 @@ def _sentinels(
     if not protocol.sentinel_every:
         return {}
     timed = {job.device_id for job in jobs if not job.emulated}
-    found: dict[str, Job] = {}
+    sentinels: dict[str, Job] = {}
     for facts in devices:
         if facts.device_id in timed:
-            one = _Combination(facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes())
-            key = build_key(sentinel.MODEL, one.variant, identities)
-            runner = runner_of(facts, one.variant, identities)
-            found[facts.device_id] = Job(
-                key=job_key(key, one.facts, one.run, protocol, runner, "", replicate=0),
+            combination = _Combination(
+                facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes()
+            )
+            key = build_key(sentinel.MODEL, combination.variant, identities)
+            runner = runner_of(facts, combination.variant, identities)
+            sentinels[facts.device_id] = Job(
+                key=job_key(key, combination.facts, combination.run, protocol, runner, "", replicate=0),
                 build_key=key,
-                name=f"{one.model} · {facts.name}",
-                model=one.model,
+                name=f"{combination.model} · {facts.name}",
+                model=combination.model,
                 grid="",
-                variant=one.variant,
-                run=one.run,
+                variant=combination.variant,
+                run=combination.run,
                 device_id=facts.device_id,
             )
-    return found
+    return sentinels
 
 
 def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: Identities) -> Iterator[_Combination]:
@@ -194,7 +197,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                 variant = resolve_variant(Variant(**axes), facts.abi, facts.cpu_features)
                 reference = identities.reference(variant) if variant.backend in facts.emulates else ""
                 for run in itertools.product(*runs):
-                    one = _Combination(
+                    combination = _Combination(
                         facts=facts,
                         model=model.name,
                         grid=grid.name,
@@ -202,11 +205,11 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                         run=RunAxes(**dict(zip(RUN_AXES, run, strict=True))),
                         reference=reference,
                     )
-                    if one.emulated:
+                    if combination.emulated:
                         # Run axes do not affect a job that is not timed.
-                        yield replace(one, run=RunAxes())
+                        yield replace(combination, run=RunAxes())
                         break
-                    yield one
+                    yield combination
 
 
 def _not_of_runtime(one: _Combination) -> Skip | None:

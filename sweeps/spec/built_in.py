@@ -37,7 +37,7 @@ TORCHSCRIPT = RuntimeEntry(
             int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
             # A traced core that NNAPI runs, in a scripted whole. Its converter takes fused models only.
             fixed={"capture": "mixed", "fuse": True, "optimize": False},
-            # Its numbers are those that phones' accelerators are made for.
+            # The engine's numbers are those that phones' accelerators are made for.
             int8_fixed={"qengine": "qnnpack"},
             unsaid=frozenset({"capture", "fuse", "optimize"}),
             lists_accelerators=True,
@@ -75,7 +75,7 @@ TORCHSCRIPT = RuntimeEntry(
 EAGER = RuntimeEntry(
     name="eager",
     target="workers.runtimes.eager.runtime:Eager",
-    # As the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice.
+    # The model runs as the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice.
     backends=(BackendEntry(name="cpu", fixed={"capture": "eager"}),),
     unshippable="PyTorch in Python runs on no phone: it is here to compare with",
 )
@@ -117,7 +117,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
         support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},
-        # Its kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
+        # The CPU's kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
         saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
         unsaid=frozenset({"capture", "format"}),
     )

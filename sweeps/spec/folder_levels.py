@@ -42,7 +42,7 @@ class Levels:
 
     root: Path
     inner: Mapping[str, tuple[str, ...]]
-    """By class: the sub-folders that hold all its images; empty where an image lies in the class itself."""
+    """The sub-folders that hold all images of a class, by class; empty where an image lies in the class itself."""
     beside: int
     """The folders in the parent of `root`, with `root`: classes, if `root` is one."""
 
@@ -57,8 +57,8 @@ class Levels:
         inside = list(self.inner.values())
         if not inside or not all(inside):
             return ()
-        same = len(set(inside)) == 1 and (len(inside) == 1 or len(inside[0]) > 1)
-        return tuple(sorted(set().union(*inside))) if same or len(self.splits) > 1 else ()
+        uniform = len(set(inside)) == 1 and (len(inside) == 1 or len(inside[0]) > 1)
+        return tuple(sorted(set().union(*inside))) if uniform or len(self.splits) > 1 else ()
 
     @property
     def below(self) -> Path:
@@ -68,12 +68,13 @@ class Levels:
 
     @property
     def doubted(self) -> bool:
-        """Whether its folders are likely no classes. One split's name among many may be a class, as in CIFAR-100."""
+        """The folder's sub-folders are likely no classes. One split's name among many may be a class, as in
+        CIFAR-100."""
         return bool(self.too_high) or len(self.splits) > 1
 
     @property
     def what(self) -> str:
-        """What is doubtful about it, for people; empty if nothing is."""
+        """The doubt about the folder, for people; empty if there is none."""
         if self.too_high:
             return (
                 f"{self.root} seems one level too high: {some(list(self.inner), MOST_CLASSES)} would be the classes, "
@@ -93,22 +94,22 @@ class Levels:
 
     @property
     def text(self) -> str:
-        """Both, in one line; empty if nothing is doubtful."""
+        """The doubt and the next step, in one line; empty if nothing is doubtful."""
         return f"{self.what}: {self.next_step}" if self.what else ""
 
 
 def levels_of(root: Path) -> Levels:
-    """Raises `OSError`."""
+    """The levels of a folder of classes. Raises `OSError`."""
     home = root.resolve()
     try:
-        beside = sum(one.is_dir() and not one.name.startswith(".") for one in home.parent.iterdir())
+        beside = sum(neighbour.is_dir() and not neighbour.name.startswith(".") for neighbour in home.parent.iterdir())
     except OSError:  # whoever may read a folder need not read the one above
         beside = 0
     return Levels(root=root, inner={name: _inner(root / name) for name in named_classes(root)}, beside=beside)
 
 
 def evaluated_levels(data: DataSpec) -> Levels | None:
-    """Of the folder that accuracy is computed on; `None` if it is none, or cannot be read."""
+    """The levels of the folder that accuracy is computed on; `None` if that is no folder, or cannot be read."""
     if not isinstance(data.evaluation, FolderData):
         return None
     try:
@@ -130,7 +131,7 @@ def folder_warnings(data: DataSpec) -> Iterator[str]:
 
 
 def is_split(name: str) -> bool:
-    """Whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
+    """Tell whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
     words = set(re.findall(r"[a-z]+", name.lower()))
     return bool(words & _SPLITS) and words <= _SPLITS | _BESIDE
 

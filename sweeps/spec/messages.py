@@ -60,7 +60,7 @@ class _Place:
     around: Schema
     value: Any
     keys: tuple[str, ...]
-    """What a block of keys may have there."""
+    """The keys that a block may have there."""
 
 
 def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
@@ -72,7 +72,7 @@ def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
         around = part
         if "discriminator" in part:
             part = _resolve(schema, {"$ref": part["discriminator"]["mapping"].get(step, "")})
-        elif member := [one for one in part.get("anyOf", ()) if one.get("$ref") == f"#/$defs/{step}"]:
+        elif member := [option for option in part.get("anyOf", ()) if option.get("$ref") == f"#/$defs/{step}"]:
             if isinstance(value, dict):  # otherwise no member of the union fits
                 part = _resolve(schema, member[0])
         elif isinstance(step, str) and "properties" in part:
@@ -177,11 +177,11 @@ def _expected(part: Schema) -> str:
         "object": "a block of keys",
     }
     options = part.get("anyOf", [part])
-    found = [option.get("type") for option in options]
+    types = [option.get("type") for option in options]
     words = [
         " or ".join(_allowed(option)) or kinds[option.get("type", "object")]
         for option in options
-        if option.get("type", "object") in kinds and (option.get("type") != "integer" or "number" not in found)
+        if option.get("type", "object") in kinds and (option.get("type") != "integer" or "number" not in types)
     ]
     return " or ".join(words)
 

@@ -25,7 +25,8 @@ from sweeps.spec.yaml_text import dumped
 
 
 def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"] | None:
-    """`None` if the sweep file gives no preset either: planning decides, by the number of variants."""
+    """The budget of the preset; `None` if the sweep file gives no preset either: planning decides, by the number of
+    variants."""
     if protocol is None or protocol.preset is None:
         return None
     return "race" if protocol.preset == "race" else "full"
@@ -56,7 +57,7 @@ class SweepSpec(Part):
     protocol: ProtocolSpec = ProtocolSpec()
     objective: ObjectiveSpec = ObjectiveSpec()
     budget: Literal["full", "race"] | MinutesBudget | None = Field(
-        default_factory=lambda given: _budget_of(given.get("protocol")),
+        default_factory=lambda data: _budget_of(data.get("protocol")),
         description="full: measure everything to the end; race: only until it is clear what cannot win. If left out: "
         "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
@@ -64,8 +65,8 @@ class SweepSpec(Part):
     on_end: OnEndSpec = OnEndSpec()
 
     def kept_json(self) -> str:
-        """What is stored of it: without `on_end`, whose address or arguments may be secrets, and which says nothing of
-        the results."""
+        """The JSON that is stored of the file: without `on_end`, whose address or arguments may be secrets, and which
+        says nothing of the results."""
         return self.model_dump_json(exclude={"on_end"})
 
     @model_validator(mode="after")
@@ -105,10 +106,10 @@ def load(path: Path) -> SweepSpec:
 
 
 def validated(document: Document) -> SweepSpec:
-    """As `load`, of a document that was read."""
+    """Validate a document that was read, as `load` does."""
     error = None
     try:
-        # As JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
+        # The values become JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
         text = json.dumps(document.data)
         sweep = SweepSpec.model_validate_json(text, context={"folder": document.path.absolute().parent})
     except ValidationError as caught:
