@@ -94,16 +94,16 @@ def _telling() -> Iterator[Callable[[int], None]]:
 
 def source(root: Path) -> Source | None:
     """The results of a workspace as of now, in about a millisecond; `None` if it has none yet. Raises `StoreError`."""
-    there = files(root)
-    if there is None:
+    stored = files(root)
+    if stored is None:
         return None
-    now = _source(there.journal, there.verdicts)
-    if not there.is_copy:
+    now = _source(stored.journal, stored.verdicts)
+    if not stored.is_copy:
         return now
     own = None
-    if there.plans is not None:
+    if stored.plans is not None:
         with suppress(StoreError):  # another version has written it: the copy is shown without
-            own = _source(there.plans, Workspace(root).verdicts)
+            own = _source(stored.plans, Workspace(root).verdicts)
     return replace(now, is_copy=True, own=own)
 
 
@@ -121,19 +121,21 @@ def _source(path: Path, verdicts: Path) -> Source:
 
 
 ONE = threading.Lock()
-"""Of all sessions, one makes a table of results again, or all verdicts; the others wait, and look again."""
+"""A session that makes a table of results again, or all verdicts, holds this lock; other sessions wait, and look
+again."""
 
 
 def _whole(path: Path) -> Watermark:
-    """As of `whole_results`, which may take minutes once: after an update of EdgeSweep, or if the table is damaged."""
+    """The current table of results (see `whole_results`), which may take minutes once: after an update of EdgeSweep, or
+    if the table is damaged."""
     with suppress(DamagedResultsError), Journal.open(path, read_only=True) as journal:
         return journal.results.watermark()
-    said = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
-    bar = st.progress(0.0, said)
+    text = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
+    bar = st.progress(0.0, text)
     with ONE:
-        found = whole_results(path, lambda done, of: bar.progress(done / of, f"{said} {done} of {of} jobs"))
+        results = whole_results(path, lambda done, of: bar.progress(done / of, f"{text} {done} of {of} jobs"))
     bar.empty()
-    return found
+    return results
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=KEYS)
@@ -152,18 +154,18 @@ def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
     """The verdicts (see `verdicts`) of some units and pools."""
-    wanted = "device_id IN (SELECT value FROM json_each(?))"
-    return tuple(read_current(now.files, lambda verdicts: verdicts.where(wanted, json.dumps(place_ids))))
+    condition = "device_id IN (SELECT value FROM json_each(?))"
+    return tuple(read_current(now.files, lambda verdicts: verdicts.where(condition, json.dumps(place_ids))))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def places(now: Source, root: Path, sweep: str) -> Places:
-    """What a sweep has results of, or waits for."""
+    """The places of which a sweep has results, or for which it waits."""
     devices: dict[str, str] = {}
     models: dict[str, dict[str, list[Known]]] = {}
-    for one in read_current(now.files, lambda verdicts: verdicts.known(sweep)):
-        devices[one.device_id] = one.device
-        models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
+    for verdict in read_current(now.files, lambda verdicts: verdicts.known(sweep)):
+        devices[verdict.device_id] = verdict.device
+        models.setdefault(verdict.device_id, {}).setdefault(verdict.model, []).append(verdict)
     return Places(devices, models)
 
 
@@ -210,13 +212,15 @@ def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
 def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ranking:
     """The ranking of one device and model. `objective`: JSON of an `ObjectiveSpec` in place of the sweep file's."""
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
-    others: set[tuple[str, str]] = set()
+    with_results: set[tuple[str, str]] = set()
     if by_hand := imported(now, place.sweep):
         with Journal.open(now.path, read_only=True) as journal:
-            others = {(one.place_id, one.model) for one in journal.results.places(place.sweep) if one != place}
-    beside = [one for one in by_hand if one.place not in others]
-    told = told_by(spec(now, place.sweep))
-    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, told=told)
+            with_results = {
+                (entry.place_id, entry.model) for entry in journal.results.places(place.sweep) if entry != place
+            }
+    beside = [entry for entry in by_hand if entry.place not in with_results]
+    hints = told_by(spec(now, place.sweep))
+    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, told=hints)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
@@ -244,10 +248,10 @@ def ranking_tables(
 
 @st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=KEYS)
 def chosen_results(
-    now: Source, sweep: str, wanted: tuple[tuple[str, str], ...], most: int
+    now: Source, sweep: str, filters: tuple[tuple[str, str], ...], most: int
 ) -> tuple[int, tuple[ResultRow, ...]]:
-    """How many results of a sweep have these values in these columns, and the fastest of them."""
-    values = {name: [value] for name, value in wanted}
+    """The number of results of a sweep that have these values in these columns, and the fastest of them."""
+    values = {name: [value] for name, value in filters}
     with Journal.open(now.path, read_only=True) as journal:
         count = sum(journal.results.matching_places(values, sweep).values())
         return count, tuple(journal.results.matching(values, sweep, most=most))
@@ -255,13 +259,13 @@ def chosen_results(
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
-    """What the builds are called that wait for a result on a place; of a copy, those without one there."""
+    """The names of the builds that wait for a result on a place; of a copy, those without a result there."""
     if not now.knows_jobs(place.sweep):
         return ()
-    there = place_rows(now, place)
+    ended = place_rows(now, place)
     with Journal.open(now.measured.path, read_only=True) as journal:
-        left = journal.jobs.waiting_rows(place, [row.job_key for row in there] if now.is_copy else None)
-    names = build_names((*there, *left))
+        left = journal.jobs.waiting_rows(place, [row.job_key for row in ended] if now.is_copy else None)
+    names = build_names((*ended, *left))
     return tuple(names[row.job_key] for row in left)
 
 

@@ -45,7 +45,7 @@ class Standing:
 @st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
 def standing(now: Source) -> Standing:
     """Judges the places that have changed, first."""
-    latest = [one.name for one in sweeps(now)[:TROUBLED]]
+    latest = [sweep.name for sweep in sweeps(now)[:TROUBLED]]
 
     return read_current(
         now.files,
@@ -70,14 +70,14 @@ def drawn(
     now: Source, sweep: str, devices: tuple[str, ...], models: tuple[str, ...]
 ) -> dict[tuple[str, str], PlaceVerdict]:
     """The verdicts of these devices and models, by both."""
-    wanted = (
+    condition = (
         "sweep = ? AND device_id IN (SELECT value FROM json_each(?)) AND model IN (SELECT value FROM json_each(?))"
         " AND part = 0"
     )
-    found = read_current(
-        now.files, lambda verdicts: verdicts.where(wanted, sweep, json.dumps(devices), json.dumps(models))
+    places = read_current(
+        now.files, lambda verdicts: verdicts.where(condition, sweep, json.dumps(devices), json.dumps(models))
     )
-    return {(one.device_id, one.model): one for one in found}
+    return {(verdict.device_id, verdict.model): verdict for verdict in places}
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -90,10 +90,12 @@ def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str
 
 @st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
 def build_names_of(now: Source, jobs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """What builds are called that win everywhere, by sweep. `jobs`: sweeps, each with the key of one of its jobs."""
+    """The names of builds that win everywhere, by sweep. `jobs`: sweeps, each with the key of one of its jobs."""
     with Journal.open(now.path, read_only=True) as journal:
-        found = {sweep: journal.results.stored(sweep, key) for sweep, key in jobs}
-    return {sweep: build_names([one[0]])[one[0].job_key] for sweep, one in found.items() if one is not None}
+        results = {sweep: journal.results.stored(sweep, key) for sweep, key in jobs}
+    return {
+        sweep: build_names([result[0]])[result[0].job_key] for sweep, result in results.items() if result is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,10 @@ class Costs:
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone", hash_funcs=KEYS)
 def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
-    """As of the sweep's own objective. Raises `StoreError` if this version cannot read the sweep's file."""
+    """The costs by the sweep's own objective. Raises `StoreError` if this version cannot read the sweep's file."""
     spec(now, sweep)
     cells = read_current(now.files, lambda verdicts: build_costs.cells(verdicts.db, sweep, model, devices))
-    jobs = {setup: cell.job_key for here in cells.values() for setup, cell in here.items()}
+    jobs = {setup: cell.job_key for by_setup in cells.values() for setup, cell in by_setup.items()}
     called = build_names(some_rows(now, sweep, tuple(sorted(jobs.values()))).values())
     # A row may have changed since: then the build is called as it is stored, until the next look.
     names = {setup: called.get(key) or line(" · ".join(filter(None, setup))) for setup, key in jobs.items()}
@@ -130,8 +132,8 @@ def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tu
     """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out.
     Raises `StoreError`, which is not kept as an answer would be."""
     with Journal.open(path, read_only=True) as journal:
-        found = {key: row for key in job_keys if (row := journal.jobs.waiting_row(sweep, key)) is not None}
-        return running.in_words(found, setup_names(found.values()))
+        rows = {key: row for key in job_keys if (row := journal.jobs.waiting_row(sweep, key)) is not None}
+        return running.in_words(rows, setup_names(rows.values()))
 
 
 @st.cache_data(ttl=LAG_TTL_S, show_spinner=False, hash_funcs=KEYS)

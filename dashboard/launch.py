@@ -81,8 +81,8 @@ def command(
     """
     for package, needed in (("streamlit", True), ("authlib", options.login), ("httpx", options.login)):
         if needed and importlib.util.find_spec(package) is None:
-            what = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
-            raise EdgeSweepError(f"{what} is not installed", install_line("dashboard"))
+            purpose = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
+            raise EdgeSweepError(f"{purpose} is not installed", install_line("dashboard"))
     _check_free(host, port)
     settings = {**_OPTIONS, "server.address": host, "server.port": str(port)}
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
@@ -149,11 +149,11 @@ def say_when_it_answers(text: str, host: str, port: int) -> None:
     """Print `text` on stderr once this process's server answers, and after 60 s all the same: its link is told nowhere
     else, and a slow computer may answer later."""
     # A server that listens on all addresses is asked at this machine's own.
-    asked = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
 
     def wait() -> None:
         for _ in tries(START_LIMIT_S, _LOOK_S):
-            if _answers(asked, port):
+            if _answers(target, port):
                 break
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

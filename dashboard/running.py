@@ -137,11 +137,11 @@ def read(root: Path) -> Running:
         return Running(driver, unread=f"{error.message}. Next step: {error.next_step}")
 
 
-def under_way(journal: Journal, told: Live | None) -> dict[str, ResultRow]:
+def under_way(journal: Journal, live: Live | None) -> dict[str, ResultRow]:
     """The jobs that devices measure now, by key. Raises `StoreError`."""
-    keys = {one.job for one in told.devices if one.job} if told is not None else set()
-    found = {key: journal.jobs.waiting_row(told.sweep, key) for key in sorted(keys)} if told is not None else {}
-    return {key: row for key, row in found.items() if row is not None}
+    keys = {device.job for device in live.devices if device.job} if live is not None else set()
+    rows = {key: journal.jobs.waiting_row(live.sweep, key) for key in sorted(keys)} if live is not None else {}
+    return {key: row for key, row in rows.items() if row is not None}
 
 
 def in_words(rows: Mapping[str, ResultRow], builds: Mapping[tuple[str, ...], str]) -> dict[str, tuple[str, str]]:

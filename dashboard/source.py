@@ -1,4 +1,4 @@
-"""What pages read, as it is now: the key of their caches."""
+"""Pages read a source as it is now, which is the key of their caches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ class Source:
     plans: tuple[tuple[str, int], ...]
     """The current plan of each sweep."""
     imported: int
-    """How many figures of tools that were run by hand."""
+    """The number of figures of tools that were run by hand."""
     is_copy: bool = False
     own: "Source | None" = None
-    """Of a copy, which has neither jobs nor attempts: the workspace's own journal, if it has one."""
+    """The workspace's own journal of a copy, which has neither jobs nor attempts, if the workspace has one."""
 
     @property
     def measured(self) -> "Source":
@@ -30,7 +30,7 @@ class Source:
         return self.own or self
 
     def knows_jobs(self, sweep: str) -> bool:
-        """Whether it is known what a sweep still waits for."""
+        """Tell whether it is known what a sweep still waits for."""
         return not self.is_copy or (self.own is not None and any(name == sweep for name, _ in self.own.plans))
 
     @property
@@ -39,15 +39,16 @@ class Source:
 
 
 def _of_results(now: Source) -> str:
-    """Of a copy, what waits is in the own journal's plans: that something was measured there changes no result here."""
+    """The key of a source's results: of a copy, what waits is in the own journal's plans, and a measurement there
+    changes no result here."""
     if now.own is None:
         return repr(now)
-    mine = {sweep for sweep, _ in now.plans}
-    plans = [one for one in now.own.plans if one[0] in mine]
+    own_sweeps = {sweep for sweep, _ in now.plans}
+    plans = [plan for plan in now.own.plans if plan[0] in own_sweeps]
     return repr((now.path, now.epoch, now.seq, now.plans, now.imported, now.own.path, now.own.epoch, plans))
 
 
 KEYS: dict[str | type, Callable[[Any], object]] = {Source: _of_results, type(Path()): str}
-"""How caches of results know these: Streamlit would take them apart in each of a page's dozen looks."""
+"""Caches of results know these types by such keys: Streamlit would take them apart in each of a page's dozen looks."""
 EVIDENCE_KEYS: dict[str | type, Callable[[Any], object]] = {Source: lambda now: repr(now.measured)}
-"""How caches of jobs, blocks and devices do: they read the journal that has measured."""
+"""Caches of jobs, blocks and devices know a source by the journal that has measured."""

@@ -39,9 +39,9 @@ class Need(NamedTuple):
 def show(now: Source, root: Path, run: Running) -> None:
     """Two boxes side by side, or one below the other. `run`: without what the journal says of it."""
     latest = [sweep.name for sweep in data.sweeps(now)[: fleet_data.TROUBLED]]
-    known = now.measured
-    mine = tuple(name for name in latest if any(name == planned for planned, _ in known.plans))
-    called = fleet_data.called(known.path, known.plans, mine)
+    measured = now.measured
+    local_sweeps = tuple(name for name in latest if any(name == planned for planned, _ in measured.plans))
+    called = fleet_data.called(measured.path, measured.plans, local_sweeps)
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):
             st.caption("Runs now")

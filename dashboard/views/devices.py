@@ -55,31 +55,33 @@ def show(root: Path) -> None:
 
 
 def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> None:
-    known = evidence.devices(now) if now is not None and now.plans else ()
-    if not known and not records:
+    devices = evidence.devices(now) if now is not None and now.plans else ()
+    if not devices and not records:
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
     gone = gone_now(Workspace(root))
-    by_id = {one.facts.device_id: one for one in known}
+    by_id = {device.facts.device_id: device for device in devices}
     names = _names(by_id, records)
-    shown = _shown(names, _unit_of(known))
+    shown = _shown(names, _unit_of(devices))
     if not shown:
         st.info("No device is called so.", icon=":material/search_off:")
         return
     chosen = state.asked("device") or ""
     offered = [*shown, *([chosen] if chosen in names and chosen not in shown else [])]
-    there = [by_id[key] for key in offered if key in by_id]
+    offered_devices = [by_id[key] for key in offered if key in by_id]
     holders = {
-        one.facts.device_id: process
-        for one in there
-        if (process := host_lock_owner(phone_name(one.facts.device_id))) is not None
+        device.facts.device_id: process
+        for device in offered_devices
+        if (process := host_lock_owner(phone_name(device.facts.device_id))) is not None
     }
-    on = tuple(sorted({place for one in there for place in one.place_ids}))
+    on = tuple(sorted({place for device in offered_devices for place in device.place_ids}))
     verdicts = data.verdicts_on(now, on) if now is not None and on else ()
     with st.container(key=state.selected(tuple(shown)) if len(shown) < len(names) else None):
-        kept = {key: record for key, record in records.items() if key in shown}
-        rows = device_rows.overview([by_id[key] for key in shown if key in by_id], verdicts, kept, holders, gone)
+        shown_records = {key: record for key, record in records.items() if key in shown}
+        rows = device_rows.overview(
+            [by_id[key] for key in shown if key in by_id], verdicts, shown_records, holders, gone
+        )
         _overview(rows, len(names), root)
     device_id = state.chosen("device", "Device", offered, lambda key: names[key])
     # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another device.

@@ -39,7 +39,7 @@ def _quoted(root: Path) -> str:
 
 
 def show_age(root: Path) -> None:
-    """How old what is shown is, if it is a copy of a server that others write to."""
+    """Show the age of a copy of a server that others write to."""
     files = data.files(root)
     if files is not None and files.is_copy:
         st.caption(f":material/cloud_sync: {words(files.text)}.")

@@ -16,16 +16,20 @@ def tip(sort: Sort, word: str) -> str | None:
     return "\n\n".join(map(_said, explained(sort, word))) or None
 
 
-def show(found: Iterable[tuple[Sort, str]]) -> None:
+def show(reasons: Iterable[tuple[Sort, str]]) -> None:
     """All of them, each once, where there is no place for tooltips: cells of tables have none."""
-    each = list(dict.fromkeys(one for sort, word in found for one in explained(sort, word)))
-    if each:
+    explanations = list(dict.fromkeys(explanation for sort, word in reasons for explanation in explained(sort, word)))
+    if explanations:
         with st.expander("What these reasons mean, and what to do", icon=":material/info:"):
-            for one in each:
-                st.markdown(f"**{one.word}**: {_said(one)}")
+            for explanation in explanations:
+                st.markdown(f"**{explanation.word}**: {_said(explanation)}")
 
 
-def _said(one: Explanation) -> str:
-    parts = (one.meaning, f"why: {one.why}" if one.why else "", f"what to do: {one.todo}" if one.todo else "")
-    said = " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
-    return _OPTION.sub(r"`\g<0>`", said)
+def _said(explanation: Explanation) -> str:
+    parts = (
+        explanation.meaning,
+        f"why: {explanation.why}" if explanation.why else "",
+        f"what to do: {explanation.todo}" if explanation.todo else "",
+    )
+    sentences = " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
+    return _OPTION.sub(r"`\g<0>`", sentences)

@@ -67,9 +67,9 @@ def options() -> tuple[str, ...]:
 @st.cache_data(ttl=60, max_entries=8, show_spinner=False)
 def _earlier(root: Path) -> list[str]:
     """The names of this computer, and of the devices that earlier sweeps of the workspace measured on."""
-    found = ["local"]
+    names = ["local"]
     workspace = Workspace(root)
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            found += [facts.name for sweep in journal.sweeps.all()[:20] for facts in journal.plans.devices(sweep.name)]
-    return found
+            names += [facts.name for sweep in journal.sweeps.all()[:20] for facts in journal.plans.devices(sweep.name)]
+    return names

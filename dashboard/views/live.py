@@ -190,20 +190,20 @@ def _doing(live: LiveDevice, now: Running) -> str:
     return f"Now: {text}" if live.running else f"{text[:1].upper()}{text[1:]}"
 
 
-def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
+def _weather(conditions: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
     """The temperature and the gate of its last block. `ended`: its jobs that have, by outcome."""
-    if found is None:
+    if conditions is None:
         if ended.get("measured"):
             return "last block: some time ago; the page Result has the blocks of each job"
         return "no block: its jobs failed" if ended.get("failed") else f"no block{' yet' * runs}"
-    heat = found.temp_end_c if found.temp_end_c is not None else found.temp_start_c
-    said = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
-    if found.thermal_status_end is not None:
-        said.append(f"thermal status {found.thermal_status_end}")
-    said.append("no gate" if found.gate == "none" else "waited for a ready device")
-    lacked = "; ".join(lack.text for lack in found.lacking)
-    said += [f"lacked {lacked}"] if lacked else []
-    return "last block: " + ", ".join(said)
+    heat = conditions.temp_end_c if conditions.temp_end_c is not None else conditions.temp_start_c
+    parts = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
+    if conditions.thermal_status_end is not None:
+        parts.append(f"thermal status {conditions.thermal_status_end}")
+    parts.append("no gate" if conditions.gate == "none" else "waited for a ready device")
+    lacked = "; ".join(lack.text for lack in conditions.lacking)
+    parts += [f"lacked {lacked}"] if lacked else []
+    return "last block: " + ", ".join(parts)
 
 
 def _last(now: Running) -> None:

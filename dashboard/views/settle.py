@@ -95,9 +95,9 @@ def _why_not(root: Path, ranked: Ranked) -> str:
 
 def _estimate(root: Path, device: DeviceRanking, rounds: int) -> str:
     """The time of more rounds, from what the blocks of these builds took so far."""
-    tied = [one for one in (device.winner, *device.tied) if one is not None and one.timed]
+    tied = [candidate for candidate in (device.winner, *device.tied) if candidate is not None and candidate.timed]
     with Journal.open(Workspace(root).journal, read_only=True) as journal:
-        seconds = [journal.times.block_seconds(one.job_key)[1] for one in tied]
+        seconds = [journal.times.block_seconds(candidate.job_key)[1] for candidate in tied]
     if not all(seconds):
         return f"{rounds} rounds of {len(tied)} builds; how long that takes is not known."
     return f"{rounds} rounds of {len(tied)} builds: about {duration(rounds * sum(seconds))} on this device."

@@ -116,23 +116,23 @@ def why_waiting(root: Path, now: Source, place: Place) -> str:
     return "not measured yet: edgesweep run goes on where it ended"
 
 
-def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
+def show_not_ranked(ranked: Ranked, waiting: Sequence[str], why: str) -> None:
     """Show failed, skipped and waiting jobs, with reasons. `waiting`: names of jobs without a result yet; `why`: what
     all of them wait for."""
-    there = [row for row in found.rows if row.outcome in ("failed", "skipped")]
-    there.sort(key=lambda row: (row.outcome, row.name))
-    if not there and not waiting:
+    unmeasured = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
+    unmeasured.sort(key=lambda row: (row.outcome, row.name))
+    if not unmeasured and not waiting:
         st.caption("Nothing failed, nothing was skipped, and nothing waits.")
         return
-    outcomes = [*(row.outcome for row in there), *("waiting" for _ in waiting)]
+    outcomes = [*(row.outcome for row in unmeasured), *("waiting" for _ in waiting)]
     counts = Counter(outcomes)
     st.subheader("Failed, skipped and waiting" if waiting else "Failed and skipped", anchor=False)
     st.text(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     shown = pd.DataFrame(
         {
             "Outcome": outcomes,
-            "Variant": [*(found.names[row.job_key] for row in there), *map(line, waiting)],
-            "Reason": [*map(_reason, there), *(line(why) for _ in waiting)],
+            "Variant": [*(ranked.names[row.job_key] for row in unmeasured), *map(line, waiting)],
+            "Reason": [*map(_reason, unmeasured), *(line(why) for _ in waiting)],
         }
     )
     draw_table(
@@ -145,8 +145,10 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
             "Variant": st.column_config.TextColumn(width=text_width(shown["Variant"])),
         },
     )
-    told: list[tuple[Sort, str]] = [("failure" if row.outcome == "failed" else "skip", row.kind) for row in there]
-    explained.show([*told, ("verdict", "waiting")] if waiting else told)
+    reasons: list[tuple[Sort, str]] = [
+        ("failure" if row.outcome == "failed" else "skip", row.kind) for row in unmeasured
+    ]
+    explained.show([*reasons, ("verdict", "waiting")] if waiting else reasons)
 
 
 def _reason(row: ResultRow) -> str:

@@ -84,12 +84,21 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     names = _names(combinations, devices_in_names)
     models = {model.name: model for model in spec.models}
     skips = [
-        _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
-        for one in combinations
+        _not_of_runtime(combination)
+        or _no_engine(combination)
+        or _no_such_cores(combination)
+        or supports(combination.variant, combination.facts)
+        for combination in combinations
     ]
-    timed = (one for one, skip in zip(combinations, skips, strict=True) if skip is None and not one.emulated)
+    timed = (
+        combination
+        for combination, skip in zip(combinations, skips, strict=True)
+        if skip is None and not combination.emulated
+    )
     # Before all keys, which contain the preset.
-    spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
+    spec, budget_reason = default_budget(
+        spec, Counter((combination.model, combination.facts.device_id) for combination in timed)
+    )
     protocol = protocol_of(spec)
     if spec.share is not None and protocol.rounds < _FEWEST_SHARED:
         raise SpecError(
@@ -98,19 +107,19 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         )
     alike = Counter(facts.fingerprint for facts in units)
     pooled: list[tuple[str, str]] = []
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
-    for one, name, skip in zip(combinations, names, skips, strict=True):
-        device_id = one.facts.device_id
+    for combination, name, skip in zip(combinations, names, skips, strict=True):
+        device_id = combination.facts.device_id
         if skip is not None:
             skipped.append(
                 Skipped(
                     name=name,
-                    model=one.model,
-                    grid=one.grid,
-                    variant=one.variant,
-                    run=one.run,
+                    model=combination.model,
+                    grid=combination.grid,
+                    variant=combination.variant,
+                    run=combination.run,
                     device_id=device_id,
                     kind=skip.kind,
                     reason=skip.reason,
@@ -118,24 +127,26 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                 )
             )
             continue
-        key = build_key(models[one.model], one.variant, identities)
-        runner, reference = runner_of(one.facts, one.variant, identities), one.reference
-        first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
-        replicate = seen[first_key]
-        seen[first_key] += 1
-        own_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate)
-        if spec.share is not None and alike[one.facts.fingerprint] > 1:
-            any_unit = replace(one.facts, device_id=pool_id(one.facts.fingerprint))
-            pooled.append((own_key, job_key(key, any_unit, one.run, protocol, runner, reference, replicate=replicate)))
+        key = build_key(models[combination.model], combination.variant, identities)
+        runner, reference = runner_of(combination.facts, combination.variant, identities), combination.reference
+        first_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=0)
+        replicate = counts[first_key]
+        counts[first_key] += 1
+        own_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=replicate)
+        if spec.share is not None and alike[combination.facts.fingerprint] > 1:
+            any_unit = replace(combination.facts, device_id=pool_id(combination.facts.fingerprint))
+            pooled.append(
+                (own_key, job_key(key, any_unit, combination.run, protocol, runner, reference, replicate=replicate))
+            )
         jobs.append(
             Job(
                 key=own_key,
                 build_key=key,
                 name=name,
-                model=one.model,
-                grid=one.grid,
-                variant=one.variant,
-                run=one.run,
+                model=combination.model,
+                grid=combination.grid,
+                variant=combination.variant,
+                run=combination.run,
                 device_id=device_id,
                 reference=reference,
                 device_word=devices_in_names[device_id],
@@ -212,25 +223,27 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                     yield combination
 
 
-def _not_of_runtime(one: _Combination) -> Skip | None:
-    variant = one.variant
+def _not_of_runtime(combination: _Combination) -> Skip | None:
+    variant = combination.variant
     free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
     reason = catalog.not_of_runtime(asdict(variant), free)
     return None if reason is None else Skip("not_of_runtime", reason)
 
 
-def _no_engine(one: _Combination) -> Skip | None:
-    if one.variant.qengine != "auto":
+def _no_engine(combination: _Combination) -> Skip | None:
+    if combination.variant.qengine != "auto":
         return None
-    return Skip("no_quantized_engine", f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine")
+    return Skip(
+        "no_quantized_engine", f"no quantized engine is known for the ABI {combination.facts.abi}; name one in qengine"
+    )
 
 
-def _no_such_cores(one: _Combination) -> Skip | None:
-    if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
+def _no_such_cores(combination: _Combination) -> Skip | None:
+    if combination.run.cpus not in ("big", "little") or len(combination.facts.core_clusters) > 1:
         return None
     return Skip(
         "no_such_cores",
-        f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs",
+        f"{combination.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs",
     )
 
 
@@ -246,21 +259,23 @@ def _device_words(devices: Sequence[DeviceFacts]) -> dict[str, str]:
 
 def _names(combinations: Sequence[_Combination], device_words: Mapping[str, str]) -> list[str]:
     """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
-    runs = [one.run for one in combinations if not one.emulated]
+    runs = [combination.run for combination in combinations if not combination.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1
     several_inputs = len({run.reuse_input for run in runs}) > 1
     names = []
-    for one in combinations:
-        words = [one.model, label_of(one.variant)]
-        if several_threads and not one.emulated:
-            words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
-        if several_cpus and not one.emulated:
-            words.append(f"{one.run.cpus} cpus" if one.run.cpus.isalpha() else f"cpus {one.run.cpus}")
-        if several_inputs and not one.emulated:
-            words.append("reused input" if one.run.reuse_input else "fresh input")
-        if one.grid:
-            words.append(one.grid)
-        words += filter(None, [device_words[one.facts.device_id]])
+    for combination in combinations:
+        words = [combination.model, label_of(combination.variant)]
+        if several_threads and not combination.emulated:
+            words.append(f"{combination.run.threads} thread" + "s" * (combination.run.threads > 1))
+        if several_cpus and not combination.emulated:
+            words.append(
+                f"{combination.run.cpus} cpus" if combination.run.cpus.isalpha() else f"cpus {combination.run.cpus}"
+            )
+        if several_inputs and not combination.emulated:
+            words.append("reused input" if combination.run.reuse_input else "fresh input")
+        if combination.grid:
+            words.append(combination.grid)
+        words += filter(None, [device_words[combination.facts.device_id]])
         names.append(" · ".join(words))
     return names

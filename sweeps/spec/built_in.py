@@ -11,7 +11,7 @@ _LIBRARY = Metric(
     todo="smaller: vary grids: runtime",
     also=("library", "library (mb)"),
 )
-"""What an app needs beside the model: of a program that has its libraries inside, the program."""
+"""The size of what an app needs beside the model: of a program that has its libraries inside, the program's."""
 
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
@@ -85,7 +85,7 @@ _RELEASES = ("toolchain", "runner_toolchain")
 _DELEGATED = Metric(
     "delegated_percent", "Delegated multiply-adds", "%", "higher", 1, why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
 )
-"""What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
+"""The part of a model that a delegate takes: the rest runs in portable kernels, which are slow. Told by the build."""
 _DELEGATED_OPERATORS = Metric(
     *("delegated_operators_percent", "Delegated operators", "%", "higher", 1), why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
 )

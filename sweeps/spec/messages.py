@@ -17,7 +17,7 @@ Schema = dict[str, Any]
 
 def sentences(document: Document, error: ValidationError | None, schema: Schema) -> list[tuple[int, str]]:
     """Every problem of the file with its line, in order of lines; allowed values are taken from `schema`."""
-    found = {(problem.line, f"{_name(problem.at)}: {problem.message}"): None for problem in document.problems}
+    texts = {(problem.line, f"{_name(problem.at)}: {problem.message}"): None for problem in document.problems}
     unread = {problem.at for problem in document.problems}
     for detail in error.errors(include_url=False) if error else ():
         ctx = detail.get("ctx", {})
@@ -30,8 +30,8 @@ def sentences(document: Document, error: ValidationError | None, schema: Schema)
             continue  # pydantic does not count invalid values, and each of them has its own message
         if detail["type"] == "literal_error" and "anyOf" in place.part:
             continue  # a word or a number: the number's error names both
-        found[document.line(place.at), _sentence(detail["type"], ctx, place)] = None
-    return sorted(found, key=lambda problem: problem[0])
+        texts[document.line(place.at), _sentence(detail["type"], ctx, place)] = None
+    return sorted(texts, key=lambda problem: problem[0])
 
 
 def show(value: object) -> str:

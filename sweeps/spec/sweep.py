@@ -125,7 +125,7 @@ def validated(document: Document) -> SweepSpec:
 def validated_values(
     content: dict[str, Any], folder: Path, next_step: str = "correct the values; `edgesweep schema` has all that may be"
 ) -> SweepSpec:
-    """As `validated`, of values that no file has: relative paths are those of `folder`. Raises `SpecError`."""
+    """Validate values that no file has (see `validated`): relative paths are those of `folder`. Raises `SpecError`."""
     error = None
     try:
         text = json.dumps(content, default=str)
