@@ -27,7 +27,11 @@ SOURCES = sorted(
             for path in (ROOT / "workers" / folder).glob("*.py")
             if path.stem not in _ELSEWHERE
         ),
-        *(path for name in ("adb", "ssh", "virtual_phone") for path in (ROOT / "workers/devices" / name).glob("*.py")),
+        *(
+            path
+            for name in ("adb", "remote", "ssh", "virtual_phone")
+            for path in (ROOT / "workers/devices" / name).glob("*.py")
+        ),
         ROOT / "workers" / "devices" / "local.py",
         ROOT / "workers" / "devices" / "registry.py",
         ROOT / "workers" / "devices" / "shell.py",
@@ -175,8 +179,8 @@ def test_every_kind_in_the_sources_is_read() -> None:
 
 
 def test_kinds_that_are_handed_through_functions_are_found() -> None:
-    link = kinds_of(ROOT / "workers" / "devices" / "adb" / "link.py")
-    assert {"offline", "disconnected", "no_exit_code", "no_output", "os_error", "timeout"} <= link
+    connection = kinds_of(ROOT / "workers" / "devices" / "adb" / "phone_connection.py")
+    assert {"offline", "disconnected", "no_exit_code", "no_output", "os_error", "timeout"} <= connection
     assert {"crashed", "killed"} <= set().union(*map(kinds_of, (ROOT / "workers" / "measure").glob("*.py")))
     assert {"nnapi_run_failed", "runtime_skew", "out_of_memory"} <= native_kinds()
 
