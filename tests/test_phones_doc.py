@@ -44,7 +44,7 @@ SOURCES = sorted(
         ROOT / "workers" / "runtimes" / "onnxruntime" / "perf_test.py",
     }
 )
-ERRORS = ("DeviceError", "RunnerError", "BuildError", "Failed")
+ERRORS = ("DeviceError", "HostError", "RunnerError", "BuildError", "Failed")
 KIND = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+|[a-z]{4,}")
 # `local.py` is the device of this host: only what it makes of an `OSError` happens with phones too.
 NOT_OF_PHONES = {

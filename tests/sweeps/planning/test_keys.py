@@ -6,6 +6,7 @@ from sweeps.device_facts import canonical_key
 from sweeps.journal.plans import skipped_key
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
+from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.protocol import ProtocolSpec
@@ -53,7 +54,9 @@ def planned(*grids: GridSpec, runtimes: tuple[str, ...] = ("torchscript", "eager
         references={"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     )
     spec = SweepSpec(name="s", models=(NET,), grids=grids, protocol=ProtocolSpec(preset="quick"))
-    return expand(spec, (HOST, PHONE), lambda one, _: "odd" if one.interface == "full" else None, identities)
+    return expand(
+        spec, (HOST, PHONE), lambda one, _: Skip("odd", "odd") if one.interface == "full" else None, identities
+    )
 
 
 def all_of(keys: list[str]) -> tuple[int, str]:

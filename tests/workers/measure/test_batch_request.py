@@ -93,7 +93,7 @@ def test_each_job_of_a_real_batch_has_its_outcome(tmp_path: Path, artifacts: Art
         assert item.artifact_sha256 == manifest.file_sha256
         assert item.runner == f"{TorchScript().runner()} batch 1"
         assert len(item.samples_ns) >= 3
-        assert sum(item.warmup_ns) > 0.2e9, "half of the preset's: the process is busy already"
+        assert item.warmup_ns
         assert item.first_inference_ns
         assert item.load_ns
         assert (item.backend_ran, item.threads_ran) == ("cpu", 1)
@@ -107,8 +107,11 @@ def test_a_brief_block_lasts_half_as_long(tmp_path: Path, artifacts: ArtifactSto
     phone = DeviceRunner(FaultyDevice(tmp_path, "steady"), tmp_path)
     batch = phone.ask(BatchRequest.of(JOBS[:2], replace(QUICK, min_seconds=1.0), READY, brief=["job 1"]))
     assert isinstance(batch, Batch)
-    timed_s = [sum(one.samples_ns) / 1e9 for one in batch.outcomes if isinstance(one, BatchItem)]
-    assert timed_s == pytest.approx([1.0, 0.5], rel=0.1)
+    items = [item for item in batch.outcomes if isinstance(item, BatchItem)]
+    assert [sum(item.samples_ns) / 1e9 for item in items] == pytest.approx([1.0, 0.5], rel=0.1)
+    assert [sum(item.warmup_ns) / 1e9 for item in items] == pytest.approx([0.25, 0.25], rel=0.1), (
+        "half of the preset's: the process is busy already"
+    )
 
 
 def test_items_are_labelled_like_blocks(tmp_path: Path, artifacts: ArtifactStore) -> None:
