@@ -60,7 +60,7 @@ def tiny_inputs() -> BuildInputs:
     )
 
 
-def tiny_job(build_key: str, variant: Variant | None = None, **changes: str) -> Job:
+def tiny_job(build_key: str, variant: Variant | None = None, key: str = "job", **changes: str) -> Job:
     """A job of that build on this host."""
     variant = variant or Variant()
-    return job_of("job", build_key, local_facts().device_id, variant=variant, **changes)
+    return job_of(key, build_key, local_facts().device_id, variant=variant, **changes)
