@@ -15,7 +15,6 @@ from dashboard import launch
 from dashboard.options import Options, given
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
-from sweeps.extras import install_line
 from tests.free_port import free_port
 from tests.outside import sent_outside, traced
 
@@ -43,11 +42,14 @@ def test_the_lab_that_the_operator_names_is_known_to_the_server(
 
 
 def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "edgesweep-0.1.0.dist-info" / "METADATA"
+    about.parent.mkdir()
+    about.write_text("Name: edgesweep\nVersion: 0.1.0\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "streamlit", raising=False)
     with pytest.raises(EdgeSweepError, match="the dashboard is not installed") as caught:
         launch.command(Options(tmp_path))
-    assert caught.value.next_step == install_line("dashboard")
+    assert caught.value.next_step == "pip install 'edgesweep[dashboard]'"
 
 
 def test_a_server_that_is_slow_to_answer_still_has_its_link_told(

@@ -1,6 +1,7 @@
 """A network that builds in a second, with data, for tests of everything around it."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -60,7 +61,6 @@ def tiny_inputs() -> BuildInputs:
     )
 
 
-def tiny_job(build_key: str, variant: Variant | None = None, key: str = "job", **changes: str) -> Job:
+def tiny_job(build_key: str, variant: Variant | None = None, **changes: str) -> Job:
     """A job of that build on this host."""
-    variant = variant or Variant()
-    return job_of(key, build_key, local_facts().device_id, variant=variant, **changes)
+    return replace(job_of("job", build_key, local_facts().device_id, variant=variant or Variant()), **changes)

@@ -9,6 +9,7 @@ job gets up to three times as many as its protocol begins with. The lower bound 
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -197,9 +198,8 @@ def _tail_s(trace: Trace, device: Device) -> float:
 def makespan_s(trace: Trace) -> float:
     """When the last living device has ended."""
     hands, schedule = VirtualHands(), Schedule()
-    nothing: Any = SimpleNamespace(add_artifact=lambda _: None)
+    nothing: Any = SimpleNamespace(artifacts=SimpleNamespace(add=lambda _: None), transaction=nullcontext)
     store: Any = SimpleNamespace(find=lambda key: None if key in trace.builds_s else key, unpack=lambda packed: packed)
-    nothing.together = _Together
     builds = RunBuilds(nothing, nothing, nothing, store, schedule, lambda: False, lambda: hands.now_s)
     jobs = {
         device.name: [_job(device.name, key, key in trace.int8) for key in device.evaluations_s]
@@ -256,12 +256,6 @@ def _device(
     yield from everything()
     ended_s[device.name] = hands.now_s
     schedule.leave(device.name)
-
-
-class _Together:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def _job(device: str, key: str, int8: bool) -> Job:

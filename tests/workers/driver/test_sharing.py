@@ -16,6 +16,7 @@ from sweeps.planning.budget import default_budget, keep_budget
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, Supports, expand
 from sweeps.records import Failed, Job
+from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.protocol import ProtocolSpec
@@ -245,8 +246,8 @@ def test_a_common_variant_that_fails_on_every_unit_is_replaced_by_the_next(path:
 
 
 def test_a_common_variant_that_a_new_unit_cannot_run_is_assigned_like_the_others(path: Path) -> None:
-    def but_not_the_first(variant: Variant, facts: DeviceFacts) -> str | None:
-        return "lacks it" if facts.device_id == "n" and variant.layout == "nchw" else None
+    def but_not_the_first(variant: Variant, facts: DeviceFacts) -> Skip | None:
+        return Skip("not_of_runtime", "lacks it") if facts.device_id == "n" and variant.layout == "nchw" else None
 
     with Journal.open(path) as journal:
         first = Sharing(planned(*units("a", "b")), journal).plan.jobs[0]
