@@ -126,8 +126,8 @@ again."""
 
 
 def _whole(path: Path) -> Watermark:
-    """The current table of results (see `whole_results`), which may take minutes once: after an update of EdgeSweep, or
-    if the table is damaged."""
+    """The current table of results (see `whole_results`), which may take minutes once, if the table is
+    damaged."""
     with suppress(DamagedResultsError), Journal.open(path, read_only=True) as journal:
         return journal.results.watermark()
     text = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."

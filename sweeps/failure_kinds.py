@@ -101,7 +101,7 @@ _BUILDING = {
         "put it there as edgesweep explain runtimes says",
     ),
     "no_reference": Kind("there is no program here that stands in for this backend", "measure on a device that has it"),
-    "no_torch": Kind("torch is not installed", "pip install 'edgesweep[workers]'"),
+    "no_torch": Kind("torch is not installed", "edgesweep doctor has the line that installs it"),
     "not_buildable": Kind("this variant cannot be built at all", "take it out of grids"),
     "not_bundled": Kind(
         "inputs cannot be put into the file for PyTorch's own benchmark tool",

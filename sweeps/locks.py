@@ -50,14 +50,15 @@ def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) ->
 
 
 @contextmanager
-def locked(path: Path, *, wait_s: float | None = None) -> Iterator[int]:
+def locked(path: Path, *, wait_s: float | None = None, mode: int = _MODE_OF_ALL) -> Iterator[int]:
     """Hold the lock of a file, which is made with its folder, in the `with` block; gives the open file. A child that it
     is handed to has the lock, too, until both have ended.
 
-    `wait_s`: as of `take`. Raises `LockedError` after it, `OSError` if the file cannot be opened.
+    `wait_s`: as of `take`; `mode`: of a new file. Raises `LockedError` after that time, `OSError` if the file cannot be
+    opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT, _MODE_OF_ALL)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, mode)
     try:
         _claim(file, wait_s)
         yield file

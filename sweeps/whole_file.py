@@ -20,7 +20,9 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
             _sync(part)
         part.replace(path)
         if durable:
-            _sync(path.parent)
+            # Some file systems refuse it for a folder; the file is in its place all the same.
+            with suppress(OSError):
+                _sync(path.parent)
     finally:
         # Also after `replace`: it leaves a second link to the file that `path` is already.
         with suppress(OSError):

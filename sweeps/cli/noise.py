@@ -47,7 +47,7 @@ BATCH_MINUTES = 25.0
     "--traces",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all samples to FILE, for tests/benchmarks/simulate.py --traces.",
+    help="Write all samples to FILE, for the simulator of a checkout.",
 )
 @workspace_option
 @json_option

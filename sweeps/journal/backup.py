@@ -45,9 +45,11 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
     sqlite copies each database as of one moment, MLflow's before the journal: so MLflow's part holds nothing that the
     journal's lacks. Other files are added afterwards; they are never changed, only added.
     Raises `WorkspaceError` for a workspace without a journal or a target that exists or lies in it, `StoreError` if
-    something cannot be read or written.
+    something cannot be read or written, or the journal is of another version.
     """
     _check_target(workspace, target)
+    with closing(connect(workspace.journal, read_only=True)) as db:
+        journal_schema.is_made(db, workspace.journal)  # it raises for another version, which no restore would take
     listed: dict[str, dict[str, object]] = {}
     left_out: list[str] = []
     try:

@@ -146,10 +146,6 @@ class Outcomes:
         """`of_job` of the job as it was last planned in this sweep."""
         return self.of_job(self._jobs.planned(sweep, job.key))
 
-    def ending_in_sweep(self, sweep: str, job: Job) -> Complete | Failed | None:
-        """`ending` of the job as it was last planned in this sweep."""
-        return self.ending(self._jobs.planned(sweep, job.key))
-
     def was_raced(self, job_key: str) -> bool:
         """Whether the job was measured, in a process of its own or in a batch."""
         return self._batches.has_timed(job_key) or self._attempts.block_count(job_key) > 0

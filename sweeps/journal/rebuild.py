@@ -63,7 +63,7 @@ def _turn(path: Path) -> Iterator[None]:
     """One process makes the table at a time, and the others wait: they would undo each other's work."""
     with ExitStack() as stack:
         with suppress(OSError):  # a folder or file system without locks: then it is as it is
-            stack.enter_context(locked(path.with_suffix(".rebuild.lock")))
+            stack.enter_context(locked(path.with_suffix(".rebuild.lock"), mode=0o600))
         yield
 
 

@@ -4,12 +4,13 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import StoreError
+from sweeps.journal import schema
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import file_damage, unreadable
@@ -72,10 +73,13 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
     """Replace a damaged journal by what can be read of it. The old file stays beside it under another name. `each` is
     called with each table. `dry_run`: only say what would be saved.
 
-    Raises `StoreError` if it is whole, or if nothing can be read.
+    Raises `StoreError` if it is whole, of another version, or if nothing can be read.
     """
     if not file_damage(path):
         raise StoreError(f"the journal {path} is not damaged", "edgesweep journal verify checks what is in it")
+    with suppress(sqlite3.DatabaseError), closing(connect(path, read_only=True)) as db:
+        [[version]] = db.execute("PRAGMA user_version")
+        schema.check_version(version, path)
     made = path.with_name(_SALVAGED)
     _remove(made)
     Journal.open(made).close()

@@ -221,9 +221,10 @@ def make(db: sqlite3.Connection, path: Path) -> None:
 
     Raises `StoreError` for a file of another version, or a file that is not a journal.
     """
-    if is_made(db, path) and not _lacking(db):
-        return
+    made = is_made(db, path)
     with translated(path):
+        if made and not _lacking(db):
+            return
         db.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have done it while this one waited for the lock.
@@ -238,7 +239,7 @@ def make(db: sqlite3.Connection, path: Path) -> None:
 
 
 def is_made(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has its tables: an empty one has none. Raises `StoreError` as `make` does."""
+    """Tell whether the file has its tables: an empty one has none. Raises `StoreError` as `make` does."""
     with translated(path):
         # One statement, so that no other process can make the tables in between. Version 0: a file without tables.
         version, tables = db.execute(
@@ -246,13 +247,18 @@ def is_made(db: sqlite3.Connection, path: Path) -> bool:
         ).fetchone()
     if (version == 0) != (tables == 0):
         raise StoreError(f"{path} is not a journal of EdgeSweep", "give another folder with --workspace")
+    check_version(version, path)
+    return bool(version == VERSION)
+
+
+def check_version(version: int, path: Path) -> None:
+    """Raises `StoreError`, with both versions, for a file of another one; a file without tables has version 0."""
     if version not in (0, VERSION):
         way_out = "update EdgeSweep" if version > VERSION else "use the EdgeSweep that wrote it"
         raise StoreError(
             f"the journal {path} has version {version}; this EdgeSweep reads and writes version {VERSION}",
             f"{way_out}, or give another folder with --workspace",
         )
-    return bool(version == VERSION)
 
 
 def result_columns(db: sqlite3.Connection) -> frozenset[str]:

@@ -58,9 +58,9 @@ class Checked:
 
 
 def verify(path: Path) -> Checked:
-    """Check the journal at `path`. Changes nothing but the version of an older file, as every command does.
+    """Check the journal at `path`, and change nothing.
 
-    Raises `StoreError` if there is none, or if it is of a newer version.
+    Raises `StoreError` if there is none, or if it is of another version.
     """
     if damage := file_damage(path):
         return Checked(counts=("the file of the journal",), findings=tuple(damage))

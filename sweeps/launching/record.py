@@ -76,4 +76,4 @@ def alone(workspace: Workspace) -> AbstractContextManager[int]:
 
     Raises `LockedError` if another one has it, `OSError` if the folder cannot be written.
     """
-    return locked(lock_of(workspace), wait_s=GLANCE_S)
+    return locked(lock_of(workspace), wait_s=GLANCE_S, mode=0o600)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -49,8 +49,12 @@ def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = Fal
     is told. Raises `StoreError`, `NoResultsError` if there is no such sweep."""
     with ExitStack() as stack:
         own = None
-        if workspace.journal.exists() or not has_store(workspace.tracking_uri):
+        if not has_store(workspace.tracking_uri):
             own = stack.enter_context(open_journal(workspace))  # says if there is none
+        elif workspace.journal.exists():
+            # Another version may have written it, or it is damaged: a server's results are read without it.
+            with nullcontext() if sweep is None else suppress(StoreError):
+                own = stack.enter_context(open_journal(workspace))
         files = result_files(workspace, sweep, compare=compare, each=_told_of_reading(), own=own)
         if own is not None and not files.is_copy:
             yield StoredSweep(name=sweep_name(own, sweep), files=files, journal=own, plans=own)

@@ -56,7 +56,7 @@ class _Found:
 
 
 def look_for(workspace: Workspace, sweep: str, keys: Set[str], spared: Set[str] | None = None) -> Published:
-    """What MLflow has under this name. `keys`: of this workspace (`KeptSweeps.run_keys`); `spared`: as of `take_out`.
+    """What MLflow has under this name. `keys`: of this workspace (`Jobs.run_keys`); `spared`: as of `take_out`.
     Raises `StoreError`."""
     uri = workspace.tracking_uri
     if not has_store(uri):

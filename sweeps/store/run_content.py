@@ -49,7 +49,11 @@ _DEFAULTS = {
 """Texts of fields that say nothing. Such a tag is not written: a run has 33 tags and not 48, and each costs a row in
 MLflow's database whenever a run is written or read."""
 _LATER = tuple(
-    _TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions", "batch_medians_ms")
+    _TAGS[name]
+    for name in (
+        *("timed_seconds", "push_seconds", "accuracy_seconds", "sessions", "batch_medians_ms"),
+        *("lacking", "device_word"),  # they follow from the reason and the name
+    )
 )
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
 _UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds", "link")

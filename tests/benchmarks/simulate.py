@@ -1,6 +1,6 @@
 """`python tests/benchmarks/simulate.py [SWEEP_FILE]`: what a protocol would cost and find, on simulated phones.
 
-Nothing is built or measured. `--help` has the options; infra/protocol.md shows the tables.
+Nothing is built or measured. `--help` has the options; infra/protocol-evidence.md shows the tables.
 """
 
 import math

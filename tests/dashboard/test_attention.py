@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import sqlite3
+import tarfile
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -22,6 +23,7 @@ from sweeps.records import Job
 from sweeps.store import verdicts
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import BOARD, PHONE, WIDE, Recorder, by_axes
+from tests.stored_workspace import lift
 
 Page = Callable[..., AppTest]
 DATA = Path(__file__).parents[1] / "data"
@@ -173,6 +175,23 @@ def test_a_journal_of_another_version_is_named_and_nothing_is_a_traceback(
         assert "The results cannot be shown." in text
         assert f"has version {version}; this EdgeSweep reads and writes version" in text
         assert "Next step:" in text
+
+
+def test_a_workspace_that_was_measured_in_november_is_shown(page: Page, tmp_path: Path) -> None:
+    with tarfile.open(DATA / "workspace-2026-11.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    root = tmp_path / "workspace"
+    lift(root / "journal.sqlite")
+    fleet = page(root, "fleet")
+    assert not fleet.exception
+    [line] = fleet.dataframe[0].value.to_dict("records")
+    assert (line["State"], line["Progress"]) == ("finished", 1.0)
+    for name in EVERY_PAGE:
+        assert "The results cannot be shown." not in said(page(root, name)), name
+    with Journal.open(root / "journal.sqlite", read_only=True) as journal:
+        [sweep] = journal.sweeps.all()
+        jobs = len(journal.jobs.of_sweep(sweep.name))
+    assert len(table(page(root, "decide"), "Rank")["Rank"]) == jobs
 
 
 def _full(*_: object) -> None:

@@ -58,7 +58,7 @@ class Device(Protocol):
         """Lock the device against other processes of this host, until `release()` or the end of this process.
 
         The host's own CPU has no lock: other programs are noticed by their load. Raises `DeviceError("leased", ...)`
-        at once if another process has the lock.
+        if another process has the lock.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The files that a bench pushes to a device: artifacts, which stay there, and evaluation images, which do not."""
+"""The files that a run pushes to a device: artifacts, which stay there, and evaluation images, which do not."""
 
 import hashlib
 from collections import defaultdict

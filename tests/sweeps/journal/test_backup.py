@@ -208,6 +208,15 @@ def test_an_archive_that_no_backup_wrote_is_refused_before_anything_is_written(
     assert not Path("/tmp/edgesweep-evil").exists()
 
 
+def test_a_journal_that_no_restore_would_take_is_not_backed_up(workspace: Workspace, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(workspace.journal)) as db:
+        db.execute("PRAGMA user_version = 15")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StoreError, match="has version 15"):
+        back_up(workspace, tmp_path / "saved.tar")
+    assert sorted(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_an_archive_that_was_cut_off_is_refused(share: float, workspace: Workspace, tmp_path: Path) -> None:
     archive = tmp_path / "saved.tar"

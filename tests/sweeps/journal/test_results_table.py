@@ -283,10 +283,10 @@ def test_of_two_readers_of_a_damaged_table_one_makes_it_and_the_other_waits(path
             other_is_there.set()
         return epoch
 
-    def locking(file):
+    def locking(file, **options):
         if threading.current_thread() is other:
             other_is_there.set()
-        return locked(file)
+        return locked(file, **options)
 
     monkeypatch.setattr(ResultUpdates, "empty", emptying)
     monkeypatch.setattr(rebuild_module, "locked", locking)

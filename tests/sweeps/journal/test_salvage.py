@@ -66,6 +66,16 @@ def test_a_whole_journal_is_left_alone(path: Path) -> None:
         salvage(path)
 
 
+def test_a_damaged_journal_of_another_version_is_left_to_the_edgesweep_that_wrote_it(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 15")
+    damage(path, pages_of(path, "attempts")[0])
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="has version 15"):
+        salvage(path)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("which", [0, 1, -1], ids=["first page", "second page", "last page"])
 def test_a_damaged_page_of_attempts_costs_only_what_was_on_it(path: Path, which: int) -> None:
     pages = pages_of(path, "attempts")

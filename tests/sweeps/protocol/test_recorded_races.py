@@ -3,7 +3,7 @@
 Each line of `recorded_races.json` is one race: what `Contest` is given, the figure (ms) of each variant in each batch
 and each round in the order of `precedence`, whether it was asked for or not (`null`: the block does not count), and the
 decisions that followed. The figures are those of simulated phones with each form of noise of
-`workers.devices.fake.phones.NOISE_FORMS`.
+`tests/benchmarks/noise_forms.py`.
 
     python -m tests.sweeps.protocol.test_recorded_races
 

@@ -595,6 +595,16 @@ def test_a_misspelt_sweep_copies_nothing_of_a_workspaces_own_store(team: Team, m
     assert not copy_path(team.measuring.tracking_uri).exists()
 
 
+def test_a_server_is_read_beside_a_workspace_that_another_version_has_written(team: Team) -> None:
+    team.publish(*team.plan(2))
+    Journal.open(team.reading.journal).close()
+    with closing(sqlite3.connect(team.reading.journal)) as db:
+        db.execute("PRAGMA user_version = 15")
+    assert rank(team, "phones").exit_code == 0
+    latest = rank(team)
+    assert (latest.exit_code, "has version 15" in latest.output) == (1, True), "its latest sweep cannot be known"
+
+
 def test_rank_says_how_old_a_copy_is(team: Team) -> None:
     team.publish(*team.plan(2))
     shown = rank(team)

@@ -72,8 +72,8 @@ class AdbDevice(RemoteDevice):
         """Lock the phone, over USB and network, against other processes of this host, and the adb server against its
         restart. The locks last until `release()` or the end of this process, however it ends.
 
-        No program on the phone is killed: another host may measure on it. Raises `DeviceError("leased", ...)` at once
-        if another process of this host has the lock.
+        No program on the phone is killed: another host may measure on it. Raises `DeviceError("leased", ...)` if
+        another process of this host has the lock.
         """
         if self._lock is None:
             self._lock = PhoneLock(self.serial, self.facts().device_id, self._port)
