@@ -79,14 +79,14 @@ class Blocks:
         return cls(np.where(beside, logs, np.nan), np.where(beside, weights[:, None], 0.0))
 
     @property
-    def seen(self) -> NDArray[np.bool_]:
+    def present(self) -> NDArray[np.bool_]:
         present: NDArray[np.bool_] = self.weights > 0
         return present
 
     @property
     def degrees(self) -> float:
         """Degrees of freedom of the residuals of the additive model."""
-        present = self.seen
+        present = self.present
         return max(0.0, float(present.sum() - present.any(axis=0).sum() - present.any(axis=1).sum() + present.any()))
 
     @property
@@ -94,9 +94,9 @@ class Blocks:
         """The array (variants) has a block's noise over its residual: a round's effect is estimated from the same
         blocks."""
         in_round = self.weights.sum(axis=1, keepdims=True)
-        remaining = np.where(self.seen, 1.0 - self.weights / np.where(in_round > 0, in_round, 1.0), 0.0).sum(axis=0)
+        remaining = np.where(self.present, 1.0 - self.weights / np.where(in_round > 0, in_round, 1.0), 0.0).sum(axis=0)
         deflation: NDArray[np.float64] = np.sqrt(
-            np.where(remaining > 0, self.seen.sum(axis=0) / np.where(remaining > 0, remaining, 1), 1)
+            np.where(remaining > 0, self.present.sum(axis=0) / np.where(remaining > 0, remaining, 1), 1)
         )
         return deflation
 
@@ -132,10 +132,10 @@ def fitted(blocks: Blocks) -> Fit:
 def _plain(blocks: Blocks) -> Fit:
     """The plain fit takes all blocks as belonging to their variants."""
     effects, residuals = additive(blocks.logs, blocks.weights)
-    squares = float((blocks.weights * np.where(blocks.seen, residuals, 0.0) ** 2).sum())
+    squares = float((blocks.weights * np.where(blocks.present, residuals, 0.0) ** 2).sum())
     return Fit(
         effects=_without_gaps(effects),
-        rounds=_of_rounds(blocks.seen, blocks.logs - effects - residuals, np.mean),
+        rounds=_of_rounds(blocks.present, blocks.logs - effects - residuals, np.mean),
         spread=_moderated(squares, blocks.degrees),
         slowed=_SLOWED,
         hastened=_HASTENED,
@@ -162,12 +162,12 @@ def likelihoods(blocks: Blocks, fit: Fit) -> tuple[NDArray[np.float64], NDArray[
 
 def _first(blocks: Blocks) -> Fit:
     """The first fit is by least squares, with rounds and spread from medians, which a few blocks do not move."""
-    if not blocks.seen.any():
+    if not blocks.present.any():
         effects, rounds = np.zeros(blocks.logs.shape[1]), np.zeros(blocks.logs.shape[0])
         return Fit(effects, rounds, SPREAD, _SLOWED, _HASTENED)
     effects = _without_gaps(additive(blocks.logs, blocks.weights)[0])
-    rounds = _of_rounds(blocks.seen, blocks.logs - effects, np.median)
-    sizes = np.abs(blocks.logs - effects - rounds[:, None])[blocks.seen]
+    rounds = _of_rounds(blocks.present, blocks.logs - effects, np.median)
+    sizes = np.abs(blocks.logs - effects - rounds[:, None])[blocks.present]
     degrees = blocks.degrees
     squares = (np.median(sizes) / MAD_PER_SIGMA) ** 2 * sizes.size if degrees else 0.0
     return Fit(effects, rounds, _moderated(squares, degrees), _SLOWED, _HASTENED)
@@ -175,7 +175,7 @@ def _first(blocks: Blocks) -> Fit:
 
 def _better(blocks: Blocks, fit: Fit) -> Fit:
     """Return the fit after one more step of `fitted`."""
-    present = blocks.seen
+    present = blocks.present
     points = _points(blocks, fit)[:, ::2]
     logs = _log_likelihoods(blocks, fit, points, sizes := _SIZES[::2])
     highest = np.logaddexp.reduce(logs, axis=0).argmax(axis=1)
@@ -187,7 +187,7 @@ def _better(blocks: Blocks, fit: Fit) -> Fit:
 
     weights = np.where(present, np.maximum(blocks.weights * share / sizes**2, _LEAST_WEIGHT), 0.0)
     effects, residuals = additive(blocks.logs, weights)
-    rounds = _of_rounds(blocks.seen, blocks.logs - effects - residuals, np.mean)
+    rounds = _of_rounds(blocks.present, blocks.logs - effects - residuals, np.mean)
     residuals = np.where(present, residuals, 0.0)
     other = present.sum() - share.sum()
     spread = _moderated(float((blocks.weights * share * residuals**2).sum()), max(0.0, blocks.degrees - float(other)))
@@ -203,7 +203,7 @@ def _better(blocks: Blocks, fit: Fit) -> Fit:
 
 def _points(blocks: Blocks, fit: Fit) -> NDArray[np.float64]:
     """The points (variants, points) are dense around the effects, and cover wherever else these may be."""
-    present = blocks.seen
+    present = blocks.present
     measured = present.any(axis=0)
     at = np.where(present, blocks.logs - fit.rounds[:, None], np.nan)
     margin = _MARGIN_SIGMAS * fit.spread
@@ -220,7 +220,7 @@ def _log_likelihoods(
 ) -> NDArray[np.float64]:
     """The array (sizes, variants, points) has the logarithm of the likelihood of an effect, and of a spread of its
     own."""
-    variants, rounds = np.nonzero(blocks.seen.T)
+    variants, rounds = np.nonzero(blocks.present.T)
     residuals = (blocks.logs[rounds, variants] - fit.rounds[rounds])[:, None] - points[variants]
     belongs = (variants == np.arange(points.shape[0])[:, None]).astype(np.float64)
     shifted = _shifted(fit, residuals)
@@ -239,7 +239,7 @@ def _normal(
     blocks: Blocks, fit: Fit, residuals: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The density of blocks that belong to their variant."""
-    sigmas = fit.spread * sizes / np.sqrt(np.where(blocks.seen, blocks.weights, 1.0))
+    sigmas = fit.spread * sizes / np.sqrt(np.where(blocks.present, blocks.weights, 1.0))
     scaled = residuals * blocks.deflation / sigmas
     density: NDArray[np.float64] = (1.0 - fit.slowed - fit.hastened) * np.exp(-(scaled**2) / 2) / (_ROOT * sigmas)
     return density
