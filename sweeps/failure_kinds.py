@@ -367,8 +367,8 @@ def remedy(kind: str, precision: str = "") -> str:
 
 def another_try(kinds: Collection[str]) -> str:
     """Say how many jobs that failed so are worth another try: the others would fail the same way."""
-    again = sum(kind not in FAILS_AGAIN for kind in kinds)
-    if not again:
+    worth_trying = sum(kind not in FAILS_AGAIN for kind in kinds)
+    if not worth_trying:
         return "edgesweep status says what to do"
-    which = "" if again == len(kinds) else f"{again} of them: "
+    which = "" if worth_trying == len(kinds) else f"{worth_trying} of them: "
     return f"{which}try again with --retry-failed"

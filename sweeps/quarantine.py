@@ -65,9 +65,9 @@ class Quarantine:
     @property
     def text(self) -> str:
         """The text for people: `since 2026-11-23 15:04 UTC by EdgeSweep: 3 faults ...`."""
-        who = "EdgeSweep" if self.by == "edgesweep" else "a person"
+        author = "EdgeSweep" if self.by == "edgesweep" else "a person"
         reason = f": {self.reason}" if self.reason else ""
-        return f"since {datetime.fromtimestamp(self.since_s, UTC):%Y-%m-%d %H:%M} UTC by {who}{reason}"
+        return f"since {datetime.fromtimestamp(self.since_s, UTC):%Y-%m-%d %H:%M} UTC by {author}{reason}"
 
     @property
     def document(self) -> dict[str, object]:

@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
     end_with_parent(int(parent))
     code = subprocess.run(words, check=False).returncode  # noqa: S603  # an argument list of whoever starts this
     if code < 0:
-        # A signal is handed on as one: as an exit code it would be 256 less its number.
+        # A signal is handed on as a signal: as an exit code it would be 256 less its number.
         with suppress(OSError):  # A program can have no handler of SIGKILL.
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

@@ -40,7 +40,7 @@ class PairedRound:
     builds: str
     """Identifies the builds, their order in this record, and the protocol."""
     batch: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
-    """`batch_key` when it was measured; empty in records of earlier versions."""
+    """The `batch_key` when the round was measured; empty in records of earlier versions."""
     session: int
     round: int
     together_ns: tuple[float, ...]

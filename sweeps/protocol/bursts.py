@@ -25,8 +25,8 @@ def burst_share(samples_ns: Sequence[float]) -> float:
     limit = max(SLOW * middle, middle + _DEVIATIONS * mad(samples_ns) / MAD_PER_SIGMA)
     count, slow = len(samples_ns), sum(sample > limit for sample in samples_ns)
     in_bursts = 0.0
-    for is_slow, those in groupby(samples_ns, key=lambda sample: sample > limit):
-        run = list(those)
+    for is_slow, neighbours in groupby(samples_ns, key=lambda sample: sample > limit):
+        run = list(neighbours)
         if is_slow and (count - len(run) + 1) * (slow / count) ** len(run) < _BY_CHANCE:
             in_bursts += sum(run)
     return in_bursts / sum(samples_ns)

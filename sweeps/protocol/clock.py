@@ -1,4 +1,4 @@
-"""A block's figure, and what it is worth where the device's clock is coarse. Pure.
+"""The figure of a block, and its worth where the device's clock is coarse. Pure.
 
 Some clocks tick every millisecond, every 1/300 s, or 32,768 times a second. Then all samples are multiples of one tick,
 but for what readings are rounded to when they are printed: a tick need be no whole number of nanoseconds. Their median
@@ -32,7 +32,7 @@ _ROUNDED_NS = 2
 _PRINTED = 1.25
 """Multiples of a tick that are printed in a coarser unit differ by up to one unit: slightly more than that."""
 _APART = 10.0
-"""A tick is at least so many times as long as what multiples of it may differ by."""
+"""A tick is at least so many times as long as the difference that its multiples may have."""
 _EVIDENCE = 12.0
 """Samples lie on a grid by chance in fewer than one of exp(12) blocks."""
 _SURE = 0.25
@@ -200,10 +200,10 @@ def _groups(ordered: Sequence[int], close: float, widest: float) -> list[list[in
     """Groups hold neighbours that are `close`. There is no group at all, and the search ends early, if one group is
     wider than `widest` times `close`, or two groups are too near for two ticks."""
     groups = [[ordered[0]]]
-    apart = (_APART - 2 * widest) * close
+    least_gap = (_APART - 2 * widest) * close
     for before, sample in pairwise(ordered):
         if sample - before > close:
-            if sample - before < apart:
+            if sample - before < least_gap:
                 return []
             groups.append([])
         elif sample - groups[-1][0] > widest * close:

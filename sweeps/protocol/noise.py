@@ -97,7 +97,7 @@ class Calibration:
         return start_s + warm_up_s + self.timed_s_under(protocol)
 
     def block_under(self, protocol: Protocol) -> float:
-        """`block` under another protocol: the sampling error's variance falls as a block measures longer."""
+        """Return `block` under another protocol: the sampling error's variance falls as a block measures longer."""
         share = self.timed_s / self.timed_s_under(protocol)
         return math.hypot(self.process, self.sampling * math.sqrt(share))
 

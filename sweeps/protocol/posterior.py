@@ -39,11 +39,12 @@ class Posterior:
     """The array (variants, points) has the probability of less than each edge."""
 
     def not_slower(self, places: NDArray[np.intp], than: int) -> NDArray[np.float64]:
-        """For each of `places`, the probability that it is not slower than `than`."""
+        """Return the probability, for each of `places`, that it is not slower than `than`."""
         return self._below(places, than, 0.0)
 
     def faster(self, places: NDArray[np.intp], than: int, by: float) -> NDArray[np.float64]:
-        """For each of `places`, the probability that it is faster than `than` by more than `by` (in logarithms)."""
+        """Return the probability, for each of `places`, that it is faster than `than` by more than `by` (in
+        logarithms)."""
         return self._below(places, than, by)
 
     def none_faster(self, places: NDArray[np.intp], than: int, by: float) -> float:

@@ -79,13 +79,13 @@ class Protocol:
     """Number of new blocks of a race's winner. Only these make its interval: its other blocks are those that made it
     win, which is partly luck."""
     budget: Literal["full", "race"] = "full"
-    """`race`: a job leaves the rounds as soon as it cannot win."""
+    """A job leaves the rounds of a `race` as soon as it cannot win."""
     device_minutes: float | None = None
     """No new round of a device starts after this time, which includes waiting."""
     question: str = ""
     """Identifies what a race decides: a hash of the objective, its constraints and the data."""
     gate: Gate | None = None
-    """`None`: blocks start in any state of the device."""
+    """The gate is `None` where blocks start in any state of the device."""
     on_not_ready: Literal["fail", "mark"] = "mark"
     fixed_performance: bool = False
     sentinel_every: int = 0

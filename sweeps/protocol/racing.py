@@ -61,7 +61,7 @@ class Elimination:
     error: float
     """The probability that `ratio_low` is wrong is at most this."""
     reason: Literal["slower", "constraint"]
-    """`constraint`: `key` fails a constraint, and `by` does not."""
+    """The reason `constraint` says that `key` fails a constraint, and `by` does not."""
     in_batches: bool = False
     """The evidence is from batches, not from blocks in processes of their own."""
 

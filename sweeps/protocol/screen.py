@@ -50,7 +50,7 @@ class Screen:
     """
 
     def __init__(self, precedence: Mapping[str, float], deciding: Deciding | None = None) -> None:
-        """`precedence`: as of a `Race`; at least one candidate. `deciding`: the batches decide, and do not only
+        """The `precedence` is as of a `Race`; at least one candidate. `deciding`: the batches decide, and do not only
         screen."""
         error, fewest = (1 - ENOUGH, FEWEST_ROUNDS) if deciding is None else (ERROR, deciding.fewest)
         self._race = Race(precedence, error, fewest=fewest, near=NEAR)

@@ -97,7 +97,7 @@ def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches:
 
 
 def full_seconds(blocks: Sequence[Block]) -> float:
-    """A lower bound of the device time (seconds) that one job needs with `budget: full` and the preset `full`.
+    """Return a lower bound of the device time (seconds) that one job needs with `budget: full` and the preset `full`.
 
     It is computed from the start-up time and the latency of these blocks. Raises `ValueError` for no blocks.
     """

@@ -54,14 +54,14 @@ def _surely_apart(left: Mapping[str, Sequence[float]]) -> dict[str, tuple[float,
     surely: dict[str, tuple[float, float]] = {}
     for unit, logs in left.items():
         other_units = [other for other in left if other != unit]
-        apart = means[unit] - median(means[other] for other in other_units)
+        difference = means[unit] - median(means[other] for other in other_units)
         # The error of a median of several means is at most that of a mean of the middle ones: it is taken as that of
         # one of them.
         half = quantile * math.sqrt(spread / len(logs) + spread / min(len(left[other]) for other in other_units))
-        if abs(apart) > max(half, _ROUNDING):
-            surely[unit] = apart, half
+        if abs(difference) > max(half, _ROUNDING):
+            surely[unit] = difference, half
     return surely
 
 
-def _ratio(apart: float, half: float) -> Estimate:
-    return Estimate(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
+def _ratio(difference: float, half: float) -> Estimate:
+    return Estimate(math.exp(difference), math.exp(difference - half), math.exp(difference + half))

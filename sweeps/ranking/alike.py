@@ -29,8 +29,8 @@ def alike(
         if len({library for _, library in versions}) == len(versions):
             groups.append(group)
         else:
-            apart = dict.fromkeys(version for version, _ in versions)
-            groups += [[row for row in group if row.runtime_version == version] for version in apart]
+            distinct = dict.fromkeys(version for version, _ in versions)
+            groups += [[row for row in group if row.runtime_version == version] for version in distinct]
     return groups
 
 

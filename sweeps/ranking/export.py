@@ -115,7 +115,7 @@ class Expected(BaseModel):
 
 
 class Shipped(BaseModel):
-    """`manifest.json` beside an exported artifact."""
+    """The content of `manifest.json` beside an exported artifact."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

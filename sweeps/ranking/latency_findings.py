@@ -56,8 +56,8 @@ def latency_finding(
     """
     if ratio.low is None or ratio.high is None:
         return "unresolved"
-    if apart := told_apart(ratio, least=min(NEGLIGIBLE, margin_percent / 100)):
-        return apart
+    if direction := told_apart(ratio, least=min(NEGLIGIBLE, margin_percent / 100)):
+        return direction
     most = 1.0 + margin_percent / 100
     shown = proofs or ((ratio,),)
     if not any(all(_below(interval, most) for interval in proof) for proof in shown):
@@ -89,7 +89,7 @@ def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidenc
     would = f"{needed} sessions of each would do" if needed else f"more than {MOST_SESSIONS} sessions of each needed"
     return Judged(
         finding=finding,
-        still_open=_again(
+        still_open=_measure_again(
             f"{_interval(within)} within these sessions, {_interval(shown)} from session to session", would
         ),
         sessions_needed=needed,
@@ -115,7 +115,7 @@ def judge_in_set(peer: Peer, margin_percent: float, confidence: float) -> Judged
     claims = [f"{words} {_interval(claim)}" for words, claim in _claims(peer) if not _below(claim, most)]
     if finding == "slower (one session)":
         claims = [f"{_interval(within)} within these sessions, {_interval(peer.ratio())} from session to session"]
-    return Judged(finding=finding, still_open=_again(", ".join(claims)), sessions_needed=next(settled, None))
+    return Judged(finding=finding, still_open=_measure_again(", ".join(claims)), sessions_needed=next(settled, None))
 
 
 def _finding_in_set(peer: Peer, margin_percent: float, confidence: float) -> LatencyFinding:
@@ -155,9 +155,9 @@ def _more_rounds(interval: Estimate) -> str:
     return f"{_interval(interval)}; measure more rounds, or allow more with --margin"
 
 
-def _again(known: str, would: str = "") -> str:
-    again = f"measure both again at least {GAP_S // 60} minutes later{would and f' ({would})'}"
-    return f"{known}; {again}, or both in one run, or allow more with --margin"
+def _measure_again(known: str, would: str = "") -> str:
+    advice = f"measure both again at least {GAP_S // 60} minutes later{would and f' ({would})'}"
+    return f"{known}; {advice}, or both in one run, or allow more with --margin"
 
 
 def _below(interval: Estimate, most: float) -> bool:

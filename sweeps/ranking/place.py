@@ -78,8 +78,8 @@ def rank_place(
             why = ended.get(why.by_key)
         return severity(row), signed(row, metric, smaller), (why and why.ratio) or 0.0
 
-    apart = [row for row in group if not row.timed and not left_untimed(row)] if needs_time(objective) else []
-    rows = sorted((row for row in group if row not in apart), key=badness)
+    only_checked = [row for row in group if not row.timed and not left_untimed(row)] if needs_time(objective) else []
+    rows = sorted((row for row in group if row not in only_checked), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
     contending = [row for row in passing if not eliminated[row.job_key]]
     first = first_place(contending, metric, smaller, front=objective.front is not None) if contending else None
@@ -88,7 +88,9 @@ def rank_place(
     if first and metric == LATENCY:
         selected[first.winner.job_key] = with_interval_of_winner(first.winner, group, first.candidates, speeds)
     ties = _ties(first)
-    of = {} if first is None or metric != LATENCY else {first.winner.job_key: _interval_of(first.winner, group, speeds)}
+    scopes = (
+        {} if first is None or metric != LATENCY else {first.winner.job_key: _interval_of(first.winner, group, speeds)}
+    )
     front = None if objective.front is None else front_of(rows, contending, objective, objective.front)
 
     def candidate(row: ResultRow, *, ranked: bool = True) -> Candidate:
@@ -98,7 +100,7 @@ def rank_place(
             tie=ties.get(row.job_key),
             ratio_to_winner=_ratio(row, first, contending) if first and ranked else None,
             made_of=made_of(row, first.winner) if first and ranked else None,
-            interval_of=of.get(row.job_key, ""),
+            interval_of=scopes.get(row.job_key, ""),
             settling=_settling(row, first, ties.get(row.job_key)) if first and metric == LATENCY else None,
             eliminated=eliminated[row.job_key],
             on_front=front.get(row.job_key) if front and ranked else None,
@@ -106,12 +108,12 @@ def rank_place(
 
     keys = {row.job_key for row in sharing}
     candidates = tuple(map(candidate, sharing + [row for row in rows if row.job_key not in keys]))
-    apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
-    checked = tuple(candidate(row, ranked=False) for row in apart)
+    only_checked.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
+    checked = tuple(candidate(row, ranked=False) for row in only_checked)
     no_winner_reason = "" if first else _no_winner_reason(candidates, checked, not_ranked)
     next_step = None if first else provisional(rows, judgements, eliminated, objective, hints)
     if first is None and next_step is None:
-        next_step = without_figures(failed, apart, no_winner_reason, hints)
+        next_step = without_figures(failed, only_checked, no_winner_reason, hints)
     return DeviceRanking(
         device=sample.device,
         device_id=sample.device_id,

@@ -128,8 +128,8 @@ def without_figures(failed: Sequence[ResultRow], checked: Sequence[ResultRow], w
     """Return the next step where no build of a place may be ranked. `failed`, `checked`: the rows that failed, and that
     were only checked."""
     settle = Settle(command=RUN, note="vary more axes under grids: every combination was skipped")
-    again = failed or checked
-    seconds = hints.seconds(again) if again and hints.seconds is not None else None
+    retried = failed or checked
+    seconds = hints.seconds(retried) if retried and hints.seconds is not None else None
     if checked:
         settle = Settle(command=RUN, note="name a device under devices that can time them", seconds=seconds)
     if failed:
@@ -187,12 +187,12 @@ def _settle(
 
 def _settle_state(row: ResultRow, rows: Sequence[ResultRow]) -> Settle:
     """Return the step for a time that the state of the device disqualified."""
-    again = [other for other in rows if _may_be_sound(other)]
+    retried = [other for other in rows if _may_be_sound(other)]
     if "gate_timeout" not in row.trust:
         note = "let the device cool" if "throttled" in row.trust else "find out what changed the device's speed"
         note = note if set(row.trust) & _PASSING else "leave the device to the sweep alone"
-        return Settle(command=_RETRY, seconds=_device_seconds(again), note=note)
-    limits = looser_gate(other.lacking for other in again if "gate_timeout" in other.trust)
+        return Settle(command=_RETRY, seconds=_device_seconds(retried), note=note)
+    limits = looser_gate(other.lacking for other in retried if "gate_timeout" in other.trust)
     if limits is None:
         return Settle(command=RUN, field="protocol.gate", value="none", seconds=_device_seconds(rows))
     [(name, limit), *more] = limits.items()
@@ -203,7 +203,7 @@ def _settle_state(row: ResultRow, rows: Sequence[ResultRow]) -> Settle:
             f"{{{', '.join(f'{limit_name}: {most}' for limit_name, most in limits.items())}}}",
         )
     if keeps_results(limits):
-        return Settle(command=_RETRY, field=field, value=value, seconds=_device_seconds(again))
+        return Settle(command=_RETRY, field=field, value=value, seconds=_device_seconds(retried))
     return Settle(command=RUN, field=field, value=value, seconds=_device_seconds(rows))
 
 

@@ -127,9 +127,9 @@ def _agree(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]")
         if which.any():
             for place, is_slow in zip(visits, which.tolist(), strict=True):
                 at[place].append(is_slow)
-    several = [speeds for speeds in at.values() if len(speeds) >= FEWEST_TOGETHER]
-    most = sum(max(sum(speeds), len(speeds) - sum(speeds)) for speeds in several)
-    return 0 < AGREEING * sum(map(len, several)) <= most
+    repeated = [speeds for speeds in at.values() if len(speeds) >= FEWEST_TOGETHER]
+    most = sum(max(sum(speeds), len(speeds) - sum(speeds)) for speeds in repeated)
+    return 0 < AGREEING * sum(map(len, repeated)) <= most
 
 
 def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", batches: int) -> bool:

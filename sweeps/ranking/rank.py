@@ -54,11 +54,13 @@ def rank_rows(
     """
     rows = as_of_one_unit(rows)
     places = {row.place for row in rows}
-    apart = [figure for figure in in_order(imported) if figure.place not in places]
+    unattached = [figure for figure in in_order(imported) if figure.place not in places]
     if device is not None:
         rows = of_device(rows, device)
-        apart = [
-            figure for figure in apart if device == figure.device_id or device.casefold() in figure.device.casefold()
+        unattached = [
+            figure
+            for figure in unattached
+            if device == figure.device_id or device.casefold() in figure.device.casefold()
         ]
     entries: list[DeviceRanking] = []
     for place in sorted({row.place for row in rows}):
@@ -68,7 +70,7 @@ def rank_rows(
         not_ranked = [_not_ranked(row) for row in of_place if row.outcome != "measured"]
         not_ranked.sort(key=lambda other: (other.outcome, other.name))
         groups = _comparable(measured) or [[]]
-        beneath = tuple(figure for figure in in_order(imported) if figure.place == place)
+        attached = tuple(figure for figure in in_order(imported) if figure.place == place)
         counted: set[str] = set()
         for group in groups:
             # A row that left in batches has no conditions, and may be in several groups: its time is counted in the
@@ -76,7 +78,7 @@ def rank_rows(
             spent = [row for row in group if row.job_key not in counted]
             counted |= {row.job_key for row in group}
             sample = group[0] if group else of_place[0]
-            entries.append(rank_place(sample, group, tuple(not_ranked), objective, beneath, spent, failed, told))
+            entries.append(rank_place(sample, group, tuple(not_ranked), objective, attached, spent, failed, told))
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
         candidates = {
@@ -88,7 +90,7 @@ def rank_rows(
         objective=objective_text(objective),
         devices=tuple(entries),
         classes=classes,
-        imported=tuple(apart),
+        imported=tuple(unattached),
         backends=backend_figure(rows, objective),
     )
 
@@ -101,8 +103,8 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
     groups = alike(timed)
     for group in groups:
         group += [row for row in untimed if row.fingerprint == group[0].fingerprint]
-    apart = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
-    return groups + [[row for row in untimed if row.fingerprint == fingerprint] for fingerprint in sorted(apart)]
+    fingerprints = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
+    return groups + [[row for row in untimed if row.fingerprint == fingerprint] for fingerprint in sorted(fingerprints)]
 
 
 def _not_ranked(row: ResultRow) -> NotRanked:

@@ -33,8 +33,8 @@ def fit_rounds(
         before = rounds
         builds = {build: middle([log - rounds[number] for number, log in own.items()]) for build, own in logs.items()}
         rounds = {
-            number: middle([logs[build][number] - builds[build] for build in those])
-            for number, those in by_round.items()
+            number: middle([logs[build][number] - builds[build] for build in build_keys])
+            for number, build_keys in by_round.items()
         }
         if all(abs(rounds[number] - before[number]) < _CONVERGED for number in rounds):
             break

@@ -126,10 +126,10 @@ def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFI
     """
     if len(a.medians_ms) < 2 or len(b.medians_ms) < 2:
         return None
-    now, then = _side(b), _side(a)
-    within = [(now.variance, now.degrees), (then.variance, then.degrees)]
+    side_b, side_a = _side(b), _side(a)
+    within = [(side_b.variance, side_b.degrees), (side_a.variance, side_a.degrees)]
     between = (0.0, 1.0) if spread is None else (spread.variance * _apart(b, a), spread.degrees)
-    return estimate_of(now.mean - then.mean, _half(within, between, confidence))
+    return estimate_of(side_b.mean - side_a.mean, _half(within, between, confidence))
 
 
 def mean_ms(result: Result) -> float | None:
@@ -143,16 +143,16 @@ def sessions_needed(
 ) -> int | None:
     """Return how many sessions of each side would settle the finding, if all stays as it is; a rough estimate. `None`:
     more than `MOST_SESSIONS`. Each side has two blocks or more."""
-    now, then = _side(b), _side(a)
-    for count in range(max(2, 1 + min(now.sessions, then.sessions)), MOST_SESSIONS + 1):
+    side_b, side_a = _side(b), _side(a)
+    for count in range(max(2, 1 + min(side_b.sessions, side_a.sessions)), MOST_SESSIONS + 1):
         within, added = [], 0
-        for side in (now, then):
+        for side in (side_b, side_a):
             more = max(count, side.sessions) / side.sessions
             within.append((side.variance / more, side.degrees * more))
             added += max(count - side.sessions, 0)
-        factor = sum(1 / max(count, side.sessions) for side in (now, then))
+        factor = sum(1 / max(count, side.sessions) for side in (side_b, side_a))
         half = _half(within, (spread.variance * factor, spread.degrees + added), confidence)
-        if settled(estimate_of(now.mean - then.mean, half)):
+        if settled(estimate_of(side_b.mean - side_a.mean, half)):
             return count
     return None
 

@@ -241,11 +241,11 @@ def settling(
     # The search begins with one more round: the two are not settled now, be it only because of the median of the
     # ratios.
     limit = math.log1p(NEGLIGIBLE)
-    apart = abs(mean) >= limit
+    differ = abs(mean) >= limit
 
     def enough(more: int) -> bool:
         count = len(logs) + more
-        if not apart:
+        if not differ:
             return mean + _two_alone(count - 1) * math.sqrt(own / count) <= limit
         expected, degrees = spread.of(own, count - 1)
         return critical(degrees) * math.sqrt(expected / count) < abs(mean)
@@ -255,7 +255,7 @@ def settling(
     few = len(logs) < FEW_ROUNDS
     return Settling(
         rounds=max(rounds, FEW_ROUNDS - len(logs)) if rounds <= MOST_ROUNDS else None,
-        outcome="told apart" if apart else "equal",
+        outcome="told apart" if differ else "equal",
         at_least=few,
     )
 

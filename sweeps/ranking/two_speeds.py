@@ -107,9 +107,11 @@ def speeds_from(
         spread=spread,
         slow=tuple(
             frozenset(
-                visit for visit, is_slow in zip(those, which, strict=True) if is_slow or (not has_both and chance > 0)
+                visit
+                for visit, is_slow in zip(own_visits, which, strict=True)
+                if is_slow or (not has_both and chance > 0)
             )
-            for those, which, has_both, chance in zip(visits, slow, mixed, odds, strict=True)
+            for own_visits, which, has_both, chance in zip(visits, slow, mixed, odds, strict=True)
         ),
         sure=tuple(has_both or abs(chance) > known for has_both, chance in zip(mixed, odds, strict=True)),
         share_low=low,
@@ -182,9 +184,11 @@ def _shares(
     """
     import numpy as np
 
-    places = {visit: place for place, visit in enumerate(sorted({visit for those in visits for visit in those}))}
-    place_of_block = np.array([places[visit] for those in visits for visit in those])
-    variant = np.repeat(np.arange(len(visits)), [len(those) for those in visits])
+    places = {
+        visit: place for place, visit in enumerate(sorted({visit for own_visits in visits for visit in own_visits}))
+    }
+    place_of_block = np.array([places[visit] for own_visits in visits for visit in own_visits])
+    variant = np.repeat(np.arange(len(visits)), [len(own_visits) for own_visits in visits])
     known = np.array([bool(which.any()) for which in slow])[variant]
     blocks = np.bincount(place_of_block).astype(np.float64)
     blocks_now = np.bincount(place_of_block, known, len(places)).astype(np.float64)
@@ -201,7 +205,7 @@ def _shares(
     if successive:
         mostly_slow = 2 * slow_now > blocks
         state = np.concatenate([[False], mostly_slow[1:] != mostly_slow[:-1]]).cumsum()
-        slow_now, blocks = (np.bincount(state, of).astype(np.float64) for of in (slow_now, blocks))
+        slow_now, blocks = (np.bincount(state, counts).astype(np.float64) for counts in (slow_now, blocks))
     samples = blocks.size
     if samples < 2:
         return odds.tolist(), 0.0, 1.0

@@ -92,8 +92,8 @@ def batch_text(device: str, spread: BatchSpread) -> str:
     )
 
 
-def race_text(device: str, spread: BatchSpread, apart: Sequence[str], few: Sequence[str] = ()) -> str:
-    """Say for people how races that begin now end on that device. `apart`: models whose builds cannot all share a
+def race_text(device: str, spread: BatchSpread, separate: Sequence[str], few: Sequence[str] = ()) -> str:
+    """Say for people how races that begin now end on that device. `separate`: models whose builds cannot all share a
     process; `few`: models whose builds are too few programs for batches."""
     shown = (
         f"a process that builds share changes their ratios by at most {_share(spread.upper)} "
@@ -102,7 +102,7 @@ def race_text(device: str, spread: BatchSpread, apart: Sequence[str], few: Seque
     if not spread.decide:
         most = _share(DECIDE_UP_TO)
         return f"{device}: batches screen, and processes of their own decide: {shown}, more than {most}"
-    but = f", but not for {', '.join(apart)}, whose builds cannot all share one" if apart else ""
+    but = f", but not for {', '.join(separate)}, whose builds cannot all share one" if separate else ""
     but += f", {'nor' if but else 'but not'} for {', '.join(few)}, whose builds are fewer" if few else ""
     return f"{device}: batches decide races of {FEWEST} programs or more{but}: {shown}"
 

@@ -126,8 +126,8 @@ def print_plan(
     emulated = sum(job.emulated for job in plan.jobs)
     checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""
     ended = Counter(states.values())
-    again = " (try again with: run --retry-failed)" if worth_retrying else ""
-    failed = f", {ended['failed']} failed{again}" if ended["failed"] else ""
+    retry_hint = " (try again with: run --retry-failed)" if worth_retrying else ""
+    failed = f", {ended['failed']} failed{retry_hint}" if ended["failed"] else ""
     console.print(
         f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
@@ -178,10 +178,10 @@ def race_lines(
                     groups.setdefault(job.model, {})[programs.get(job.key, job.key)] = group_of(job)
             shared = {model: list(by_program.values()) for model, by_program in groups.items()}
             few = [model for model, groups_of_model in shared.items() if len(groups_of_model) < FEWEST]
-            apart = [
+            separate = [
                 model
                 for model, groups_of_model in shared.items()
                 if model not in few and not one_process(groups_of_model)
             ]
-            lines.append(plain(race_text(facts.name, spreads[facts.device_id], apart, few)))
+            lines.append(plain(race_text(facts.name, spreads[facts.device_id], separate, few)))
     return lines

@@ -121,8 +121,8 @@ def _made_of(steps: Sequence[Step]) -> Iterator[str]:
     sources = {step.name: _source(step.gain) for step in with_gain if step.gain}
     for source, text in _GAINS.items():
         if names := [name for name, source_of_step in sources.items() if source_of_step == source]:
-            whose = "" if len(names) == len(sources) else f" of {', '.join(names)}"
-            yield f"gain in speed{whose}: {text}"
+            of_steps = "" if len(names) == len(sources) else f" of {', '.join(names)}"
+            yield f"gain in speed{of_steps}: {text}"
 
 
 def _source(gain: Gain) -> str:
