@@ -55,7 +55,7 @@ class Readings:
     """The times (ns) that one process measured with its clock."""
 
     samples: Sequence[int]
-    others: Sequence[int] = ()
+    other_times: Sequence[int] = ()
     """Warm-up, first inference and loading vary more than samples, and so show a tick where samples are equal."""
 
 
@@ -137,13 +137,13 @@ def _few_together(processes: Sequence[Readings]) -> Readings:
     few = [process for process in processes if len(process.samples) < _SAMPLES]
     return Readings(
         [sample for process in few for sample in process.samples],
-        [other for process in few for other in process.others],
+        [other for process in few for other in process.other_times],
     )
 
 
 def _finest_ns(process: Readings) -> float:
     """Return the tick of a coarse clock, from all times that the process measured."""
-    tick, every = tick_ns(process.samples), tick_ns([*process.samples, *process.others])
+    tick, every = tick_ns(process.samples), tick_ns([*process.samples, *process.other_times])
     return every if COARSE * median(process.samples) < every < tick else tick
 
 

@@ -1,4 +1,4 @@
-"""The test whether a stored end of a job's rounds is still valid. Pure."""
+"""The check whether a stored end of a job's rounds is still valid. Pure."""
 
 from sweeps.protocol.presets import Protocol
 from sweeps.settled import Settled

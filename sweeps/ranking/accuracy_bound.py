@@ -1,4 +1,4 @@
-"""The test whether a build keeps a bound on its accuracy drop, and the number of images that would show it. Pure;
+"""The check whether a build keeps a bound on its accuracy drop, and the number of images that would show it. Pure;
 counts of images in.
 
 "At most 1 point lost" is a one-sided question of non-inferiority. It is answered at 5 %, always by the score test for

@@ -1,4 +1,4 @@
-"""The test whether the original, the fp32 eager model as its author wrote it, is right on labelled images. Pure;
+"""The check whether the original, the fp32 eager model as its author wrote it, is right on labelled images. Pure;
 answers in.
 
 No figure of a build says that: one that answers like an original at chance has lost nothing. So an original that is

@@ -1,4 +1,4 @@
-"""The test whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block medians
+"""The check whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block medians
 in.
 
 Two latencies that were chosen beforehand are told apart (`told_apart`) if their ratio, paired over common rounds, is
