@@ -1,4 +1,4 @@
-"""The ranking decides which build wins: verdicts, ties, comparisons, and the export of a build.
+"""The ranking decides which build wins: verdicts, ties, comparisons, export.
 
 Step: ranking
 Start: rank

@@ -1,5 +1,5 @@
-"""The check whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block medians
-in.
+"""The check whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block
+medians in.
 
 Two latencies that were chosen beforehand are told apart (`told_apart`) if their ratio, paired over common rounds, is
 resolved at 95 % and differs from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is
