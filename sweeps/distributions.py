@@ -231,7 +231,7 @@ def _range_above(count: int, width: float) -> float:
 @lru_cache(maxsize=256)
 def _log_range_above(count: int) -> tuple[float, ...]:
     """Return the logarithms for widths of 0, `_WIDTH_STEP` and so on, by the trapezoidal rule over the smallest of the
-    variables. By the trapezoidal rule over the smallest of the variables."""
+    variables."""
     cells = [step * _NORMAL_STEP for step in range(round(-8.0 / _NORMAL_STEP), round(8.0 / _NORMAL_STEP) + 1)]
     density = [_NORMAL_STEP * NormalDist().pdf(z) for z in cells]
 

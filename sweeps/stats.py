@@ -114,9 +114,8 @@ def p50_estimate(block_medians: Sequence[float], above: float = TAIL) -> Estimat
     """Return the p50 of a job, in the unit of `block_medians`: the median of the block medians.
 
     The interval is Student's, over the logarithms of the block medians (processes differ by factors). It covers the
-    differences between processes; more samples inside a block do not narrow it. One block: no interval. `above`: the
-    chance that the truth lies above it.
-    Raises `ValueError` for a median that is not a positive number.
+    differences between processes; more samples inside a block do not narrow it. One block has no interval. `above`: the
+    chance that the truth lies above it. Raises `ValueError` for a median that is not a positive number.
     """
     import numpy as np
 
@@ -133,7 +132,7 @@ def ratio_by_rounds(blocks: Mapping[int, float], other_blocks: Mapping[int, floa
 
     Only common rounds are used. Each gives the logarithm of one ratio, so effects of a whole round (drift, heat)
     cancel. Value: the median of the ratios; interval: Student's over their logarithms. With one common round there is
-    no interval, so nothing is resolved. Without common rounds: `None`.
+    no interval, so nothing is resolved. The ratio is `None` without common rounds.
     """
     rounds = sorted(blocks.keys() & other_blocks.keys())
     if not rounds:
@@ -151,7 +150,8 @@ def middle_round(blocks: Mapping[int, float], other_blocks: Mapping[int, float])
     """Return the two figures whose quotient the value of `ratio_by_rounds` is: those of the round whose ratio is the
     median.
 
-    With an even number of rounds they are geometric means of the two in the middle. Without common rounds: `None`.
+    With an even number of rounds they are geometric means of the two in the middle. The result is `None` without common
+    rounds.
     """
     rounds = sorted(blocks.keys() & other_blocks.keys(), key=lambda round: blocks[round] / other_blocks[round])
     if not rounds:

@@ -1,7 +1,7 @@
 """The comparison of builds in a shared process with builds in processes of their own: do their ratios stay? Pure.
 
-A batch times several builds in one process. What differs from process to process cancels in their ratios, but what the
-builds do to each other in a shared process (caches, memory, clocks) does not: that is a fact of a device.
+A batch times several builds in one process. Differences from process to process cancel in their ratios, but the effect
+of the builds on each other in a shared process (caches, memory, clocks) does not: that is a fact of a device.
 """
 
 import math

@@ -4,7 +4,7 @@ Some clocks tick every millisecond, every 1/300 s, or 32,768 times a second. The
 but for what readings are rounded to when they are printed: a tick need be no whole number of nanoseconds. Their median
 is a multiple, too, in every process alike: it is wrong by up to a tick, and an interval of equal medians has no width.
 
-What their mean is worth depends on how the samples were made. Where each begins at the reading at which the last one
+The worth of their mean depends on how the samples were made. Where each begins at the reading at which the last one
 ended, the errors cancel but for the first and the last: the mean is right to a tick divided by the number of samples.
 Where a tool rounds each sample by itself, nothing cancels. It may round up, down or to the nearest tick, and a program
 whose iterations hardly differ is rounded alike in all processes: the mean is right to a tick, however many samples

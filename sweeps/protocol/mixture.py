@@ -3,10 +3,10 @@
 The model is log latency = variant + round + noise (`sweeps.protocol.effects`). The noise of most blocks is normal. Its
 variance is the variant's own, drawn from the scaled inverse chi-square distribution of all: with two rounds a variant's
 own spread says little (limma: Smyth 2004). The other blocks met a burst of other work, or another state of the clocks:
-they are slower, seldom faster, by anything up to 3 times, and say nothing of their variant. How many they are is
-estimated, too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks,
-of which the faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in place of
-larger variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier pulls it.
+they are slower, seldom faster, by anything up to 3 times, and say nothing of their variant. Their number is estimated,
+too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks, of which the
+faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in place of larger
+variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier pulls it.
 
 Arrays are (rounds, variants) unless they say otherwise.
 """

@@ -220,7 +220,7 @@ def _is_resolved(shift: float, error: float, degrees: float) -> bool:
     """Tell whether a difference (of logarithms) is resolved with `POWER`, and estimated as 2 % or more with `POWER`,
     too.
 
-    `error`: the standard error of its estimate. What is seen is a median, whose error is a quarter larger.
+    `error`: the standard error of its estimate. The figure of a build is a median, whose error is a quarter larger.
     """
     return shift >= _least_observed(error) and (error == 0.0 or _power(shift / error, degrees) >= POWER)
 

@@ -6,10 +6,10 @@ After every round, `sweeps.protocol.posterior` gives the distribution of each ca
   1 - `error`, and has two blocks of its own, or one where batches held it beside all of its rivals.
 * **Measured on.** Only the leader and those who may be faster than it by more than 2 % get further blocks. The others
   rest: as long as their probabilities sum up to `RESTING` at most, measuring them would change nothing. So near-ties do
-  not hold up a race. Who rests is asked again after every round, and may come back.
-* **Eliminated.** Who is slower than the leader beyond doubt is out for good: those whose probabilities of not being
-  slower sum up to `ELIMINATED` at most. Nobody leaves after the first round, however slow: a single block, and all that
-  is near it in time, may have met a burst of other work.
+  not hold up a race. The choice is made again after every round, so a candidate may come back.
+* **Eliminated.** A candidate that is slower than the leader beyond doubt is out for good: those whose probabilities of
+  not being slower sum up to `ELIMINATED` at most. No candidate leaves after the first round, however slow: a single
+  block, and all that is near it in time, may have met a burst of other work.
 
 The leader has the smallest mean among the candidates of the highest precedence.
 
@@ -81,8 +81,8 @@ class Race:
         """`precedence` has the class of each candidate, by its key. `fewest`: rounds before the leader may be called
         the best.
 
-        Nobody is eliminated that is less than `near` times as slow as the leader. `screened`: what batches said before
-        (`sweeps.protocol.screen`), each entry like a round of doubled variance.
+        A candidate that is less than `near` times as slow as the leader is not eliminated. `screened`: what batches
+        said before (`sweeps.protocol.screen`), each entry like a round of doubled variance.
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """

@@ -9,12 +9,12 @@ screened for itself. Across groups, only the finals decide: blocks in processes 
 A batch that ends early is continued in a second process, without whatever ended it. Each process has an effect of its
 own: the two are one batch, and two rounds of the model. So an item that had its process to itself says nothing.
 
-What a variant shows in a shared process may differ from what it shows alone. So a screen eliminates only who is more
-than `NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled variance.
+A variant's figure in a shared process may differ from its figure alone. So a screen eliminates only who is more than
+`NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled variance.
 
 Where the device was shown to keep the ratios (`sweeps.protocol.batch_noise`) and all candidates are of one group, the
-batches decide: they go on until the race is decided, and there are no finals. Who is still in the race then has a ratio
-to the leader, and no time of its own.
+batches decide: they go on until the race is decided, and there are no finals. A candidate that is still in the race
+then has a ratio to the leader, and no time of its own.
 """
 
 from collections.abc import Collection, Mapping

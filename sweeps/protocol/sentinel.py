@@ -1,14 +1,14 @@
 """The sentinel: a small built-in model, timed at intervals, that shows when the device itself changed speed. Pure.
 
 A sweep compares variants within rounds, so what a whole round shares cancels in the comparison: slow drift, and speeds
-between which the device goes back and forth. Only a shift that lasts cuts a round in two. It is found where all
-checks after it are slower (or all faster) than every check before it, by more than 5 %. What was measured between the
-last check before and the first one after gets the label `device_changed`: on which side of the shift it lies is not
-known. Blocks before and after it keep their rounds.
+between which the device goes back and forth. Only a shift that lasts cuts a round in two. It is found where all checks
+after it are slower (or all faster) than every check before it, by more than 5 %. Blocks between the last check before
+the shift and the first one after it get the label `device_changed`: on which side of the shift they lie is not known.
+Blocks before and after it keep their rounds.
 
 Where a speed that was not known before ended and did not come again, as in a burst, the blocks around the checks that
-saw it are in doubt (`device_moved`): they are left out where there are enough others. Of the blocks after the last
-check of a run that was interrupted, the first check of the next run says whether the device is still the same.
+saw it are in doubt (`device_moved`): they are left out where there are enough others. For the blocks after the last
+check of an interrupted run, the first check of the next run says whether the device is still the same.
 """
 
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,8 @@ differences out.
 
 The spread between processes is taken from all units together. A unit differs if the mean of its logarithms is further
 from the middle of the others' means than Student's interval of that difference (95 % for all units together, by
-Bonferroni), and by 2 % or more. The one that differs most is left out, and the rest is looked at again. Of two units
-that differ, nobody knows which one is usual: the later one is left out.
+Bonferroni), and by 2 % or more. The one that differs most is left out, and the rest is looked at again. If two units
+differ, nobody knows which one is usual: the later one is left out.
 """
 
 import math

@@ -17,7 +17,7 @@ set."""
 def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
     """Return by how many percentage points `now` is more accurate than `earlier`. Both are drops on the same `images`.
 
-    Without an interval if one of the drops is not possible with this number of images.
+    The change has no interval if one of the drops is not possible with this number of images.
     """
     before, after = lost_and_gained(earlier, images), lost_and_gained(now, images)
     if before is None or after is None:

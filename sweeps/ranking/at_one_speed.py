@@ -1,10 +1,10 @@
 """Latencies at one speed of a device that shifted for good while it measured, or between two runs. Pure.
 
 Without a race, builds have different rounds: one may have most of its blocks before the shift, another one after it,
-and the p50 of each is of the speed that it met. What a round shares cancels within it. So the logarithm of a block is
-taken as build + round, and a build's latency is that of its own part, at the speed at which most blocks were measured.
-A round's part is the median over its builds, and a build's the median over its rounds: bursts in single blocks do not
-move them.
+and the p50 of each is of the speed that it met. The common part of a round cancels within the round. So the logarithm
+of a block is taken as build + round, and a build's latency is that of its own part, at the speed at which most blocks
+were measured. A round's part is the median over its builds, and a build's the median over its rounds: bursts in single
+blocks do not move them.
 """
 
 import math

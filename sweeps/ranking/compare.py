@@ -2,7 +2,8 @@
 
 The ratio of two latencies, and what their sessions add to its interval: `sweeps.ranking.sessions`. With one session of
 a side, what the device does from day to day is only assumed. So a build that was slower in it is `slower (one
-session)`: it does not pass, and is not called slower. What is known of one ratio: `sweeps.ranking.latency_findings`.
+session)`: it does not pass, and is not called slower. The finding about one ratio is made by
+`sweeps.ranking.latency_findings`.
 
 A result that was not found slower has not passed: if the blocks leave it open, it is `unresolved`, not `the same`.
 Builds that were measured in the same sessions are judged as a set (`sweeps.ranking.peers`).

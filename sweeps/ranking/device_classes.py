@@ -4,8 +4,8 @@ Units are the replicates. Each unit gives one ratio of a variant to the class wi
 so the overall speed of a unit cancels. Only units under the same conditions are pooled, and only their latency: all
 other metrics belong to the build, which is the same on every unit.
 
-Where batches decided a unit's race, a variant beside its winner has a ratio to it and no time: the ratio is pooled.
-What left in batches has only a bound: it is named, and not pooled.
+Where batches decided a unit's race, a variant beside its winner has a ratio to it and no time: the ratio is pooled. A
+variant that left in batches has only a bound: it is named, and not pooled.
 """
 
 import math

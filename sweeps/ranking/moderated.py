@@ -1,7 +1,7 @@
 """Intervals of latencies from the spread between processes of all variants on a device. Pure.
 
 Three rounds say little about the spread of one variant: Student's t with 2 degrees of freedom makes the interval twice
-as wide as it need be. The variants of a sweep ran on one device, so their spreads are alike. How alike they are is
+as wide as it need be. The variants of a sweep ran on one device, so their spreads are alike. Their likeness is
 estimated from the spreads themselves, and each variant's variance is drawn towards the common one as far as that
 justifies. This is the empirical Bayes method of limma: G. K. Smyth, Linear models and empirical Bayes methods for
 assessing differential expression in microarray experiments, Statistical Applications in Genetics and Molecular Biology

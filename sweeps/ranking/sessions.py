@@ -255,8 +255,8 @@ def estimate_of(centre: float, half: float) -> Estimate:
 def _half(within: Sequence[tuple[float, float]], between: tuple[float, float], confidence: float) -> float:
     """Return half the width of the interval of logarithms; all parts are variances with their degrees of freedom.
 
-    Never narrower than from `within` alone: a part with more degrees of freedom than those of two rounds would seem to
-    make the whole more certain.
+    The interval is never narrower than from `within` alone: a part with more degrees of freedom than those of two
+    rounds would seem to make the whole more certain.
     """
     return max(students_half(within, confidence), students_half([*within, between], confidence))
 

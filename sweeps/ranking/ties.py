@@ -4,7 +4,8 @@ medians in.
 Two latencies that were chosen beforehand are told apart (`told_apart`) if their ratio, paired over common rounds, is
 resolved at 95 % and differs from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is
 compared with the spread that was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
-Who is slower than a winner, `sweeps.ranking.multiplicity` says: the winner was selected by the same rounds.
+The module `sweeps.ranking.multiplicity` says which results are slower than a winner: the winner was selected by the
+same rounds.
 
 Where batches decided a race without finals, the ratio of a build to the race's leader is theirs, with their interval.
 
