@@ -1,4 +1,4 @@
-"""Finds load that comes in bursts from the samples of one block: slow samples that follow one another. Pure.
+"""The search for load that comes in bursts in the samples of one block: slow samples that follow one another. Pure.
 
 Spikes that do not depend on each other also follow one another by chance. If n of N samples are slow, a run of L slow
 ones lies somewhere in fewer than (N - L + 1) (n / N)^L of all orders. Only runs for which this is tiny are bursts.

@@ -1,4 +1,4 @@
-"""This module prints a comparison in a terminal. Decides nothing."""
+"""This module prints a comparison in a terminal. It decides nothing."""
 
 from rich.text import Text
 

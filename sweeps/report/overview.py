@@ -1,4 +1,4 @@
-"""This module prints who won where, a line for each device and model. Decides nothing."""
+"""This module prints who won where, a line for each device and model. It decides nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""This module prints a ranking in a terminal. Decides nothing."""
+"""This module prints a ranking in a terminal. It decides nothing."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
