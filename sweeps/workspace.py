@@ -77,8 +77,7 @@ class Workspace:
         if not named:
             return f"sqlite:///{self.root / 'mlflow.sqlite'}"
         if reason := _reason_against(named):
-            # The message is without the address: it may hold a password, and where that begins is not known of what is
-            # no address.
+            # The message is without the address: it may hold a password, whose place in a wrong address is not known.
             raise WorkspaceError(
                 f"{_TRACKING_VARIABLE} is no address: {reason}",
                 "write it as http://HOST:PORT or sqlite:///FILE, or unset it to keep results in the workspace",
