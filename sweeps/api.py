@@ -1,4 +1,4 @@
-"""The functions behind the commands, for Python and notebooks.
+"""EdgeSweep from Python and in notebooks: the functions behind the commands.
 
     from sweeps import api
 
@@ -62,22 +62,22 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a run. `details` has all of it."""
+    """What a run would do. `details` has all of it."""
 
     details: Planned
 
     @property
     def seconds(self) -> float:
-        """The estimate of the remaining seconds is rough."""
+        """A rough estimate of what is left."""
         return self.details.left.seconds
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The effects that the state of this machine will have on the run."""
+        """What the state of this machine will do to the run."""
         return self.details.machine
 
     def jobs(self) -> "pd.DataFrame":
-        """Return one row per job: name, model, device, variant, state (`done`, `failed`, `built`, `to build`)."""
+        """One row per job: name, model, device, variant, state (`done`, `failed`, `built`, `to build`)."""
         import pandas as pd
 
         planned = self.details.plan
@@ -89,23 +89,23 @@ class Plan:
         return pd.DataFrame(rows, columns=["name", "model", "device", "variant", "state"])
 
     def skipped(self) -> "pd.DataFrame":
-        """Return one row per combination that cannot be: name, reason."""
+        """One row per combination that cannot be: name, reason."""
         import pandas as pd
 
-        rows = [(skip.name, skip.reason) for skip in self.details.plan.skipped]
+        rows = [(one.name, one.reason) for one in self.details.plan.skipped]
         return pd.DataFrame(rows, columns=["name", "reason"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The end of a run, with its ranking."""
+    """How a run ended."""
 
     ranking: Ranking | None
-    """The ranking is `None` if the run was stopped before anything was measured."""
+    """`None`: it was stopped before anything was measured."""
     interrupted: bool
-    """The run was interrupted by `stop`."""
+    """By `stop`."""
     still_to_do: tuple[str, ...]
-    """The work that waits for the next run, in words."""
+    """In words: what waits for the next run."""
 
 
 def load(file: Folder, *, many: bool = False) -> Sweep:
@@ -116,7 +116,7 @@ def load(file: Folder, *, many: bool = False) -> Sweep:
 
 
 def build(content: Mapping[str, Any], *, folder: Folder = ".", many: bool = False) -> Sweep:
-    """Make a sweep from values in the form of a sweep file. `folder`: relative paths and modules are looked for there.
+    """A sweep from values in the form of a sweep file. `folder`: relative paths and modules are looked for there.
     Raises `SpecError` with a line for each problem."""
     root = Path(folder).resolve()
     spec = validated_values(dict(content), root)
@@ -125,7 +125,7 @@ def build(content: Mapping[str, Any], *, folder: Folder = ".", many: bool = Fals
 
 
 def plan(sweep: Sweep, workspace: Folder | None = None) -> Plan:
-    """Plan a run with the devices that are there, and run nothing."""
+    """What a run would do with the devices that are there; runs nothing."""
     return Plan(plan_with_states(sweep.spec, sweep.folders, Workspace(_root(workspace))))
 
 
@@ -149,13 +149,13 @@ def run(
 
     Raises `NoResultsError` if nothing was measured, `WorkspaceError` if another run has the workspace.
     """
-    opened = Workspace.open(_root(workspace))
-    watch = Watch(event=on_event, asking=lambda _note, _question: nullcontext(stop), quiet=quiet)
+    there = Workspace.open(_root(workspace))
+    watch = Watch(event=on_event, asking=lambda _note, _asked: nullcontext(stop), quiet=quiet)
     ended: RunEnd = run_sweep(
-        sweep.spec, sweep.folders, opened, executor, retry_failed=retry_failed, settle=settle, watch=watch
+        sweep.spec, sweep.folders, there, executor, retry_failed=retry_failed, settle=settle, watch=watch
     )
     try:
-        ranked = rank_and_attach(opened, sweep.name)
+        ranked = rank_and_attach(there, sweep.name)
     except NoResultsError:
         if not ended.interrupted:
             raise
@@ -164,22 +164,22 @@ def run(
 
 
 def results(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> "pd.DataFrame":
-    """Return one row per job or skipped combination of a sweep (by default the latest), as `edgesweep report --parquet`
-    has them: text, true integers and booleans, figures with their unit in the name; unknown figures are NaN.
+    """One row per job or skipped combination of a sweep (by default the latest), as `edgesweep report --parquet` has
+    them: text, true integers and booleans, figures with their unit in the name; unknown figures are NaN.
 
     `device`: as the sweep file names it, an id, or a part of its name.
     """
-    stored = results_of(Workspace(_root(workspace)), sweep)
-    rows = read_rows(stored.frame, stored.name)
-    device = meant(device, stored.names)
+    found = results_of(Workspace(_root(workspace)), sweep)
+    rows = read_rows(found.frame, found.name)
+    device = meant(device, found.names)
     frame: pd.DataFrame = arrow_table(results_table(rows if device is None else of_device(rows, device))).to_pandas()
     return frame
 
 
 def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> Ranking:
-    """Return the ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
-    opened = Workspace(_root(workspace))
-    with of_latest(opened, sweep), open_results(opened, sweep) as stored:
+    """The ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
+    there = Workspace(_root(workspace))
+    with of_latest(there, sweep), open_results(there, sweep) as stored:
         return rank_sweep(stored.journal, stored.name, meant(device, stored.device_names))
 
 
@@ -193,14 +193,14 @@ def export(
     variant: str | None = None,
 ) -> Shipped:
     """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
-    opened = Workspace(_root(workspace))
-    stored = results_of(opened, sweep)
-    device = meant(device, stored.names)
-    ranked = rank_results(stored.frame, stored.spec.objective, stored.name, device, told=told_by(stored.spec))
+    there = Workspace(_root(workspace))
+    found = results_of(there, sweep)
+    device = meant(device, found.names)
+    ranked = rank_results(found.frame, found.spec.objective, found.name, device, told=told_by(found.spec))
     if variant is not None:
-        rows = read_rows(stored.frame, stored.name)
+        rows = read_rows(found.frame, found.name)
         variant = job_named(rows if device is None else of_device(rows, device), variant, model)
-    return export_candidate(ranked, stored.frame, opened, model=model, job=variant, output=Path(output))
+    return export_candidate(ranked, found.frame, there, model=model, job=variant, output=Path(output))
 
 
 def _root(workspace: Folder | None) -> Path:
