@@ -1,4 +1,4 @@
-"""The kinds of failures: why each happens, and what to do. The only list; a test holds it against the code.
+"""The kinds of failures, each with its reason and what to do. The only list; a test compares it with the code.
 
 A kind is the stable word in `Failed`, `BuildError`, `DeviceError` and in the reports of runners. The message of a
 failure has the particulars.
@@ -12,9 +12,9 @@ from types import MappingProxyType
 @dataclass(frozen=True, slots=True)
 class Kind:
     why: str
-    """Why it happens."""
+    """The reason of the failure."""
     todo: str
-    """What to do about it."""
+    """The advice what to do about the failure."""
 
 
 _BUILDING = {
@@ -339,7 +339,7 @@ _OF_PRECISION = MappingProxyType(
         "or optimize: [false], or try another capture or runtime",
     }
 )
-"""What to do about a kind that has two causes: by precision, `""` for all others."""
+"""The advice about a kind that has two causes: by precision, `""` for all others."""
 
 FAILS_AGAIN = frozenset(
     {
@@ -351,22 +351,24 @@ FAILS_AGAIN = frozenset(
         "unsupported_operator",
     }
 )
-"""What fails the same way again unless the model or the sweep file changes: `--retry-failed` is not offered for it."""
+"""The kinds that fail the same way again unless the model or the sweep file changes: `--retry-failed` is not offered
+for them."""
 
 FAILURES = MappingProxyType({**_BUILDING, **_RUNNING, **_REACHING, **_LAB, **_VIRTUAL, **_COMMANDS})
 
 
 def remedy(kind: str, precision: str = "") -> str:
-    """What to do about a failure of this kind, of a build in this precision; empty for a kind that is not known."""
+    """Return what to do about a failure of this kind, of a build in this precision; empty for a kind that is not
+    known."""
     special = _OF_PRECISION.get((kind, precision)) or (precision and _OF_PRECISION.get((kind, "")))
     known = FAILURES.get(kind)
     return special or (known.todo if known else "")
 
 
 def another_try(kinds: Collection[str]) -> str:
-    """In words, how many jobs that failed so are worth another try: the others would fail the same way."""
-    again = sum(kind not in FAILS_AGAIN for kind in kinds)
-    if not again:
+    """Say how many jobs that failed so are worth another try: the others would fail the same way."""
+    worth_trying = sum(kind not in FAILS_AGAIN for kind in kinds)
+    if not worth_trying:
         return "edgesweep status says what to do"
-    which = "" if again == len(kinds) else f"{again} of them: "
+    which = "" if worth_trying == len(kinds) else f"{worth_trying} of them: "
     return f"{which}try again with --retry-failed"

@@ -1,4 +1,4 @@
-"""Locks between processes of this host: takes a lock, waits for it, and says which process has it.
+"""The locks between processes of this host: how to take a lock, wait for it, and see which process has it.
 
 Each is `flock` on an open file, which the kernel releases with the last process that has the file open, however that
 ends. A file of a lock stays: if it were deleted, a process that has it open and one that creates it anew could both
@@ -18,7 +18,7 @@ from sweeps.retry import tries
 from sweeps.untrusted_file import open_regular
 
 HOST_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not in a user's cache: all users of the host share its phones
-"""The files of `HostLock`, one for each name."""
+"""The folder with the files of `HostLock`, one for each name."""
 GLANCE_S = 0.2
 """A lock that is only looked at (`owner`) is free again after this time."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
@@ -36,8 +36,8 @@ class LockedError(Exception):
 
 
 def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) -> bool:
-    """Whether the lock of an open file is this process's now. `shared`: with other shared ones. `wait_s`: how long to
-    wait for it; `None`: for ever."""
+    """Tell whether the lock of an open file is this process's now. `shared`: with other shared ones. `wait_s`: how long
+    to wait for it; `None`: for ever."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     if wait_s is None:
         fcntl.flock(file, kind)
@@ -51,8 +51,8 @@ def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) ->
 
 @contextmanager
 def locked(path: Path, *, wait_s: float | None = None, mode: int = _MODE_OF_ALL) -> Iterator[int]:
-    """Hold the lock of a file, which is made with its folder, in the `with` block; gives the open file. A child that it
-    is handed to has the lock, too, until both have ended.
+    """Hold the lock of a file, which is made with its folder, in the `with` block; gives the open file. A child process
+    that gets the file has the lock, too, until both have ended.
 
     `wait_s`: as of `take`; `mode`: of a new file. Raises `LockedError` after that time, `OSError` if the file cannot be
     opened.
@@ -67,8 +67,8 @@ def locked(path: Path, *, wait_s: float | None = None, mode: int = _MODE_OF_ALL)
 
 
 def owner(path: Path) -> int | None:
-    """The id of the process that has the lock of a file exclusively; 0 if it is not known, `None` if none has it, or
-    the file cannot be opened. Whoever takes the lock in this moment waits for this look."""
+    """Return the id of the process that has the lock of a file exclusively; 0 if it is not known, `None` if none has
+    it, or the file cannot be opened. A process that takes the lock in this moment waits for this look."""
     try:
         file = open_regular(path)
     except OSError:
@@ -78,12 +78,12 @@ def owner(path: Path) -> int | None:
 
 
 def host_lock_owner(name: str) -> int | None:
-    """The process that has the `HostLock` of this name, as `owner`."""
+    """Return the process that has the `HostLock` of this name, as `owner` does."""
     return owner(_host_path(name))
 
 
 def phone_name(device_id: str) -> str:
-    """The name of the `HostLock` that whoever measures on a phone has."""
+    """Return the name of the `HostLock` for measuring on a phone."""
     return f"phone {device_id}"
 
 
@@ -124,25 +124,26 @@ def _claim(file: int, wait_s: float | None, *, shared: bool = False) -> None:
     """Take the lock of an open file, and write this process's id into it. Raises `LockedError`."""
     if not take(file, shared=shared, wait_s=wait_s):
         raise LockedError(_process(file))
-    with suppress(OSError):  # a full disk: the lock holds all the same
+    with suppress(OSError):  # The disk may be full: the lock holds all the same.
         os.truncate(file, 0)
         os.pwrite(file, b"%d\n" % os.getpid(), 0)
 
 
 def _process(file: int) -> int:
-    """What `_claim` has written; 0 if it is no id."""
+    """Return the id that `_claim` has written; 0 if it is no id."""
     text = os.pread(file, _PID_BYTES, 0).strip()
     return int(text) if text.isdigit() else 0
 
 
 def _host_path(name: str) -> Path:
-    import hashlib  # 3 ms, and `edgesweep --help` has 0.2 s for all
+    import hashlib  # The import takes 3 ms, and `edgesweep --help` has 0.2 s for all.
 
     return HOST_FOLDER / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _opened(path: Path) -> int:
-    """Raises `OSError`. Links are refused: another user could place one to a file that only this user may write."""
+    """Open the file of a lock. Raises `OSError`. Links are refused: another user could place a link to a file that only
+    this user may write."""
     path.parent.mkdir(exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -157,10 +158,10 @@ def _opened(path: Path) -> int:
 
 
 def _opened_in(folder: int, name: str) -> int:
-    # `O_NONBLOCK`: do not wait for the other end of a pipe.
+    # The flag `O_NONBLOCK` avoids waiting for the other end of a pipe.
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(FileNotFoundError):
-        # Without `O_CREAT`: in a world-writable folder the kernel forbids it for another user's file.
+        # The call has no `O_CREAT`: in a world-writable folder the kernel forbids it for another user's file.
         return os.open(name, flags, dir_fd=folder)
     with suppress(PermissionError):
         os.fchmod(folder, 0o1777)

@@ -1,4 +1,4 @@
-"""The only list of figures: name, unit, better direction, format, and what they mean to people."""
+"""The only list of figures: name, unit, better direction, format, and meaning for people."""
 
 import re
 import sys
@@ -19,55 +19,55 @@ class Metric:
     better: Better
     digits: int
     meaning: str = ""
-    """For people, in a sentence of `edgesweep explain`; empty where the title says it."""
+    """The meaning for people, in a sentence of `edgesweep explain`; empty where the title says it."""
     why: str = ""
-    """Why a figure is as it is."""
+    """The reason why a figure is as it is."""
     todo: str = ""
-    """What to do about it, with the field of the sweep file."""
+    """The advice what to do about the figure, with the field of the sweep file."""
     also: tuple[str, ...] = ()
-    """What pages and tables call it besides."""
+    """The other names of the figure on pages and in tables."""
     timed: bool = False
-    """Whether it exists only where a device ran the backend, and comes from its blocks (`sweeps.protocol.blocks`)."""
+    """The figure exists only where a device ran the backend, and comes from its blocks (`sweeps.protocol.blocks`)."""
     unrepeated: bool = False
-    """Whether it varies from process to process, and its own value does not tell by how much."""
+    """The figure varies from process to process, and its own value does not tell by how much."""
     from_samples: int = 0
-    """From so many samples on it is known."""
+    """The figure is known from this many samples on."""
     in_pool: Literal["same", "scaled", "own"] = "same"
-    """Where units share the work, what another unit's figure says of the first one: the same, the same share of the
-    latency, or nothing."""
+    """The figure of another unit, where units share the work, says this of the first unit's: the same, the same share
+    of the latency, or nothing."""
 
     def format(self, value: float | None) -> str:
-        """The value with its unit, or `–` if it is unknown (also for NaN, which pandas uses for `None`)."""
+        """Write the value with its unit, or `–` if it is unknown (also for NaN, which pandas uses for `None`)."""
         if value is None or value != value:
             return "–"
         shown, unit = self.scaled(value)
         return f"{shown:.{self.digits if unit == self.unit else 1}f} {unit}".rstrip()
 
     def scaled(self, value: float) -> tuple[float, str]:
-        """The value and the unit in which people read it: below 0.1 MB that is kB."""
+        """Return the value and the unit in which people read it: below 0.1 MB that is kB."""
         return (value * 1000, "kB") if self.unit == "MB" and 0 < abs(value) < 0.1 else (value, self.unit)
 
 
 _EXTRA_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MOST_EXTRA = 100
 _TAKEN = {"block_median_ms", "edgesweep_published_s"}
-"""Names that the store uses for metrics of its own."""
+"""The names that the store uses for metrics of its own."""
 
 
 def is_extra_name(name: str) -> bool:
-    """Whether a runner may use this name for an extra metric: a plain word that is not a built-in metric."""
+    """Tell whether a runner may use this name for an extra metric: a plain word that is not a built-in metric."""
     return bool(_EXTRA_NAME.fullmatch(name)) and name not in METRICS and name not in _TAKEN
 
 
-def checked_extra(found: Mapping[str, object]) -> dict[str, float]:
-    """A runner's extra metrics as records store them (`extra_metrics`).
+def checked_extra(reported: Mapping[str, object]) -> dict[str, float]:
+    """Return a runner's extra metrics as records store them (`extra_metrics`).
 
     Raises `ValueError`, with a message for people, if there are too many, or a name or value is not allowed.
     """
-    if len(found) > _MOST_EXTRA:
-        raise ValueError(f"{len(found)} extra metrics, more than {_MOST_EXTRA}")
+    if len(reported) > _MOST_EXTRA:
+        raise ValueError(f"{len(reported)} extra metrics, more than {_MOST_EXTRA}")
     extra: dict[str, float] = {}
-    for name, value in found.items():
+    for name, value in reported.items():
         if not is_extra_name(name):
             raise ValueError(f"{name[:80]!r} cannot be the name of an extra metric")
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
@@ -261,5 +261,6 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }
-"""Every built-in figure, by name. The journal's columns, MLflow's names, data frames, tables, pages and documents
-follow from it: a new one needs its entry, and the place where it is computed (`sweeps.protocol.blocks.summarize`)."""
+"""The table has every built-in figure, by name. The journal's columns, MLflow's names, data frames, tables, pages and
+documents follow from it: a new one needs its entry, and the place where it is computed
+(`sweeps.protocol.blocks.summarize`)."""

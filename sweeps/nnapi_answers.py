@@ -1,4 +1,4 @@
-"""Answers of phones about the accelerators of NNAPI, as values."""
+"""The answers of phones about the accelerators of NNAPI, as values."""
 
 from dataclasses import dataclass
 
@@ -9,30 +9,31 @@ class Accelerator:
 
     name: str
     type: str
-    """`accelerator`, `gpu`, `cpu`, `other` or `unknown`."""
+    """The type is `accelerator`, `gpu`, `cpu`, `other` or `unknown`."""
     version: str
     feature_level: int
     accepts: tuple[bool, ...]
-    """For each operation of the model, in its order."""
+    """The driver accepts or refuses each operation of the model, in its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one phone said of one model in one precision."""
+    """The answer of one phone about one model in one precision."""
 
     phone: str
-    """As a sweep file names it."""
+    """The name of the phone in a sweep file."""
     device: str
-    """Maker, model and SoC, for people."""
+    """The maker, model and SoC, for people."""
     device_id: str
     model: str
     precision: str
     variant: str = ""
-    """That it was asked with; empty where it was not asked."""
+    """The variant that the phone was asked about; empty where it was not asked."""
     operations: tuple[str, ...] = ()
-    """NNAPI's names, one for each operation of the model."""
+    """The names of the model's operations in NNAPI, one for each operation."""
     accelerators: tuple[Accelerator, ...] = ()
     reference: str = ""
-    """`reference:nnapi@<version>` where a library on this host answered, and not the phone; else empty."""
+    """The reference is `reference:nnapi@<version>` where a library on this host answered, and not the phone; else
+    empty."""
     note: str = ""
-    """Why the phone itself did not answer; else empty."""
+    """The reason why the phone itself did not answer; else empty."""

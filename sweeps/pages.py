@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _FOLDERS = (Path(__file__).parent / "carried", Path(__file__).parents[1] / "infra")
-"""In a wheel, in a checkout."""
+"""The folders of the pages in a wheel, and in a checkout."""
 
 PAGES = {
     "android-runtime": "compile the runner for a phone's ABI",
@@ -22,16 +22,16 @@ PAGES = {
     "server": "MLflow, its database and the dashboard on a server",
     "support": "which models build with which combinations",
 }
-"""Each with what it tells."""
+"""The pages, each with its subject."""
 
 
 def page(name: str) -> str | None:
-    """The Markdown text of a page; `None` if there is no such page."""
+    """Return the Markdown text of a page; `None` if there is no such page."""
     return _text(f"{name}.md") if name in PAGES else None
 
 
 def constraints() -> str:
-    """The versions that EdgeSweep is tested with, one `NAME==VERSION` a line."""
+    """Return the versions that EdgeSweep is tested with, one `NAME==VERSION` a line."""
     return _text("constraints.txt")
 
 

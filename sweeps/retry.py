@@ -1,11 +1,11 @@
-"""Tries again until a deadline, with pauses that grow."""
+"""The module tries again until a deadline, with pauses that grow."""
 
 import time
 from collections.abc import Callable, Iterator
 
 
 class Backoff:
-    """The time of the next try of what failed: after `first_s`, then twice as long each time, up to `longest_s`."""
+    """The time of the next try after a failure: after `first_s`, then twice as long each time, up to `longest_s`."""
 
     def __init__(self, first_s: float, longest_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._first_s, self._longest_s, self._now_s = first_s, longest_s, now_s
@@ -14,7 +14,7 @@ class Backoff:
 
     @property
     def wait_s(self) -> float:
-        """Seconds until it is time; 0 if it is."""
+        """Return the seconds until it is time; 0 if it is."""
         return max(0.0, self._due_at_s - self._now_s())
 
     def failed(self) -> None:
@@ -34,7 +34,7 @@ def tries(
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[bool]:
-    """Gives for each try whether it is the last one, which begins after `limit_s` seconds; at least one is made.
+    """Yield for each try whether it is the last one, which begins after `limit_s` seconds; at least one try is made.
 
     Between them are pauses as of `Backoff`; without `longest_s`, all are `first_s`. Leave the loop when a try succeeds.
     """

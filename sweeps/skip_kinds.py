@@ -1,4 +1,4 @@
-"""The kinds of skips: why a combination of a grid is not tried. The only list; a test holds it against the code.
+"""The kinds of skips: why a combination of a grid is not tried. The only list; a test compares it with the code.
 
 A kind is the stable word in `Skip` and `Skipped`. The reason of a skip has the particulars.
 """
@@ -10,12 +10,12 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Why one variant is impossible or pointless on one device."""
+    """The skip of one variant that is impossible or pointless on one device."""
 
     kind: str
-    """Of `SKIPS`, or of another package's runtime."""
+    """The kind is one of `SKIPS`, or of another package's runtime."""
     reason: str
-    """For people: the particulars."""
+    """The particulars for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Opens files of sqlite: one place for their quoting, their timeouts and their write-ahead log."""
+"""The opener of sqlite files: one place for their quoting, their timeouts and their write-ahead log."""
 
 import sqlite3
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 from sweeps.retry import tries
 
 BUSY_S = 60.0
-"""How long a statement waits for another process's transaction."""
+"""A statement waits so long for another process's transaction."""
 BRIEF_S = 5.0
-"""The same where what is read or written may be left out this time."""
+"""The wait is shorter where the reading or writing may be left out this time."""
 _TRY_S = 0.02
 
 
 def connect(
     path: Path | None, *, read_only: bool = False, busy_s: float = BUSY_S, one_thread: bool = True
 ) -> sqlite3.Connection:
-    """An open database, which is created if it is missing, but for `read_only`; `None`: in memory.
+    """Open a database, which is created if it is missing, but for `read_only`; `None`: in memory.
 
     Each statement is a transaction of its own, unless it follows a `BEGIN`. `one_thread`: only the thread that opened
     it may use it. Raises `sqlite3.Error`.

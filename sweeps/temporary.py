@@ -1,4 +1,5 @@
-"""Temporary folders. A process that is killed leaves its own; the next driver, or who makes one there, deletes them."""
+"""The temporary folders. A process that is killed leaves its own; the next driver, or the next process that makes a
+folder there, deletes them."""
 
 import atexit
 import os
@@ -16,11 +17,11 @@ _LOCK = "lock"
 
 @contextmanager
 def temporary_folder(below: Path | None = None) -> Iterator[Path]:
-    """An empty folder until the end of the block. `below`: instead of the system's folder for temporary files, which
-    may be small, or lie in memory."""
+    """Give an empty folder until the end of the block. `below`: instead of the system's folder for temporary files,
+    which may be small, or lie in memory."""
     if below is not None:
         below.mkdir(parents=True, exist_ok=True)
-    folder, lock = _made(below)
+    folder, lock = _new_folder(below)
     try:
         yield folder / "files"
     finally:
@@ -28,18 +29,18 @@ def temporary_folder(below: Path | None = None) -> Iterator[Path]:
 
 
 def folder_of_process() -> Path:
-    """An empty folder until this process ends."""
-    folder, lock = _made(None)
+    """Return an empty folder until this process ends."""
+    folder, lock = _new_folder(None)
     atexit.register(_end, folder, lock)
     return folder / "files"
 
 
-def _made(below: Path | None) -> tuple[Path, int]:
-    """The folder and its open lock, which the kernel releases when this process and its forks have ended."""
+def _new_folder(below: Path | None) -> tuple[Path, int]:
+    """Return the folder and its open lock, which the kernel releases when this process and its forks have ended."""
     below = below or Path(tempfile.gettempdir())
     delete_abandoned(below)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
-    # It gets its name when it is locked: without one the folder is nobody's to delete.
+    # The folder gets its name when it is locked: without one the folder is nobody's to delete.
     nameless = folder / "new"
     lock = os.open(nameless, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     take(lock)
@@ -54,9 +55,9 @@ def _end(folder: Path, lock: int) -> None:
 
 
 def delete_abandoned(below: Path | None = None) -> None:
-    """Those of this user whose lock nobody holds, in this folder or the system's one."""
+    """Delete the folders of this user whose lock nobody holds, in this folder or the system's one."""
     for folder in (below or Path(tempfile.gettempdir())).glob(f"{_PREFIX}*"):
-        # Another process may delete it now, and in a folder for all users it may be anything.
+        # Another process may delete the folder now, and in a folder for all users it may be anything.
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue

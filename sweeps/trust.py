@@ -11,28 +11,28 @@ class TrustLabel:
 
     name: str
     title: str
-    """In words, for people."""
+    """The title in words, for people."""
     disqualifying: bool
     why: str
-    """What happened, or is not known, in words."""
+    """The explanation of what happened, or is not known, in words."""
     todo: str
-    """What to do about it."""
+    """The advice what to do about it."""
     fields: str = ""
     """The fields of a sweep file that matter."""
     of_winner: str = ""
-    """What is said beside a winner that has it; empty if nothing."""
+    """The text beside a winner that has the label; empty if there is none."""
     doubts_original: bool = False
-    """Whether no constraint on accuracy is kept with it: accuracy is told against the original (the fp32 eager model),
-    which is not shown to be right itself."""
+    """No constraint on accuracy is kept with this label: accuracy is measured against the original (the fp32 eager
+    model), which is not shown to be right itself."""
 
     @property
     def advice(self) -> str:
-        """Why, and what to do."""
+        """The reason, and the advice what to do."""
         return f"{self.why}: {self.todo}"
 
     @property
     def text(self) -> str:
-        """Why, what to do, and the fields to change."""
+        """The reason, the advice, and the fields to change."""
         return f"{self.advice} (fields: {self.fields})" if self.fields else self.advice
 
 
@@ -291,7 +291,7 @@ TRUST: dict[str, TrustLabel] = {
 
 
 def readiness(gate: str, labels: Iterable[str]) -> str:
-    """In words, what the blocks of results with these labels waited for. `gate`: as in
+    """Say what the blocks of results with these labels waited for. `gate`: as in
     `sweeps.results.ComparisonConditions`."""
     if gate != "gated":
         return "blocks did not wait for a ready device"
@@ -301,29 +301,30 @@ def readiness(gate: str, labels: Iterable[str]) -> str:
 
 
 def disqualified(labels: Iterable[str]) -> list[str]:
-    """The labels that exclude a result from winning, deciding and comparing; also labels unknown to this version."""
+    """Return the labels that exclude a result from winning, deciding and comparing; also labels unknown to this
+    version."""
     return [label for label in labels if label not in TRUST or TRUST[label].disqualifying]
 
 
 def said_of_winner(labels: Iterable[str]) -> list[str]:
-    """What these labels of a winner say beside it."""
+    """Return the texts of these labels beside a winner."""
     return [TRUST[label].of_winner for label in labels if label in TRUST and TRUST[label].of_winner]
 
 
 def original_doubted(labels: Iterable[str]) -> list[TrustLabel]:
-    """The labels with which no constraint on accuracy is kept."""
+    """Return the labels with which no constraint on accuracy is kept."""
     return [TRUST[label] for label in labels if label in TRUST and TRUST[label].doubts_original]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Each label once, in the order of `TRUST`. Raises `ValueError` for a label that is not in `TRUST`."""
-    found = set(labels)
-    if unknown := found - TRUST.keys():
+    """Return each label once, in the order of `TRUST`. Raises `ValueError` for a label that is not in `TRUST`."""
+    present = set(labels)
+    if unknown := present - TRUST.keys():
         raise ValueError(f"no such trust labels: {', '.join(sorted(unknown))}")
-    return stored_in_order(found)
+    return stored_in_order(present)
 
 
 def stored_in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Like `in_order`, for stored labels: labels unknown to this version are kept, after the known ones."""
-    found = set(labels)
-    return (*(name for name in TRUST if name in found), *sorted(found - TRUST.keys()))
+    """Return each stored label once like `in_order`: labels unknown to this version are kept, after the known ones."""
+    present = set(labels)
+    return (*(name for name in TRUST if name in present), *sorted(present - TRUST.keys()))

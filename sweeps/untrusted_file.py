@@ -1,5 +1,5 @@
-"""Reads files that other programs wrote, or a model's code could have replaced: never more than asked, and never
-waiting."""
+"""The reader of files that other programs wrote, or a model's code could have replaced: it reads never more than asked,
+and never waits."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ _BLOCK_BYTES = 2**20
 
 
 def open_regular(path: Path, *, links: bool = False) -> BufferedReader:
-    """The file, opened for reading. Raises `OSError` if it is missing, a pipe, a device or a folder; or, but for
+    """Return the file, opened for reading. Raises `OSError` if it is missing, a pipe, a device or a folder; or, but for
     `links`, a symbolic link."""
     # A pipe that nobody writes to would block.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
@@ -23,10 +23,11 @@ def open_regular(path: Path, *, links: bool = False) -> BufferedReader:
 
 
 def read_regular(path: Path, most_bytes: int, *, links: bool = False) -> bytes:
-    """The content of a file. Raises as `open_regular`, and `ValueError` if it has more than `most_bytes`."""
+    """Return the content of a file. Raises as `open_regular`, and `ValueError` if it has more than `most_bytes`."""
     with open_regular(path, links=links) as file:
         size = os.fstat(file.fileno()).st_size
-        # By its size: the bound alone would be allocated whole. Then the rest: a file may grow, and some have no size.
+        # The read is limited by the file's size: the bound alone would be allocated whole. The second read takes the
+        # rest: a file may grow, and some have no size.
         content = file.read(size + 1) if size <= most_bytes else b""
         while size <= most_bytes and len(content) <= most_bytes and (more := file.read(_BLOCK_BYTES)):
             content += more

@@ -1,4 +1,5 @@
-"""Files that are there with all of their content or not at all: written beside their place, then renamed into it."""
+"""The files that are there with all of their content or not at all: written beside their place, then renamed into
+it."""
 
 import os
 from collections.abc import Iterator
@@ -8,8 +9,9 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """A new hidden file beside `path`, to be written in the `with` block: it replaces `path` at the end, and is deleted
-    if the block fails. `durable`: it is on the disk before that, so that a loss of power leaves the old or the new one.
+    """Give a new hidden file beside `path`, to be written in the `with` block: it replaces `path` at the end, and is
+    deleted if the block fails. `durable`: it is on the disk before that, so that a loss of power leaves the old or the
+    new one.
 
     Raises `OSError`.
     """
@@ -24,7 +26,7 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
             with suppress(OSError):
                 _sync(path.parent)
     finally:
-        # Also after `replace`: it leaves a second link to the file that `path` is already.
+        # The hidden file is deleted after `replace`, too: it leaves a second link to the file that `path` is already.
         with suppress(OSError):
             part.unlink(missing_ok=True)
 

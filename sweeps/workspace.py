@@ -12,14 +12,14 @@ from sweeps.errors import WorkspaceError
 from sweeps.locks import GLANCE_S, LockedError, locked, owner
 
 DEFAULT_ROOT, ROOT_VARIABLE = "edgesweep-data", "EDGESWEEP_WORKSPACE"
-"""The usual workspace of a folder, and what names another one."""
+"""The usual workspace of a folder, and the variable that names another one."""
 BUILD_LOG = "build.log"
-"""Beside an artifact's manifest."""
+"""The name of the log beside an artifact's manifest."""
 _TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
 
 
 def _reason_against(address: str) -> str:
-    """Why nothing can answer at an address, whatever runs; empty for a URI that can be used."""
+    """Say why nothing can answer at an address, whatever runs; empty for a URI that can be used."""
     if not address.isprintable() or " " in address.partition("://")[2].partition("/")[0]:
         return "it has spaces or control characters"
     try:
@@ -47,10 +47,11 @@ class Workspace:
     def open(cls, root: Path) -> "Workspace":
         """Create the folder if it is missing. Raises `WorkspaceError` if that fails."""
         root = root.expanduser().resolve()
-        # Both have a meaning for sqlalchemy in a database's URI: the database would be created in another folder.
-        if found := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
+        # The characters `?` and `%` have a meaning for sqlalchemy in a database's URI: the database would be created in
+        # another folder.
+        if escape := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
             raise WorkspaceError(
-                f"the workspace {root} cannot be used: MLflow does not accept {found[0]!r} in a path",
+                f"the workspace {root} cannot be used: MLflow does not accept {escape[0]!r} in a path",
                 "give another folder with --workspace",
             )
         try:
@@ -68,7 +69,7 @@ class Workspace:
 
     @property
     def tracking_uri(self) -> str:
-        """MLflow's URI: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace.
+        """The URI of MLflow: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace.
 
         Raises `WorkspaceError` if the variable holds no address.
         """
@@ -76,7 +77,7 @@ class Workspace:
         if not named:
             return f"sqlite:///{self.root / 'mlflow.sqlite'}"
         if reason := _reason_against(named):
-            # Without the address: it may hold a password, and where that begins is not known of what is no address.
+            # The message is without the address: it may hold a password, whose place in a wrong address is not known.
             raise WorkspaceError(
                 f"{_TRACKING_VARIABLE} is no address: {reason}",
                 "write it as http://HOST:PORT or sqlite:///FILE, or unset it to keep results in the workspace",
@@ -89,17 +90,19 @@ class Workspace:
 
     @property
     def published(self) -> Path:
-        """Which jobs were published, for `status`: only the publisher writes it, and it may be deleted."""
+        """The file says which jobs were published, for `status`: only the publisher writes it, and it may be
+        deleted."""
         return self.root / "published.sqlite"
 
     @property
     def published_as(self) -> Path:
-        """What tells this workspace from others that publish to the same MLflow (`sweeps.store.workspace_names`)."""
+        """The file tells this workspace from others that publish to the same MLflow
+        (`sweeps.store.workspace_names`)."""
         return self.root / "published-as"
 
     @property
     def verdicts(self) -> Path:
-        """Who won where, for overviews: made from the journal by whoever reads, and may be deleted."""
+        """The file says who won where, for overviews: readers make it from the journal, and it may be deleted."""
         return self.root / "verdicts.sqlite"
 
     @property
@@ -111,27 +114,28 @@ class Workspace:
 
     @property
     def profiles(self) -> Path:
-        """Profiles and captures of builds, apart from all measurements: one folder per build."""
+        """The folder has profiles and captures of builds, apart from all measurements: one folder per build."""
         return self.root / "profiles"
 
     @property
     def weights(self) -> Path:
-        """Weights that EdgeSweep trained or settled itself."""
+        """The folder has weights that EdgeSweep trained or settled itself."""
         return self.root / "weights"
 
     @property
     def references(self) -> Path:
-        """Logits of fp32 eager models on evaluation sets."""
+        """The folder has logits of fp32 eager models on evaluation sets."""
         return self.root / "references"
 
     @property
     def calibrations(self) -> Path:
-        """Blocks by which `edgesweep noise` knows the noise of devices: one file per device and fingerprint."""
+        """The folder has blocks by which `edgesweep noise` knows the noise of devices: one file per device and
+        fingerprint."""
         return self.root / "noise"
 
     @property
     def temporary(self) -> Path:
-        """For large files of one moment."""
+        """The folder is for large files of one moment."""
         return self.root / "tmp"
 
     @property
@@ -139,11 +143,12 @@ class Workspace:
         return self.root / "logs"
 
     def failed_build_log(self, build_key: str) -> Path:
-        """Of a build that failed or runs: what it printed. That of one that succeeded is beside its manifest."""
+        """Return the file with the output of a build that failed or runs. The log of a build that succeeded is beside
+        its manifest."""
         return self.logs / "builds" / f"{build_key}.log"
 
     def build_log(self, build_key: str) -> Path | None:
-        """What a build printed; `None` if that is not known."""
+        """Return the output of a build; `None` if that is not known."""
         for log in (self.artifact(build_key) / BUILD_LOG, self.failed_build_log(build_key)):
             if log.is_file() and not log.is_symlink():
                 return log
@@ -151,12 +156,12 @@ class Workspace:
 
     @property
     def live(self) -> Path:
-        """What the driver does now: only the driver writes it."""
+        """The file says what the driver does now: only the driver writes it."""
         return self.root / "live.json"
 
     @property
     def launches(self) -> Path:
-        """The sweep files that were started from the browser, and who started them."""
+        """The folder has the sweep files that were started from the browser, and who started them."""
         return self.root / "launches"
 
     @property
@@ -164,7 +169,7 @@ class Workspace:
         return self.root / "driver.lock"
 
     def holder(self) -> int | None:
-        """The process id of the driver that has the lock; 0 if it is not known, `None` if there is no driver."""
+        """Return the process id of the driver that has the lock; 0 if it is not known, `None` if there is no driver."""
         return owner(self.driver_lock)
 
     @contextmanager
@@ -175,7 +180,7 @@ class Workspace:
         """
         with ExitStack() as stack:
             try:
-                self.root.stat()  # a folder that is not there is not made for its lock
+                self.root.stat()  # The check does not make a missing folder for its lock.
                 stack.enter_context(locked(self.driver_lock, wait_s=GLANCE_S))
             except LockedError as error:
                 raise WorkspaceError(

@@ -1,4 +1,5 @@
-"""What a device lacked when waiting for it was in vain (`sweeps.records.Lack`), and a gate for it. Pure."""
+"""The conditions that a device lacked when waiting for it was in vain (`sweeps.records.Lack`), and a gate for it.
+Pure."""
 
 import json
 import math
@@ -19,11 +20,11 @@ def _below(figure: float) -> int:
 @dataclass(frozen=True, slots=True)
 class _Limit:
     beyond: Callable[[float], int]
-    """A limit that the figure keeps, which was rounded off."""
+    """The function returns a limit that the figure keeps, which was rounded off."""
     most: float
     """The largest value of the field."""
     farther: Callable[[float, float], float] = max
-    """Of two figures, or two limits, the one farther from the usual limit."""
+    """The function returns that of two figures, or of two limits, which is farther from the usual limit."""
 
 
 _LIMITS = {
@@ -32,24 +33,25 @@ _LIMITS = {
     "max_thermal_status": _Limit(int, 6),
     "min_battery_percent": _Limit(_below, 100, min),
 }
-"""By the names of the fields of a sweep file's `protocol.gate`."""
+"""The limits are by the names of the fields of a sweep file's `protocol.gate`."""
 _KEPT_RESULTS = frozenset({"min_battery_percent"})
-"""Limits that are in no job key: with another one, what was measured counts on."""
+"""The limits are in no job key: after a change, earlier measurements count on."""
 
 
 def worst(lacking: Iterable[Lack]) -> tuple[Lack, ...]:
-    """Of each condition the one with the figure farthest from its limit, in the order of their first."""
-    found: dict[str, Lack] = {}
+    """Return for each condition the lack whose figure is farthest from its limit, in the order of each condition's
+    first."""
+    farthest: dict[str, Lack] = {}
     for lack in lacking:
         name = lack.limit or lack.text
-        before = found.setdefault(name, lack)
+        before = farthest.setdefault(name, lack)
         if lack.limit and _LIMITS[lack.limit].farther(lack.figure, before.figure) != before.figure:
-            found[name] = lack
-    return tuple(found.values())
+            farthest[name] = lack
+    return tuple(farthest.values())
 
 
 def figures_text(lacking: Iterable[Lack]) -> str:
-    """As a row of results has it: JSON of limits and figures; empty if nothing lacked."""
+    """The text is JSON of limits and figures, as a row of results has it; empty if nothing lacked."""
     figures = [(lack.limit, lack.figure) for lack in lacking]
     return json.dumps(figures) if figures else ""
 
@@ -60,7 +62,7 @@ def looser_gate(rows: Iterable[str]) -> dict[str, int] | None:
     `None` if no limit allows one of them: another program on the device, a sensor that is gone, or a figure beyond
     what a sweep file may set. Rows may be of other computers: what cannot be read has no limit, either.
     """
-    found: dict[str, int] = {}
+    gate: dict[str, int] = {}
     try:
         figures = [(str(name), float(figure)) for row in rows if row for name, figure in json.loads(row)]
         for name, figure in figures:
@@ -68,12 +70,12 @@ def looser_gate(rows: Iterable[str]) -> dict[str, int] | None:
             beyond = limit.beyond(figure)
             if beyond > limit.most:
                 return None
-            found[name] = int(limit.farther(beyond, found.get(name, beyond)))
+            gate[name] = int(limit.farther(beyond, gate.get(name, beyond)))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
-    return found or None
+    return gate or None
 
 
 def keeps_results(limits: Iterable[str]) -> bool:
-    """Whether a change of these limits leaves the results that there are as they are."""
+    """Tell whether a change of these limits leaves the stored results as they are."""
     return set(limits) <= _KEPT_RESULTS

@@ -1,4 +1,5 @@
-"""What the rounds of a sweep can tell apart on its device, from the sweep's own blocks. Pure.
+"""The resolution of a sweep on its device: the difference that its rounds can tell apart, from the sweep's own blocks.
+Pure.
 
 Without a race every build has a few rounds, however much the device's processes differ, and the best estimate among
 many is partly the luckiest. The spread of blocks within rounds, pooled over all builds, says how large a difference has
@@ -18,26 +19,27 @@ from sweeps.results import ResultRow
 from sweeps.trust import disqualified
 
 FEWEST_DEGREES = 4
-"""As of the fewest blocks that `edgesweep noise` takes (`sweeps.protocol.noise.FEWEST_BLOCKS`)."""
+"""The fewest degrees are those of the fewest blocks that `edgesweep noise` takes
+(`sweeps.protocol.noise.FEWEST_BLOCKS`)."""
 
 _PASSES = 50
-"""Of the fit; with the same rounds for all builds the first one is enough."""
+"""The number of passes of the fit; with the same rounds for all builds the first one is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What so many rounds tell apart."""
+    """The difference that so many rounds tell apart."""
 
     rounds: int
-    """Of each build, the median."""
+    """The number of rounds of each build, the median."""
     difference: float
     """The smallest difference (a share, 0.08 is 8 %) that is told apart in 4 of 5 sweeps."""
     spread: float
-    """Of the blocks of one build within a round: standard deviation of logarithms."""
+    """The spread of the blocks of one build within a round: standard deviation of logarithms."""
 
     @property
     def text(self) -> str:
-        """For people, in one line."""
+        """The text for people is one line."""
         share = f"{100 * self.difference:.{0 if self.difference >= 0.1 else 1}f} %"
         far = share if self.difference < 1 else f"a factor of {1 + self.difference:.1f}"
         return (
@@ -50,7 +52,8 @@ class Resolution:
 
 
 def resolution(rows: Sequence[ResultRow]) -> Resolution | None:
-    """Of rows with the same conditions; `None` where a race was run, or their blocks do not show it."""
+    """Return the resolution of rows with the same conditions; `None` where a race was run, or their blocks do not show
+    it."""
     sound = [row.medians_ms for row in rows if row.medians_ms and not disqualified(row.trust)]
     if any(row.settled is not None and row.settled.budget == "race" for row in rows) or not sound:
         return None
@@ -62,7 +65,7 @@ def resolution(rows: Sequence[ResultRow]) -> Resolution | None:
 
 
 def _spread(medians_ms: Sequence[Mapping[int, float]]) -> float | None:
-    """What is left of the logarithms without an effect of each build and of each round; `None` for too few."""
+    """Return the spread of the logarithms without an effect of each build and of each round; `None` for too few."""
     by_round: dict[int, list[int]] = defaultdict(list)
     for number, medians in enumerate(medians_ms):
         for round_ in medians:
@@ -79,4 +82,4 @@ def _spread(medians_ms: Sequence[Mapping[int, float]]) -> float | None:
         return None
     builds, rounds = fit_rounds(logs, statistics.fmean, _PASSES)
     left = [log - builds[number] - rounds[round_] for number, own in logs.items() for round_, log in own.items()]
-    return math.sqrt(math.fsum(one * one for one in left) / degrees)
+    return math.sqrt(math.fsum(residual * residual for residual in left) / degrees)

@@ -1,4 +1,5 @@
-"""Fits logarithms of blocks as build + round: what a round shares cancels between builds that were measured in it."""
+"""The fit of logarithms of blocks as build + round: the common part of a round cancels between builds that were
+measured in it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,8 @@ def fit_rounds(
     passes: int,
     rounds: Mapping[int, float] | None = None,
 ) -> tuple[dict[BuildT, float], dict[int, float]]:
-    """The part of each build and that of each round (or visit), both logarithms, of `logs` (by build, then by round).
+    """Return the part of each build and that of each round (or visit), both logarithms, of `logs` (by build, then by
+    round).
 
     In turn, a build's part is the `middle` over its rounds of what the rounds' parts leave, and a round's is that over
     its builds: with the mean a fit by least squares, with the median one that single blocks do not move. `rounds`:
@@ -31,8 +33,8 @@ def fit_rounds(
         before = rounds
         builds = {build: middle([log - rounds[number] for number, log in own.items()]) for build, own in logs.items()}
         rounds = {
-            number: middle([logs[build][number] - builds[build] for build in those])
-            for number, those in by_round.items()
+            number: middle([logs[build][number] - builds[build] for build in build_keys])
+            for number, build_keys in by_round.items()
         }
         if all(abs(rounds[number] - before[number]) < _CONVERGED for number in rounds):
             break

@@ -1,4 +1,5 @@
-"""What each word of EdgeSweep's results means, why it happens, and what to do: for `explain`, pages and documents."""
+"""The explanations of each word of EdgeSweep's results, with its reason and what to do: for `explain`, pages and
+documents."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ SORTS: Mapping[Sort, str] = MappingProxyType(
         "term": "Terms: what tables, pages and sweep files say besides",
     }
 )
-"""In this order, with headings."""
+"""The sorts of words are in this order, with headings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +40,11 @@ class Explanation:
     meaning: str
     why: str = ""
     todo: str = ""
-    """What to do, with the field of the sweep file to change."""
+    """The advice what to do, with the field of the sweep file to change."""
 
     @property
     def also(self) -> list[str]:
-        """What pages and tables call it besides."""
+        """The other names of the word on pages and in tables."""
         return terms.called(self.word)
 
     @property
@@ -109,33 +110,36 @@ _SKIPS = {
 
 @cache
 def explanations() -> Mapping[str, tuple[Explanation, ...]]:
-    """By word, in the order of `SORTS`. A few words are a label or verdict, and also a kind of failure."""
-    found: dict[str, tuple[Explanation, ...]] = {}
-    for one in _all():
-        found[one.word] = (*found.get(one.word, ()), one)
-    return MappingProxyType(found)
+    """Return the explanations by word, in the order of `SORTS`. A few words are a label or verdict, and also a kind of
+    failure."""
+    by_word: dict[str, tuple[Explanation, ...]] = {}
+    for entry in _all():
+        by_word[entry.word] = (*by_word.get(entry.word, ()), entry)
+    return MappingProxyType(by_word)
 
 
 def explanation(word: str) -> tuple[Explanation, ...]:
-    """Of a word of the table, of what a page calls it, or of a value of an axis.
-    Raises `EdgeSweepError` for a word that is not known, with the nearest one."""
+    """Return the explanations of a word of the table, of another name of it, or of a value of an axis. Raises
+    `EdgeSweepError` for a word that is not known, with the nearest one."""
     known = explanations()
-    found = known.get(word) or tuple(one for meant in dict.fromkeys(terms.also(word)) for one in known.get(meant, ()))
-    if not found:
+    entries = known.get(word) or tuple(
+        entry for meant in dict.fromkeys(terms.also(word)) for entry in known.get(meant, ())
+    )
+    if not entries:
         raise EdgeSweepError(
             f"there is no explanation of {word[:80]!r}{did_you_mean(word, [*known, *terms.names()])}",
             "edgesweep explain lists all words",
         )
-    return found
+    return entries
 
 
 def explained(sort: Sort, word: str) -> tuple[Explanation, ...]:
-    """Those of one sort; empty for a word that nothing explains."""
+    """Return the explanations of one sort; empty for a word that nothing explains."""
     return tuple(known for known in explanations().get(word, ()) if known.sort == sort)
 
 
 def meaning(word: str) -> str:
-    """What a word of the catalogs means, for a tooltip."""
+    """Return the meaning of a word of the catalogs, for a tooltip."""
     return explanation(word)[0].meaning
 
 
