@@ -19,7 +19,7 @@ SHORT_BLOCK: Mapping[str, Any] = {
     "min_seconds": 0.3,
     "max_seconds": 30.0,
 }
-"""What a protocol has instead for a block that only shows the state of the device."""
+"""The fields of a protocol for a block that only shows the state of the device."""
 
 
 class DriftWatch:
@@ -57,7 +57,7 @@ class DriftWatch:
             yield from self.check()
 
     def check(self) -> Steps[None]:
-        """Time the sentinel, and time it again if it seems to have moved.
+        """Time the sentinel, and time it again if the device seems to have changed.
 
         Nothing is open afterwards, also where the sentinel cannot be timed: nobody could wait for its end.
         """
@@ -89,5 +89,6 @@ class DriftWatch:
         self._checked = True
 
     def _moved(self, blocks: Sequence[Block], earlier: Sequence[Block]) -> bool:
-        """Not in the first check of a run: what was measured in other runs is not compared with it."""
+        """Tell whether the sentinel's time has moved. The first check of a run has nothing to compare with: blocks of
+        other runs do not count."""
         return self._checked and sentinel.moved(blocks, earlier)

@@ -45,7 +45,7 @@ class Waiting:
     lacking: tuple[str, ...]
     waited_seconds: float
     is_host: bool = False
-    """Whether `device` is a host, in words, for which all of its devices wait."""
+    """Tells whether `device` is a host, in words, for which all of its devices wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ class Away:
     pending: int
     """Number of jobs that wait for the device."""
     is_host: bool = False
-    """As `Waiting.is_host`."""
+    """Tells whether `device` is a host, as in `Waiting`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """One step was taken to bring a device back, or `refused`, with the reason."""
+    """One step was taken to bring a device back; `refused` is the reason if it was not."""
 
     device: str
     rung: Rung
@@ -120,7 +120,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAlone:
-    """These jobs cannot be measured in a process with others. They are measured in processes of their own."""
+    """The named jobs cannot be measured in a process with others. They are measured in processes of their own."""
 
     names: tuple[str, ...]
     failed: Failed

@@ -1,4 +1,4 @@
-"""What the devices of a run will have to do, and what that took before: tells it to the schedule."""
+"""The expected work of a run's devices, from the plan and from earlier runs, for the schedule."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from workers.driver.schedule import Schedule
 
 
 class Forecast:
-    """From the plan and the journal, before the first build."""
+    """A forecast from the plan and the journal, before the first build."""
 
     def __init__(self, plan: Plan, outcomes: Outcomes, journal: Journal, more: Mapping[str, int]) -> None:
         """`more`: as of a `RunContext`."""
@@ -49,8 +49,8 @@ class Forecast:
         block_s, evaluation_s = self._guesses_s(job)
         count, seconds = self._journal.times.block_seconds(job.key)
         schedule.learn(job.device_id, job.build_key, "block", seconds, block_s, count)
-        if (known := self._accuracy(job)) is not None:
-            took_s = known.device_seconds + known.push_seconds
+        if (accuracy := self._accuracy(job)) is not None:
+            took_s = accuracy.device_seconds + accuracy.push_seconds
             schedule.learn(job.device_id, job.build_key, "evaluation", took_s, evaluation_s)
 
     def _accuracy(self, job: Job) -> Accuracy | None:
@@ -62,7 +62,7 @@ class Forecast:
         )
 
     def _guesses_s(self, job: Job) -> tuple[float, float]:
-        """Of a block and of an evaluation."""
+        """The expected seconds of a block and of an evaluation."""
         protocol = self._plan.protocol.on(job.device_id)
         return block_seconds(self._plan, protocol, job), evaluation_seconds(self._plan, job)
 

@@ -32,7 +32,7 @@ Steps = Generator[Event | Ask | Until, Any, Returned]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came of an `Ask`: the run goes on with it."""
+    """The result of an `Ask`, with which the run goes on."""
 
     run: Steps[None]
     value: object = None
@@ -40,7 +40,7 @@ class Answered:
 
 
 class Hands(Protocol):
-    """Does the work that runs ask for."""
+    """Workers that do what runs ask for."""
 
     def start(self, run: Steps[None], ask: Ask) -> None: ...
 
@@ -50,7 +50,7 @@ class Hands(Protocol):
 
 
 class Threads:
-    """One for each `Ask`. After Ctrl-C they are left behind; they end with the process."""
+    """One thread for each `Ask`. After Ctrl-C the threads are left behind; they end with the process."""
 
     def __init__(self) -> None:
         self._answers: SimpleQueue[Answered] = SimpleQueue()
@@ -87,8 +87,8 @@ def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Ite
                 parked.append((answered.run, until))
         nobody_works = not ready and not under_way
         ready += [Answered(run) for run, until in parked if nobody_works or until.holds()]
-        waking = [one.run for one in ready]
-        parked = [one for one in parked if one[0] not in waking]
+        waking = [entry.run for entry in ready]
+        parked = [entry for entry in parked if entry[0] not in waking]
 
 
 def _alone(run: Steps[None]) -> Iterator[Event]:
@@ -110,7 +110,7 @@ def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, A
 
 
 def answer(run: Steps[None], ask: Ask) -> Answered:
-    """Does the work."""
+    """Do the work of an `Ask`."""
     try:
         return Answered(run, value=ask.call())
     except BaseException as error:  # noqa: BLE001  # thrown where it was asked for; unanswered, it would be waited for
