@@ -1,4 +1,4 @@
-"""What a runner is asked to do with an artifact, before anyone says how often or on which images."""
+"""The request to a runner for one artifact, before the number of iterations or the images are known."""
 
 from sweeps.manifest import Manifest
 from sweeps.variant import RunAxes, Variant
@@ -9,7 +9,7 @@ _INPUT_TYPES = {"float32": "float"}
 
 
 def run_request(variant: Variant, run: RunAxes, manifest: Manifest, model: str) -> RunRequest:
-    """`model`: its path on the device. One iteration, without a warm-up."""
+    """A request for one iteration, without a warm-up. `model`: its path on the device."""
     return RunRequest(
         model=model,
         backend=variant.backend,
