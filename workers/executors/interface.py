@@ -25,17 +25,24 @@ class BuildRequest:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Builds of one family have their long stages in common: one process makes them all."""
-        one = self.variant
-        numbers = (one.precision, one.quantization, one.qengine, one.granularity, one.calibration_images)
-        backend = catalog.runtimes()[one.runtime].backend(one.backend)
-        apart = one.backend if backend is not None and backend.builds_apart else ""
-        return id(self.inputs), one.runtime, one.toolchain, apart, *numbers, one.reduced_range
+        """The family of a build: builds of one family have their long stages in common, and one process makes them
+        all."""
+        variant = self.variant
+        numbers = (
+            variant.precision,
+            variant.quantization,
+            variant.qengine,
+            variant.granularity,
+            variant.calibration_images,
+        )
+        backend = catalog.runtimes()[variant.runtime].backend(variant.backend)
+        backend_name = variant.backend if backend is not None and backend.builds_apart else ""
+        return id(self.inputs), variant.runtime, variant.toolchain, backend_name, *numbers, variant.reduced_range
 
 
 Stop = Callable[[], bool]
 Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]
-"""Each request twice: with `None` as its build starts, and with its outcome as it ends."""
+"""Each request comes twice: with `None` as its build starts, and with its outcome as it ends."""
 
 
 class DeviceLane(Protocol):
