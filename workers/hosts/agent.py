@@ -33,7 +33,7 @@ _DISK_KINDS = ("no_space", "os_error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What tells this agent from others."""
+    """The facts that tell this agent from others."""
 
     name: str
     machine: str
@@ -69,12 +69,12 @@ class HostAgent:
         self._disk = Disk(identity.name, folder, outbox)
         self._start = start
         self._now = now
-        self._apart = apart
+        self._spawn = apart
         self._leaving = Event()
         self._hints: dict[tuple[str, str], Hint] = {}
-        """By device id and user."""
+        """The hints by device id and user."""
         self._desks: dict[str, Desk] = {}
-        """By device id."""
+        """The desks by device id."""
         self._lock = Lock()
         self._receiving = Lock()
 
@@ -88,7 +88,7 @@ class HostAgent:
             tags=who.tags,
             tools=who.tools,
             change=self._inventory.change,
-            devices=tuple(HostDevice(facts=one, use=self._leases.use(one.device_id)) for one in self._devices()),
+            devices=tuple(HostDevice(facts=facts, use=self._leases.use(facts.device_id)) for facts in self._devices()),
             refused=(*self._disk.troubles(), *self._inventory.refused()),
             hints=tuple(self._hints.copy().values()),
             stored=stored,
@@ -137,15 +137,15 @@ class HostAgent:
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
         desk, result_id = self._desk(device_id), request.result_id
-        if (not result_id or desk.asked != result_id) and not self._leases.is_live(device_id, epoch):
-            # What is stored is given to anybody, and nobody waits for another driver's block.
-            kept = self._stored(result_id)
+        if (not result_id or desk.last_result_id != result_id) and not self._leases.is_live(device_id, epoch):
+            # A stored answer is given to anybody, and nobody waits for another driver's block.
+            stored = self._stored(result_id)
             with suppress(StoreError):
                 self._outbox.acknowledge(acknowledged)
-            return kept if kept is not None else failed(request.stage, lease_lost(device_id, epoch))
-        # Whoever comes while a block runs waits for it, and may be its own driver, back from an outage.
+            return stored if stored is not None else failed(request.stage, lease_lost(device_id, epoch))
+        # A caller that comes while a block runs waits for it, and may be its own driver, back from an outage.
         with desk.busy:
-            desk.asked = result_id
+            desk.last_result_id = result_id
             stored = self._stored(result_id)
             answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
             # Without a disk the driver still gets the answer: only an outage would lose it. What is acknowledged is
@@ -179,13 +179,13 @@ class HostAgent:
         self._disk.retry()
         for device_id in self._leases.overdue():
             if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
-                self._apart(worker.kill)
+                self._spawn(worker.kill)
         with self._lock:
             desks = dict(self._desks)
         for device_id, desk in desks.items():
             # The lease itself stays: a driver that comes back after an outage finds it, if nobody else asked.
             if desk.is_taken and not self._leases.is_live(device_id, desk.epoch):
-                self._apart(partial(desk.vacate, desk.epoch))
+                self._spawn(partial(desk.vacate, desk.epoch))
 
     def leave(self, timeout_s: float) -> None:
         """Grant and start nothing more, wait for the blocks that run, hand all devices back."""
@@ -214,7 +214,7 @@ class HostAgent:
             finally:
                 self._leases.end(device_id)
             if isinstance(answer, Failed) and answer.kind in _DISK_KINDS:
-                self._disk.check()  # it filled up meanwhile: no fault of the job
+                self._disk.check()  # the disk filled up meanwhile: no fault of the job
             return replace(answer, host=self._identity.name) if isinstance(answer, Block) else answer
         except DeviceError as error:
             return failed(request.stage, error)
@@ -228,27 +228,27 @@ class HostAgent:
         return self._inventory.devices()
 
     def _facts(self, device_id: str) -> DeviceFacts:
-        """Raises `DeviceError("offline", ...)`."""
-        there = next((facts for facts in self._devices() if facts.device_id == device_id), None)
+        """The facts of a device that is attached, or was measured on. Raises `DeviceError("offline", ...)`."""
+        attached = next((facts for facts in self._devices() if facts.device_id == device_id), None)
         desk = self._desk(device_id)
-        found = there or desk.facts
-        if found is None:
+        facts = attached or desk.facts
+        if facts is None:
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
-        desk.facts = found
-        return found
+        desk.facts = facts
+        return facts
 
     def _desk(self, device_id: str) -> Desk:
         with self._lock:
             return self._desks.setdefault(device_id, Desk())
 
     def _stored(self, result_id: str) -> Any:
-        """`None` if there is no such result, or the disk cannot be read."""
+        """The stored answer; `None` if there is no such result, or the disk cannot be read."""
         if not result_id:
             return None
         try:
-            found = self._outbox.find(result_id)
+            packed = self._outbox.find(result_id)
         except StoreError:
             return None
-        if found is None:
+        if packed is None:
             return None
-        return pickle.loads(found)  # noqa: S301  # this agent's own file, mode 0600, of this version
+        return pickle.loads(packed)  # noqa: S301  # this agent's own file, mode 0600, of this version

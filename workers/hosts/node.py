@@ -50,7 +50,7 @@ _OBJECTS_BYTES = 512 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """How a node is started."""
+    """The options of a node's start."""
 
     head: str
     """Address of the lab's head, `HOST:PORT`."""
@@ -61,7 +61,7 @@ class NodeOptions:
     label: str
     """Identifies the node among all of the lab."""
     ports: Ports | None = None
-    """What it listens on; `None`: ports of Ray's choice."""
+    """The ports that the node listens on; `None`: ports of Ray's choice."""
 
 
 class Node:
@@ -69,9 +69,9 @@ class Node:
 
     def __init__(self, options: NodeOptions) -> None:
         """Waits until the node has started. Raises `ClusterError`."""
-        # Short, because sockets are in it; not in a user's folder, whose name may be long.
+        # The folder's name is short, because sockets are in it; a user's folder may have a long name.
         self.folder = Path(tempfile.mkdtemp(prefix="edgesweep-ray-"))
-        """By which Ray tells several nodes of one machine apart."""
+        """The folder by which Ray tells several nodes of one machine apart."""
         self._log = self.folder / "start.log"
         try:
             with self._log.open("wb") as log:
@@ -110,19 +110,19 @@ class Node:
         self._remove()
 
     def listening(self, *beside: int) -> tuple[tuple[int, str], ...]:
-        """What the node's processes, and those `beside` it with these ids, listen on for TCP: ports, each with
+        """The TCP ports that the node's processes, and those `beside` it with these ids, listen on, each with
         `ADDRESS:PORT (process)`."""
-        found = set()
+        ports = set()
         with suppress(psutil.Error):
             for process in [
                 *psutil.Process(self._process.pid).children(recursive=True),
                 *map(psutil.Process, beside),
             ]:
                 with suppress(psutil.Error):
-                    for one in process.net_connections(kind="tcp"):
-                        if one.status == psutil.CONN_LISTEN:
-                            found.add((one.laddr.port, f"{one.laddr.ip}:{one.laddr.port} ({process.name()[:20]})"))
-        return tuple(sorted(found))
+                    for row in process.net_connections(kind="tcp"):
+                        if row.status == psutil.CONN_LISTEN:
+                            ports.add((row.laddr.port, f"{row.laddr.ip}:{row.laddr.port} ({process.name()[:20]})"))
+        return tuple(sorted(ports))
 
     def _await_start(self, options: NodeOptions) -> None:
         for is_last in tries(_START_S, _POLL_S):
@@ -137,7 +137,8 @@ class Node:
 
 
 def listening_on(node: Node, *beside: int) -> str:
-    """For people: what others reach of a node and the processes beside it, as far as no firewall keeps them off."""
+    """A line for people: the addresses at which others reach a node and the processes beside it, as far as no firewall
+    keeps them off."""
     return f"listening: {', '.join(text for _, text in node.listening(*beside))}"
 
 
@@ -197,11 +198,13 @@ def _start_environment(options: NodeOptions) -> dict[str, str]:
 
 
 def _why_not(words: str, options: NodeOptions) -> ClusterError:
-    """What Ray's last words mean."""
+    """The error that Ray's last words mean."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     if "Version mismatch" in words:
-        told = " ".join(lines[next(i for i, line in enumerate(lines) if "Version mismatch" in line) :])[:300]
-        return ClusterError(f"this machine and the lab at {options.head} differ: {told}", "install the same versions")
+        mismatch = " ".join(lines[next(i for i, line in enumerate(lines) if "Version mismatch" in line) :])[:300]
+        return ClusterError(
+            f"this machine and the lab at {options.head} differ: {mismatch}", "install the same versions"
+        )
     if REFUSED in words:
         return wrong_token(options.head, options.token_file)
     lines = [line for line in lines if "Error" in line] or lines[-4:]

@@ -1,4 +1,4 @@
-"""What a sweep in a lab remembers of its devices: it is told to their hosts too, which show it to everybody."""
+"""Quarantines of a sweep in a lab, which are sent to the hosts of the devices too, where everybody sees them."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from workers.hosts.lab import Lab
 
 
 class ToldBook(QuarantineBook):
-    """Of this user, as every other one."""
+    """The quarantines of this user, in the same file as everywhere."""
 
     def __init__(self, lab: Lab, *, now_s: Callable[[], float] = time.time) -> None:
         """`now_s`: seconds since 1970."""
@@ -16,10 +16,13 @@ class ToldBook(QuarantineBook):
         self._lab = lab
 
     def retell(self, device_ids: Iterable[str]) -> None:
-        """What a host shows of these devices may be of a run before, or lost since it was started again."""
+        """Send the state of these devices again: a host may show that of an earlier run, or have lost it when it was
+        restarted."""
         for device_id in device_ids:
-            found = self.quarantine(device_id)
-            self._lab.hint(device_id, found.text if found is not None and found.by == "edgesweep" else "")
+            quarantine = self.quarantine(device_id)
+            self._lab.hint(
+                device_id, quarantine.text if quarantine is not None and quarantine.by == "edgesweep" else ""
+            )
 
     def add_fault(self, device_id: str, name: str, kind: str, message: str, job_key: str) -> Quarantine | None:
         """See `QuarantineBook.add_fault`."""
