@@ -20,12 +20,12 @@ from sweeps.with_parent import end_with_thread
 from workers.forks.group import Group, adopt_orphans
 
 GRACE_S = 3.0
-"""Time for the program to end by itself after SIGTERM."""
+"""The time for the program to end by itself after SIGTERM."""
 _LOOK_S = 0.5
 
 
 def contained(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` so."""
+    """The command that runs `argv` contained."""
     return [sys.executable, "-P", "-m", __name__, *argv]
 
 
@@ -80,10 +80,10 @@ def _signals(number: signal.Signals) -> tuple[int, int]:
 
 
 def _wait(program: "subprocess.Popen[bytes]", wake: int) -> None:
-    """Until the program has ended, a signal has arrived, or it is time to look after the parent."""
+    """Wait until the program has ended, a signal has arrived, or it is time to look after the parent."""
     try:
         ended = os.pidfd_open(program.pid)
-    except (OSError, AttributeError):  # it has just ended, or this is no Linux
+    except (OSError, AttributeError):  # the program has just ended, or this is no Linux
         time.sleep(_LOOK_S / 10)
         return
     try:
@@ -100,7 +100,7 @@ def _drained(descriptor: int) -> bool:
 
 
 def _close(descriptors: Sequence[int]) -> None:
-    """They are the program's: it alone decides when the other end sees an end."""
+    """Close descriptors that are the program's: it alone decides when the other end sees an end."""
     for descriptor in descriptors:
         with suppress(OSError):
             os.close(descriptor)

@@ -17,7 +17,7 @@ import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _CGROUP = "edgesweep-"
-"""Then follow the process id of the server and a number."""
+"""The beginning of a group's name; the process id of the server and a number follow."""
 _END_S = 20.0
 _PAUSE_S = 0.005
 
@@ -50,16 +50,16 @@ class Group:
         return {folder for folder in (self._cgroup, self._limited) if folder is not None}
 
     def led_by(self, pid: int) -> None:
-        """Told by the server."""
+        """Note the program's first process, which the server has started."""
         self._leader = pid
 
     def pids(self) -> set[int]:
-        """Of all processes, also those that have ended and that nobody has waited for."""
-        found = set(_descendants(os.getpid()))
+        """The ids of all processes, also of those that have ended and that nobody has waited for."""
+        pids = set(_descendants(os.getpid()))
         if self._cgroup is not None:
             with suppress(OSError, ValueError):
-                found |= {int(word) for word in (self._cgroup / "cgroup.procs").read_text().split()}
-        return found
+                pids |= {int(word) for word in (self._cgroup / "cgroup.procs").read_text().split()}
+        return pids
 
     def private_bytes(self, shared_bytes: int) -> int:
         """Resident memory, without what each has from the server, and without files, whose pages can be dropped."""
@@ -91,7 +91,7 @@ class Group:
                 folder.rmdir()
 
     def reap_orphans(self) -> None:
-        """Wait for those that have ended, and whom the server has adopted."""
+        """Wait for processes that have ended, and whom the server has adopted."""
         for pid in _children(os.getpid()):
             if pid != self._leader:
                 with suppress(ChildProcessError):
