@@ -71,9 +71,9 @@ class ArtifactStore:
         return None
 
     def find(self, build_key: str) -> Manifest | None:
-        """As `look`, but removes a damaged artifact, so that it is built again. Only for writers."""
+        """The manifest as of `look`; a damaged artifact is removed, so that it is built again. Only for writers."""
         folder = self.root / build_key
-        # Looked at first: what another thread or process brings meanwhile is whole.
+        # The folder is looked at first: an artifact that another thread or process brings meanwhile is whole.
         was_there = folder.is_dir()
         manifest = self.look(build_key)
         if manifest is None and was_there:
@@ -186,9 +186,9 @@ def _built(
     try:
         return runtime.build(variant, build_key, inputs, folder, shared)
     except BuildError as error:
-        if (found := located(error, inputs.package.files)) is error:
+        if (located_error := located(error, inputs.package.files)) is error:
             raise
-        raise found from error
+        raise located_error from error
 
 
 def _first_words(error: Exception) -> str:

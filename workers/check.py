@@ -61,12 +61,12 @@ class ManifestCheck:
     why: str
     """The differences if it is not comparable, the next step if it is unresolved; otherwise empty."""
     margin_percent: float
-    """As `sweeps.ranking.latency_findings.latency_finding` was told."""
+    """The margin that `sweeps.ranking.latency_findings.latency_finding` was given."""
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
-    """Of the blocks that count: as in a sweep, those with a disqualifying label do not, where there are others
-    enough."""
+    """The medians of the blocks that count: as in a sweep, blocks with a disqualifying label do not, where there are
+    others enough."""
     expected_mean_ms: float | None
     """The geometric mean of the expected blocks, each session counting the same; `None` if there is only one."""
     mean_ms: float | None
@@ -85,7 +85,7 @@ class ManifestCheck:
         return _EXIT_CODES[self.finding]
 
     def document(self) -> dict[str, Any]:
-        """`edgesweep check --json`."""
+        """The document of `edgesweep check --json`."""
         return {**asdict(self), "exit_code": self.exit_code}
 
 
@@ -163,8 +163,8 @@ def check(
 def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) -> ManifestCheck:
     why = differing(then, now)
     why += [f"{when}: {label}" for when, side in (("then", then), ("now", now)) for label in disqualified(side.trust)]
-    found = ratio(now, then, spread)
-    if found is None:
+    new_ratio = ratio(now, then, spread)
+    if new_ratio is None:
         why.append(
             f"an interval needs 2 blocks or more of both: {len(then.medians_ms)} then, {len(now.medians_ms)} now"
         )
@@ -183,24 +183,24 @@ def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) ->
         block_medians_ms=now.medians_ms,
         expected_mean_ms=mean_ms(then),
         mean_ms=mean_ms(now),
-        ratio=None if found is None else found.value,
-        ratio_low=None if found is None else found.low,
-        ratio_high=None if found is None else found.high,
+        ratio=None if new_ratio is None else new_ratio.value,
+        ratio_low=None if new_ratio is None else new_ratio.low,
+        ratio_high=None if new_ratio is None else new_ratio.high,
         session_spread_percent=spread.percent,
         trust=now.trust,
     )
 
 
 def _finding(then: Result, now: Result, margin_percent: float, spread: Spread) -> tuple[Finding, str]:
-    """As in `edgesweep compare`, but one-sided: it does not matter how much faster it has become. With what it leaves
-    open."""
+    """The finding as of `edgesweep compare`, but one-sided: it does not matter how much faster the file has become. The
+    text is what the finding leaves open."""
     judged = judge(now, then, spread, margin_percent)
     assert judged is not None
     match judged.finding:
         case "faster" | "the same" | "not slower":
             return "holds", ""
-        case found:
-            return found, judged.still_open
+        case finding:
+            return finding, judged.still_open
 
 
 def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
@@ -228,8 +228,8 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
 
 
 def _block(device_runner: DeviceRunner, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
-    found = wait_until_ready(lambda seconds: device_runner.ask(ReadyRequest(job, protocol.gate, seconds)), limits)
-    block = found if isinstance(found, Failed) else device_runner.ask(BlockRequest(job, round_, protocol, found))
+    ready = wait_until_ready(lambda seconds: device_runner.ask(ReadyRequest(job, protocol.gate, seconds)), limits)
+    block = ready if isinstance(ready, Failed) else device_runner.ask(BlockRequest(job, round_, protocol, ready))
     if isinstance(block, Failed):
         raise DeviceError(block.kind, f"{job.name} could not be measured: {block.message}")
     return block
