@@ -156,7 +156,7 @@ class ArtifactStore:
 
 
 def failure_of_build(root: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Failed | None:
-    """One build on this machine into the folder `root`; `None` if the artifact is there."""
+    """The failure of one build on this machine into the folder `root`; `None` if the artifact is there."""
     try:
         ArtifactStore(root).build(build_key, variant, inputs)
         return None

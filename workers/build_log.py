@@ -35,7 +35,7 @@ def recorded(log: Path) -> Iterator[None]:
         os.set_inheritable(file.fileno(), False)
         os.lseek(file.fileno(), 0, os.SEEK_END)
         for number in (1, 2):
-            os.dup2(file.fileno(), number)  # one position in the file for all of them
+            os.dup2(file.fileno(), number)  # all of them share one position in the file
         try:
             yield
         finally:

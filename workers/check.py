@@ -57,7 +57,8 @@ class ManifestCheck:
     device: str
     """The device of the new measurement."""
     finding: Finding
-    """`holds`: it is shown to be slower by less than the margin, if at all. An open result has not passed."""
+    """The finding `holds` says that the file is shown to be slower by less than the margin, if at all. An open result
+    has not passed."""
     why: str
     """The differences if it is not comparable, the next step if it is unresolved; otherwise empty."""
     margin_percent: float

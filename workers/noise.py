@@ -76,8 +76,8 @@ class _SentinelRun:
     def __init__(
         self, device: str, workspace: Workspace, tell: Callable[[str], object], grid: GridSpec, protocol: ProtocolSpec
     ) -> None:
-        """`device`: as a sweep file names it. Raises `DeviceError` if there is no such device, or it cannot run the
-        sentinel."""
+        """A run on the device that a sweep file calls `device`. Raises `DeviceError` if there is no such device, or it
+        cannot run the sentinel."""
         entry = catalog.device(device)
         if entry is None or (entry.discovery and device == f"{entry.name}:*"):
             raise DeviceError("unknown_device", f"{device!r} names no single device", "edgesweep devices lists them")

@@ -236,7 +236,7 @@ def _device_or_error(name: str, look: Callable[[str], DeviceFacts]) -> DeviceFac
 def _all(
     entry: DeviceEntry, look: Callable[[str], DeviceFacts], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
-    """All devices of this host and one transport, as in `adb:*`; if there are none, an error."""
+    """The devices of this host and one transport, as in `adb:*`; if there are none, an error."""
     transport, count = devices.discovery(entry), 0
     names, refused = transport.attached()
     for facts in (_device_or_error(name, look) for name in names):

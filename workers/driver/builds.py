@@ -38,7 +38,7 @@ class RunBuilds:
         stop: Callable[[], bool],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`now_s`: seconds of a clock that is never set."""
+        """The builds of one plan. `now_s`: seconds of a clock that is never set."""
         self._now_s = now_s
         self._plan = plan
         self._journal = journal

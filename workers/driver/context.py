@@ -52,7 +52,7 @@ class DeviceProgress:
     _reported: int = 0
 
     def measuring(self, total: int, running: str, job: str = "") -> Measuring:
-        """`total`: of `done` and all that is known to be left."""
+        """Progress of work that counts. `total`: the sum of `done` and all that is known to be left."""
         left = max(0, total - self.done)
         self._total = self._total or left
         self._reported = max(self._reported, self._total - left)

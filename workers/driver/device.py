@@ -27,8 +27,8 @@ class DeviceRun:
         field: Field,
         can_run: Callable[[Job], bool],
     ) -> None:
-        """`jobs`: pending jobs. `field`: what they, and those that they are compared with, still have to be built for.
-        `can_run`: whether a job is pending and its artifact is there."""
+        """A run of the pending `jobs`. `field`: the builds that they, and those that they are compared with, still wait
+        for. `can_run` tells whether a job is pending and its artifact is there."""
         self._facts = facts
         self._jobs = list(jobs)
         self._field = field

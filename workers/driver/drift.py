@@ -43,7 +43,7 @@ class DriftWatch:
 
     @property
     def spans(self) -> list[sentinel.Span]:
-        """Where the device has shifted, by all checks so far."""
+        """The spans in which the device has shifted, by all checks so far."""
         return [] if self._sentinel is None else self._journal.sentinels.spans(self._sentinel.key)
 
     def count_block(self, job_key: str) -> Steps[None]:

@@ -111,7 +111,7 @@ class Readmitted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """One attempt failed; `final`: there is no other attempt."""
+    """One attempt failed; `final` tells that there is no other attempt."""
 
     name: str
     failed: Failed
@@ -128,7 +128,7 @@ class MeasuredAlone:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """After the last measurement: the jobs that are in MLflow now, of those that were not before."""
+    """The number of jobs that are in MLflow now, of those that were not before, after the last measurement."""
 
     done: int
     total: int

@@ -14,7 +14,7 @@ class Forecast:
     """A forecast from the plan and the journal, before the first build."""
 
     def __init__(self, plan: Plan, outcomes: Outcomes, journal: Journal, more: Mapping[str, int]) -> None:
-        """`more`: as of a `RunContext`."""
+        """A forecast for a run; `more` is as of a `RunContext`."""
         self._plan = plan
         self._more = more
         self._outcomes = outcomes
@@ -29,9 +29,9 @@ class Forecast:
         building: Collection[str],
         beside: Collection[str],
     ) -> None:
-        """`needed`: the jobs whose artifacts their devices wait for. `building`: keys of those that are to be built.
-        `beside`: ids of the devices that measure while others' artifacts are built; what only others need comes last.
-        """
+        """Tell the schedule the expected work. `needed`: the jobs whose artifacts their devices wait for. `building`:
+        keys of those that are to be built. `beside`: ids of the devices that measure while others' artifacts are built;
+        what only others need comes last."""
         for job in self._plan.jobs:
             self._learn(schedule, job)
         for job in pending:

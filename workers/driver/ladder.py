@@ -18,7 +18,7 @@ Step = Rung | Literal["wait", "give_up"]
 
 @dataclass(frozen=True, slots=True)
 class RungRule:
-    """When a rung is taken."""
+    """The rule by which a rung is taken."""
 
     rung: Rung
     kinds: frozenset[str]
@@ -70,7 +70,8 @@ class Ladder:
     """The ladder of one device in one run."""
 
     def __init__(self, limit_s: float, *, has_rungs: bool, may_reboot: bool) -> None:
-        """`limit_s`: how long an outage is waited for. `has_rungs`: whether its transport can do more than wait."""
+        """A ladder without an outage. `limit_s`: how long an outage is waited for. `has_rungs`: whether its transport
+        can do more than wait."""
         self._limit_s = limit_s
         self._has_rungs = has_rungs
         self._may_reboot = may_reboot

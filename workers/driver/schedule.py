@@ -58,7 +58,7 @@ class Durations:
         return guess_s * math.exp(log)
 
     def _fit(self) -> None:
-        """Each part is the mean of what the others leave."""
+        """Fit the parts: each is the mean of what the others leave."""
         if self._is_fitted:
             return
         parts: tuple[dict[str, float], ...] = ({}, {}, {})

@@ -28,7 +28,8 @@ class Sharing:
     plan."""
 
     def __init__(self, whole: Plan, journal: Journal | None, *, record: bool = True) -> None:
-        """`record`: keep in the journal what is decided. `journal`: `None` if the workspace has none yet."""
+        """A share of one plan; with `record` the journal keeps what is decided. `journal`: `None` if the workspace has
+        none yet."""
         self._whole = whole
         self._journal = journal
         self._record = record and journal is not None

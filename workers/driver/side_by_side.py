@@ -98,7 +98,7 @@ def _alone(run: Steps[None]) -> Iterator[Event]:
 
 
 def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, Ask | Until | None]:
-    """`None`: the run has ended."""
+    """The next piece of work of a run; `None`: the run has ended."""
     try:
         step = run.throw(answered.error) if answered.error else run.send(answered.value)
         while not isinstance(step, Ask | Until):

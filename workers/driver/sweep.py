@@ -55,8 +55,9 @@ class Driver:
         batches_decide: Mapping[str, float] = _NONE,
         book: QuarantineBook | None = None,
     ) -> None:
-        """`more`: only measure this many further rounds of these jobs (by key), which are measured already.
-        `batches_decide`: as of a `RunContext`. `book`: of devices that are to be left alone, if not this user's."""
+        """A run of one plan. `more`: only measure this many further rounds of these jobs (by key), which are measured
+        already. `batches_decide`: as of a `RunContext`. `book`: of devices that are to be left alone, if not this
+        user's."""
         self._plan = plan
         self._journal = journal
         self._outcomes = Outcomes(journal, plan)

@@ -18,7 +18,8 @@ class BuildQueue:
         rank: Rank = lambda _: (),
         seconds: Callable[[BuildRequest], float] = lambda _: 1.0,
     ) -> None:
-        """Without `rank` all are equally urgent. `seconds`: how long a build is expected to take."""
+        """A queue of these requests. Without `rank` all are equally urgent. `seconds`: how long a build is expected to
+        take."""
         self._waiting = list(requests)
         self._rank = rank
         self._seconds = seconds

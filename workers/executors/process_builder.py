@@ -49,7 +49,7 @@ class Builder:
     """Builds one artifact after the other, in one process as long as that lives and the toolchain is the same."""
 
     def __init__(self, root: Path) -> None:
-        """`root`: the folder of the artifacts."""
+        """A builder whose artifacts are in the folder `root`."""
         self._root = root
         self._process: _BuilderProcess | None = None
 
@@ -120,7 +120,7 @@ class _BuilderProcess:
             self._connection.send(sys.path)
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed | None:
-        """`None` if the process ended during the build."""
+        """The outcome of a build; `None` if the process ended during it."""
         answer = self._answers / f"{secrets.token_hex(16)}.json"
         # The request is sent by a thread: a process that does not read must not keep this one waiting without a
         # deadline.

@@ -58,7 +58,8 @@ class RayExecutor:
     """
 
     def __init__(self, folder: Path, device_ids: Collection[str] = ()) -> None:
-        """`device_ids`: devices attached to this machine; used only if Ray is started here, not joined."""
+        """An executor on the cluster at `RAY_ADDRESS`, else on a new Ray here. `device_ids`: devices attached to this
+        machine; used only if Ray is started here, not joined."""
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[_RayLane] = []
         self._parts: VitalParts
@@ -181,7 +182,7 @@ class _RayLane:
         self._actor: Any = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """Raises `ClusterError` where the Ray of this run has ended."""
+        """The answer of the device's actor. Raises `ClusterError` where the Ray of this run has ended."""
         answer = self._parts.call(self._answer, request)
         if isinstance(answer, Failed):
             self._parts.check()

@@ -25,7 +25,8 @@ class VitalParts:
     """The watch of a driver that has just started Ray. In a driver that joins a cluster there is nothing to watch."""
 
     def __init__(self, mark: tuple[str, str]) -> None:
-        """`mark`: a name and its value in the environment of all that this Ray starts, and of no other Ray."""
+        """A watch that begins now. `mark`: a name and its value in the environment of all that this Ray starts, and of
+        no other Ray."""
         self._mark = mark
         # Ray's agents have a title where their environment was.
         self._started = ray_processes()
@@ -97,7 +98,7 @@ class VitalParts:
 
     def _watch(self) -> None:
         while not self._closed.wait(_LOOK_S) and not self.have_ended:
-            with suppress(ClusterError):  # raised in whoever waits
+            with suppress(ClusterError):  # the call that waits raises the error
                 self.check()
 
 

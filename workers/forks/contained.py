@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
 def _descriptors() -> list[int]:
     try:
         return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-    except OSError:  # no Linux
+    except OSError:  # this is no Linux
         return []
 
 

@@ -1,4 +1,4 @@
-"""All processes of one program: its children and theirs, also those that left its session. Found, counted and ended.
+"""The processes of one program: its children and theirs, also those that left its session. Found, counted and ended.
 
 With a cgroup where this process may make one (no process can leave it, and one word ends all); else by following
 parents. The server adopts orphans, so that nobody of them gets lost. Linux; elsewhere only the program itself and its
@@ -77,7 +77,7 @@ class Group:
                     (self._cgroup / "cgroup.kill").write_text("1")
             if self._leader is not None and any(_group_of(pid) == self._leader for pid in left):
                 with suppress(OSError):
-                    # One call for the whole session: none of it can fork meanwhile. Nobody else can have its number.
+                    # One call ends the whole session: none of it can fork meanwhile. Nobody else can have its number.
                     os.killpg(self._leader, signal.SIGKILL)
             for pid in left:
                 with suppress(OSError):

@@ -53,7 +53,7 @@ def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answ
     if torch_spec is None or Path(torch_spec.origin or "").name != "__init__.py":
         _tell(answers, {"refused": "torch is not installed" if torch_spec is None else f"torch is {torch_spec.origin}"})
         return
-    import torch  # once, so that forks have it
+    import torch  # the server imports torch once, so that forks have it
 
     torch.set_num_threads(1)
     programs = opened()
@@ -170,7 +170,7 @@ def _forked(command: Mapping[str, Any], programs: Mapping[str, Program], group: 
 
 
 def _be_modest() -> None:
-    """Where memory runs out all the same, the kernel takes this process, and not the driver."""
+    """Limit this process so that the kernel takes it, and not the driver, where memory runs out all the same."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     most = max(_LEAST_ADDRESSES, 2 * psutil.virtual_memory().total)

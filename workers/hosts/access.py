@@ -53,7 +53,7 @@ def environment(token_file: Path, ip: str) -> dict[str, str]:
             # Ray would prefer this variable to the file, and lists of processes show it.
             TOKEN: "",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # On a host it could only end the agent, and with it the work on all devices.
+            # This monitor could only end the agent on a host, and with it the work on all devices.
             "RAY_memory_monitor_refresh_ms": "0",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             # The dashboard's event loop; with it a call to an agent takes a tenth longer.

@@ -76,7 +76,7 @@ class HostActor:
     def run(
         self, lease: tuple[str, int], request: Request[AnswerT], acknowledged: Sequence[str], **shared: Any
     ) -> AnswerT | Failed:
-        """`request` and `shared` as `workers.measure.crossing.parted` returns them."""
+        """The answer to a request; `request` and `shared` are as `workers.measure.crossing.parted` returns them."""
         return self._agent.run(*lease, replace(request, **shared), acknowledged)
 
     def acknowledge(self, results: Sequence[str]) -> None:

@@ -58,8 +58,9 @@ class HostAgent:
         now: Callable[[], float],
         apart: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
-        """`folder`: for artifacts and device files of this host. `now`: seconds since 1970, only to be shown. `apart`:
-        makes a call that may hang, such as to end a worker, and does not wait for it."""
+        """An agent that has no leases yet. `folder`: for artifacts and device files of this host. `now`: seconds since
+        1970, only to be shown. `apart`: makes a call that may hang, such as to end a worker, and does not wait for
+        it."""
         self._identity = identity
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
@@ -148,8 +149,8 @@ class HostAgent:
             desk.last_result_id = result_id
             stored = self._stored(result_id)
             answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
-            # Without a disk the driver still gets the answer: only an outage would lose it. What is acknowledged is
-            # asked for no more, and is dropped when there is too much.
+            # A driver gets the answer also without a disk: only an outage would lose it. An acknowledged result is
+            # asked for no more, and the oldest are dropped when there is too much.
             with suppress(StoreError):
                 if result_id and stored is None and not isinstance(answer, Failed):
                     self._outbox.keep(result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
@@ -172,7 +173,7 @@ class HostAgent:
 
         To be called every second or so.
         """
-        with suppress(StoreError):  # `hello` tells
+        with suppress(StoreError):  # `hello` reports the error
             self._outbox.sync()
             self._outbox.expire()
         self._inventory.refresh()
@@ -220,7 +221,8 @@ class HostAgent:
             return failed(request.stage, error)
 
     def _check_not_kept_out(self, device_id: str) -> None:
-        """Raises `DeviceError("quarantined", ...)`: a device that a person keeps out is attached, and not offline."""
+        """Refuse a device that a person keeps out, with `DeviceError("quarantined", ...)`: it is attached, and not
+        offline."""
         if (why := self._inventory.kept_out(device_id)) is not None:
             raise why
 

@@ -26,7 +26,7 @@ class Worker(Protocol):
 
 
 class Desk:
-    """One device: its worker, and who may use it."""
+    """One device with its worker and its present lease."""
 
     def __init__(self) -> None:
         self.busy = Lock()

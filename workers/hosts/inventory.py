@@ -61,7 +61,7 @@ class Inventory:
             return self._change
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """Each device once, without those that are kept out."""
+        """The devices, each once, without those that are kept out."""
         return tuple(facts for facts in self._attached() if self._kept_out(facts) is None)
 
     def kept_out(self, device_id: str) -> DeviceError | None:

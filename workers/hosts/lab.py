@@ -31,9 +31,9 @@ class Lab:
         tell: Callable[[str], object] = lambda _: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`find`: the hosts that have joined; called whenever a device is looked for in vain. `who`: identifies this
-        driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message for each host that
-        cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
+        """A driver's lab. `find`: the hosts that have joined; called whenever a device is looked for in vain. `who`:
+        identifies this driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message
+        for each host that cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
         self._head = Head(find, clock)
         self.who = who
         self._versions = versions
@@ -42,7 +42,7 @@ class Lab:
         self._now = now
         self._messages: set[str] = set()
         self._known: dict[str, Known] = {}
-        self._last_host: dict[str, str] = {}  # by device id: the name of the host that had the device last
+        self._last_host: dict[str, str] = {}  # the name of the host that had the device last, by device id
         self._places: WeakKeyDictionary[Host, tuple[str, str]] = WeakKeyDictionary()
         """The name and machine of each start of a host that somebody still knows."""
         self._mute: dict[str, DeviceError] = {}

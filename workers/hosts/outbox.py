@@ -51,8 +51,8 @@ class Outbox:
         now: Callable[[], float] = time.time,
         passed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable. `now`:
-        seconds since 1970. `passed`: seconds, never set.
+        """The results in this file. `version`: EdgeSweep's; results of another version are dropped, because they may
+        not be readable. `now`: seconds since 1970. `passed`: seconds, never set.
 
         On a full disk the file is opened later, by the first call once there is room.
         """

@@ -45,7 +45,7 @@ class Ports:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`FIRST-LAST`. Raises `ValueError` with the reason."""
+        """The range of a text `FIRST-LAST`. Raises `ValueError` with the reason."""
         match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
         if match is None:
             raise ValueError("write FIRST-LAST, for example 24000-24999")
@@ -88,8 +88,8 @@ DEFAULT_PORTS = Ports(24000, 24999)
 
 @contextmanager
 def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
-    """Until the end of the block, these ports are reached only over the interface of this address, and by the address.
-    Others are refused; other ports are as they were. `lab_port`: on the head, the lab's own.
+    """Guard the ports until the end of the block: they are reached only over the interface of this address, and by the
+    address. Others are refused; other ports are as they were. `lab_port`: on the head, the lab's own.
 
     The table belongs to an `nft` that waits here: nobody else can change it, and the kernel removes it when that ends,
     which it does with this process, however. Raises `ClusterError`.

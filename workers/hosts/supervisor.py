@@ -32,7 +32,8 @@ _ONLY_HERE = ("127.", "::1:", "::ffff:127.")
 
 @contextmanager
 def only_host(state: Path) -> Iterator[None]:
-    """One host per state folder. Raises `ClusterError` with the process that is one already."""
+    """Hold the lock by which a state folder has one host. Raises `ClusterError` with the process that is one
+    already."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
         try:

@@ -11,7 +11,7 @@ class ToldBook(QuarantineBook):
     """The quarantines of this user, in the same file as everywhere."""
 
     def __init__(self, lab: Lab, *, now_s: Callable[[], float] = time.time) -> None:
-        """`now_s`: seconds since 1970."""
+        """The book for a sweep in `lab`. `now_s`: seconds since 1970."""
         super().__init__(now_s=now_s)
         self._lab = lab
 
@@ -25,14 +25,15 @@ class ToldBook(QuarantineBook):
             )
 
     def add_fault(self, device_id: str, name: str, kind: str, message: str, job_key: str) -> Quarantine | None:
-        """See `QuarantineBook.add_fault`."""
+        """Add a fault as `QuarantineBook.add_fault` does, and tell the device's hosts of a quarantine."""
         begun = super().add_fault(device_id, name, kind, message, job_key)
         if begun is not None:
             self._lab.hint(device_id, begun.text)
         return begun
 
     def pass_canary(self, device_id: str) -> None:
-        """See `QuarantineBook.pass_canary`."""
+        """Note a canary as `QuarantineBook.pass_canary` does, and tell the device's hosts of the end of a
+        quarantine."""
         super().pass_canary(device_id)
         if self.quarantine(device_id) is None:
             self._lab.hint(device_id, "")

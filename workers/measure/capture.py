@@ -18,7 +18,7 @@ from workers.runtimes.interface import Program
 SCRIPT = Path(__file__).with_name("captured.sh")
 _NOTHING_RECORDED = 97
 _ASK_S = 30.0
-# More than any capture records of one block.
+# The limit is more than any capture records of one block.
 _MAX_RECORDING_BYTES = 2**30
 # A shell's exit codes of a program that is not there, or cannot be run.
 _ABSENT = (126, 127)

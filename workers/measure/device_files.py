@@ -52,7 +52,7 @@ class DeviceFiles:
     """Files on one device. Each is pushed once."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """`folder`: for short-lived files on this host."""
+        """The files of one device. `folder`: for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store

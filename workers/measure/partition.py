@@ -20,7 +20,7 @@ class Partition:
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    """`backend_fell_back` if the backend took nothing."""
+    """The label `backend_fell_back` if the backend took nothing."""
 
 
 def partition(device_runner: DeviceRunner, job: Job, deadline_s: float) -> Partition:

@@ -33,7 +33,7 @@ class StockToolRunner:
     """The stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot be built."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """`folder`: for short-lived files on this host."""
+        """The runner of one device; `folder` is for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store
