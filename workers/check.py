@@ -1,4 +1,4 @@
-"""Measures a shipped winner again: does it still hold what its manifest says?
+"""A new measurement of a shipped winner: does it still hold what its manifest says?
 
 The file beside the manifest is not trusted. Its checksum is compared with the manifest's, then only the runner opens
 it, in a separate process. In the workspace it has a key that no plan can have, so it cannot be confused with an
@@ -99,7 +99,7 @@ def check(
     margin_percent: float,
     tell: Callable[[Block], None],
 ) -> ManifestCheck:
-    """Measure what `path` (the manifest, read as `shipped`) describes on the device of that name.
+    """Measure the file that `path` (the manifest, read as `shipped`) describes on the device of that name.
 
     `tell` is called with each block when it ends. Raises `EdgeSweepError` if the manifest lacks something, if the file
     is not the one that it names, or if it cannot be measured.

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-# The scheduler's capacity comes first. Clock rates compare microarchitectures badly, but old kernels have nothing else.
+# The scheduler's capacity first. Clock rates compare microarchitectures badly, but old kernels have nothing else.
 _STRENGTH_FILES = ("cpu_capacity", "cpufreq/cpuinfo_max_freq")
 
 

@@ -1,4 +1,4 @@
-"""Checks what this machine can build and measure, with the command that enables the rest."""
+"""Checks of what this machine can build and measure, with the command that enables the rest."""
 
 import importlib.util
 import os

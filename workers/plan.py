@@ -1,4 +1,4 @@
-"""Collects the inputs of a plan: facts of devices, identities of models and data, what each runtime supports."""
+"""The inputs of a plan: facts of devices, identities of models and data, and what each runtime supports."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

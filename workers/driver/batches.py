@@ -91,7 +91,7 @@ class Batches:
             batch = yield from self._contact.batch(under_way.left, self._protocol, number, brief)
             match batch:
                 case None:
-                    continue  # stopped, or away and back: its state is looked at again
+                    continue  # stopped, or the device was away and is back: its state is looked at again
                 case Failed():
                     failures += 1
                     if batch.kind in OF_ONE_ARTIFACT:
@@ -133,6 +133,6 @@ class Batches:
 
 
 def _take(contests: Contests, processes: Sequence[StoredBatch]) -> list[Left]:
-    """Show the contests one batch."""
+    """Pass one batch to the contests."""
     failed_keys = [key for process in processes for key in process.failed]
     return contests.take_batch(*(process.items for process in processes), apart=failed_keys)

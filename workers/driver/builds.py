@@ -1,4 +1,4 @@
-"""The builds of one run, beside the devices that measure what is built already."""
+"""The builds of one run, made while devices measure finished builds."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

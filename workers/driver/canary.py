@@ -1,4 +1,5 @@
-"""The canary of a quarantined device: one job that is measured and not kept. If it succeeds, the others follow."""
+"""The canary of a quarantined device: one job that is measured without being stored. If it succeeds, the others
+follow."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ BLOCKS = 2
 """The number of blocks of a canary, each in a process of its own: a device that answers once may be gone again."""
 
 _OTHER_JOBS = 2
-"""Jobs that are tried where the first one fails for a reason of its own."""
+"""The number of other jobs that are tried where the first one fails for a reason of its own."""
 
 _OF_THE_DEVICE = ABSENT_KINDS | OWN_KINDS | FINAL_KINDS | {"timeout", "no_exit_code", "worker_lost", "worker_error"}
 """Kinds of failure after which no other job is tried."""

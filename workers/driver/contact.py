@@ -1,4 +1,4 @@
-"""The connection of a run to one device: waits until it is ready, and until it is back if it goes away."""
+"""The session of a run with one device: waits until the device is ready, and until it is back if it goes away."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -156,8 +156,8 @@ class Contact:
 
     @property
     def _is_open(self) -> bool:
-        """A race ends when it is decided, and nobody knows when that is: what is expected of it are the rounds up to
-        its first decision. But the rounds that are added are counted."""
+        """Tell whether the end of the work is unknown: a race ends when it is decided, so only the rounds up to its
+        first decision are expected. Rounds that are added are counted."""
         return self._context.protocol.budget == "race" and not self._context.more
 
     def leave(self, failed: Failed) -> Steps[None]:

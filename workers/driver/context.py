@@ -30,7 +30,7 @@ class RunContext:
     publish: Callable[[], Iterator[Event]]
     stop: Callable[[], bool]
     more: Mapping[str, int]
-    """Rounds to add to these jobs, by key, instead of what is pending."""
+    """The number of rounds to add to jobs, by job key, instead of measuring the pending ones."""
     batches_decide: Mapping[str, float]
     """The spread of blocks in processes of their own, as the standard deviation of logarithms, by the id of each device
     on which batches decide in races that begin now."""

@@ -26,8 +26,8 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """Blocks and accuracy passes of one device: those that need not be made any more, the total, which does not change
-    (0 before it is known), and what runs (empty at the end)."""
+    """The numbers of blocks and accuracy passes of one device: those that need not be made any more, the total, which
+    does not change (0 before it is known), and the name of the running one (empty at the end)."""
 
     device: str
     done: int

@@ -1,4 +1,4 @@
-"""The outages of all devices of one run, and whose fault they were. Repeated faults of its own quarantine a device."""
+"""The outages of all devices of one run, and the side at fault. Repeated faults of its own quarantine a device."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from sweeps.records import Failed, Job
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 
 TOGETHER_S = 10.0
-"""Devices that go away within this time lost what they share: a hub, an adb server, the network."""
+"""Devices that go away within this time lost a part that they share: a hub, an adb server, the network."""
 
 
 @dataclass(slots=True)

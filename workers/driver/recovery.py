@@ -1,4 +1,4 @@
-"""Brings one device back that stopped answering: the one place that does what the ladder says."""
+"""Recovery of one device that stopped answering: the only place that does what the ladder says."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -64,7 +64,8 @@ class DeviceRecovery:
     def lost(
         self, failed: Failed, job: Job, stopped: Callable[[], bool], *, once: bool = False
     ) -> Steps[Failed | None]:
-        """The device does not answer: do one thing about it after the other, until it might, or the run is to stop.
+        """The device does not answer: take one step after the other, until the device might answer, or the run is to
+        stop.
 
         With `once` nothing is done yet: the next request does it. Returns why the device is given up, if it is.
         """

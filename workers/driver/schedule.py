@@ -83,7 +83,8 @@ class _Device:
 
 
 class Schedule:
-    """The work of the devices of one run, and what they wait for. Any thread may ask. Seconds are expected ones."""
+    """The work of the devices of one run, and the builds that they wait for. Any thread may ask. Seconds are expected
+    ones."""
 
     def __init__(self) -> None:
         self._durations = Durations()
@@ -146,7 +147,7 @@ class Schedule:
                 state.waits_for.discard(artifact)
 
     def leave(self, device: str) -> None:
-        """The device does nothing more in this run: what only it waits for is not built."""
+        """The device does nothing more in this run: builds that only it waits for are not made."""
         with self._lock:
             self._devices.pop(device, None)
 

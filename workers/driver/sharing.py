@@ -49,7 +49,8 @@ class Sharing:
         return shared_plan(self._whole, self._pools, links, self._places, self._excluded)
 
     def advance(self, *, wait: bool) -> bool:
-        """Compare the units by what is measured, and assign what is left. Returns whether the plan has changed.
+        """Compare the units by the blocks of the common variant, and assign the variants that are left. Returns whether
+        the plan has changed.
 
         `wait`: as long as a unit has not measured the common variant, nothing is assigned; otherwise it gets nothing.
         """
@@ -67,7 +68,7 @@ class Sharing:
         return before != (self._places, self._excluded)
 
     def propose(self) -> None:
-        """Assign what is left as if all units were alike: for a look at the plan."""
+        """Assign the variants that are left as if all units were alike: for a look at the plan."""
         self._learn()
         busy_s = self._busy_s()
         for pool in self._pools:

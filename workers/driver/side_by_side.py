@@ -40,7 +40,7 @@ class Answered:
 
 
 class Hands(Protocol):
-    """Workers that do what runs ask for."""
+    """Workers that do the work of `Ask`s."""
 
     def start(self, run: Steps[None], ask: Ask) -> None: ...
 

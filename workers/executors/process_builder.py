@@ -68,7 +68,7 @@ class Builder:
             self._process = None
             return process.death()
         if isinstance(outcome, Failed) and outcome.kind in ("out_of_memory", "timeout"):
-            self.close()  # frees its memory
+            self.close()  # closing frees the memory of the process
         return outcome
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The end of a fork server that asks: runs one program after the other, each in a fresh process."""
+"""The client of a fork server: runs one program after the other, each in a fresh process."""
 
 import json
 import os
@@ -121,7 +121,8 @@ class Forks:
             try:
                 answer = self._answered(command, report, patience_s)
             except BaseException:
-                # Timeout, interrupt or crash: a late answer would be taken for the one to the next command.
+                # After a timeout, an interrupt or a crash, a late answer would be taken for the one to the next
+                # command.
                 self.close()
                 raise
             if answer is not None:

@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     if code is None:
         code = -signal.SIGKILL
     if code < 0:
-        # A signal is handed on as one: as an exit code it would be 256 less its number.
+        # A signal is passed on as a signal: as an exit code it would be 256 less its number.
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

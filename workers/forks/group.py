@@ -62,11 +62,12 @@ class Group:
         return pids
 
     def private_bytes(self, shared_bytes: int) -> int:
-        """Resident memory, without what each has from the server, and without files, whose pages can be dropped."""
+        """The resident memory of the processes, without the part that each has from the server, and without files,
+        whose pages can be dropped."""
         return sum(max(0, resident_bytes(pid) - shared_bytes) for pid in self.pids())
 
     def end(self) -> None:
-        """Kill all, the first one too, and wait until none of them is left."""
+        """Kill all processes, the first one too, and wait until none of them is left."""
         until_s = time.monotonic() + _END_S
         while time.monotonic() < until_s:
             left = self.pids()
@@ -106,7 +107,7 @@ def _group_of(pid: int) -> int | None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of one process that is not a file's; 0 if it has ended."""
+    """The memory of one process that is not a file's; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -18,8 +18,8 @@ class Limits:
     processes: int | None = None
     """The number of processes with those that it started."""
     memory_bytes: int | Literal["free"] | None = None
-    """Resident memory of all of them, beyond what they share with the server. `free`: what is free as it starts, less a
-    share for everybody else."""
+    """The resident memory of all processes of the program, beyond what they share with the server. `free`: what is free
+    as it starts, less a share for everybody else."""
     output_bytes: int | None = None
     """The bytes that all of the processes print."""
 

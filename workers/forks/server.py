@@ -1,4 +1,4 @@
-"""A process that has only imported torch, and modules that it is told to, and forks for each program.
+"""A process that has imported torch, and modules by request, does nothing else, and forks for each program.
 
 Starting Python and importing torch takes 2.5 s. A fork of a process that did nothing else is equally fresh: no model,
 no engine, no torch threads. Timings never run in a fork, because the runner sets threads and memory before it imports
@@ -97,7 +97,7 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
         if pidfd is not None:
             os.close(pidfd)
         group.end()
-    # A program that ends between two looks has told its last step all the same.
+    # A program that ends between two looks has still reported its last step.
     if (step := watch.progress()) is not None:
         _tell(answers, {"progress": step})
     exit_code = -9 if status is None else os.waitstatus_to_exitcode(status)

@@ -90,6 +90,6 @@ class HostActor:
 
     def _tend(self) -> None:
         while True:
-            with suppress(Exception):  # whatever one device or the disk does: the next round may do better
+            with suppress(Exception):  # one device or the disk may fail: the next round may do better
                 self._agent.tend()
             time.sleep(_TEND_S)

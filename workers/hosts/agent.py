@@ -179,7 +179,8 @@ class HostAgent:
         self._inventory.refresh()
         self._disk.retry()
         for device_id in self._leases.overdue():
-            if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
+            # The worker is taken now: later there may be the next driver's.
+            if worker := self._desk(device_id).dismissed():
                 self._spawn(worker.kill)
         with self._lock:
             desks = dict(self._desks)

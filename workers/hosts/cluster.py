@@ -1,4 +1,4 @@
-"""The lab on Ray, for whoever joins it: the driver's ends of the hosts.
+"""The lab on Ray, as a process that joins it sees it: the driver's ends of the hosts.
 
 The environment of `workers.hosts.node` must be set before this module is imported.
 """
@@ -57,8 +57,8 @@ def connect(head: str, token_file: Path, folder: Path) -> None:
 
 
 class Patient:
-    """Asks the head what Ray reports, as Ray's thread does, but not again at once while the head does not answer: that
-    thread would keep a core of this computer busy for as long as a network is cut."""
+    """A subscriber that asks the head for Ray's reports, as Ray's thread does, but not again at once while the head
+    does not answer: that thread would keep a core of this computer busy for as long as a network is cut."""
 
     def __init__(self, subscriber: Any, ended: threading.Event) -> None:
         self._subscriber = subscriber
@@ -263,7 +263,7 @@ class Shared:
 
 def _ask_names(known_names: Collection[str], answers: list[tuple[list[str], dict[str, Address]]]) -> None:
     """Find the names of agents; and if some are new, the addresses of all nodes by their label."""
-    with suppress(Exception):  # Ray raises whatever its parts raise; nothing is told then
+    with suppress(Exception):  # the parts of Ray raise any error; there is no answer then
         actors = ray.util.list_named_actors(all_namespaces=True)
         names = [
             actor["name"] for actor in actors if actor["namespace"] == NAMESPACE and actor["name"].startswith("host:")

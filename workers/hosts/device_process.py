@@ -89,7 +89,7 @@ class DeviceProcess:
     def _start(self) -> None:
         self._pipe, far_end = Pipe()
         with far_end:
-            # Numbers, and a program of this installation.
+            # The words are numbers, and a program of this installation.
             words = [
                 sys.executable,
                 "-P",

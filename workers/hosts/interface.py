@@ -1,4 +1,4 @@
-"""The interface of a device host, and the values that it tells. A driver sees devices only through hosts."""
+"""The interface of a device host, and the values that it returns. A driver sees devices only through hosts."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +76,8 @@ class HostDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """EdgeSweep of one user leaves a device alone after faults of its own. Others measure on it all the same."""
+    """A hint that EdgeSweep of one user leaves a device alone after faults of its own. Others measure on it all the
+    same."""
 
     device_id: str
     user: str
@@ -90,7 +91,7 @@ class Hello:
 
     name: str
     machine: str
-    """Identifies the host's state folder: two hosts with one name are told apart by it."""
+    """Identifier of the host's state folder, which distinguishes two hosts with one name."""
     boot: int
     """Start of the agent in ms since 1970, or more if the clock was set back. The newest agent of a host has the
     largest, and is the one that counts."""
@@ -100,7 +101,7 @@ class Hello:
     """Grows whenever devices come or go."""
     devices: tuple[HostDevice, ...]
     refused: tuple[DeviceError, ...]
-    """Devices that cannot be used, and what is wrong with the host itself."""
+    """The devices that cannot be used, and the faults of the host itself."""
     stored: int
     """Results that no driver has acknowledged yet."""
     free_bytes: int

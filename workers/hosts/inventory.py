@@ -49,7 +49,7 @@ class Inventory:
         self._refused: dict[str, tuple[DeviceError, float]] = {}
         """The errors of devices that were refused, with the time of the last look, by name."""
         self._present: set[str] = set()
-        """Names that the last look had: a device may go while it is asked what it is."""
+        """Names that the last look had: a device may go while it is asked for its facts."""
         self._troubles: dict[str, DeviceError] = {}
         """The reasons why this host cannot list the devices of a transport, by transport."""
         self._out: set[str] = set()

@@ -1,4 +1,4 @@
-"""A lab as one driver sees it: its hosts, where each device is now, and the leases that the driver holds."""
+"""A lab as one driver sees it: the hosts, the place of each device, and the leases that the driver holds."""
 
 import threading
 import time

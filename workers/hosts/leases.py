@@ -1,4 +1,4 @@
-"""Leases of a host's devices: one driver at a time, an epoch for each grant, a queue for who waits.
+"""Leases of a host's devices: one driver at a time, an epoch for each grant, a queue of drivers that wait.
 
 A lease that is not renewed lapses. It still belongs to its driver, which may be cut off and come back, until another
 driver asks for the device: then it is granted to that one with a higher epoch, after the block that runs has ended.

@@ -1,4 +1,5 @@
-"""The way from a driver to one host: once it is lost, no call is tried before the host's computer can be reached.
+"""The way from a driver to one host: once the connection is lost, no call is tried before the host's computer can be
+reached.
 
 gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses grow with each one in vain, up to two
 minutes, and Ray has no setting for those between a driver and a host. So a driver makes none in vain: a plain TCP

@@ -56,7 +56,7 @@ class NodeOptions:
     """Address of the lab's head, `HOST:PORT`."""
     is_head: bool = False
     ip: str
-    """This node's address: the one that it binds, as far as Ray lets it."""
+    """The address of this node, which the node binds as far as Ray lets it."""
     token_file: Path
     label: str
     """Identifies the node among all of the lab."""

@@ -1,4 +1,5 @@
-"""Fixed ports for a Ray node, and nftables rules that keep them to one interface: Ray itself listens on all of them."""
+"""Fixed ports for a Ray node, and nftables rules that keep these ports to one interface: Ray itself listens on all of
+them."""
 
 import importlib.util
 import os

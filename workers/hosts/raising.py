@@ -1,4 +1,4 @@
-"""Starts the agent of this machine on its Ray node, in place of an earlier one."""
+"""The start of this machine's agent on its Ray node, in place of an earlier agent."""
 
 import time
 from collections.abc import Callable, Iterable

@@ -1,4 +1,5 @@
-"""Keeps this machine a device host: its Ray node and its agent are started again whenever one of them ends."""
+"""The supervisor of a device host: the Ray node and the agent of this machine are started again whenever one of them
+ends."""
 
 import json
 import os

@@ -27,7 +27,7 @@ from workers.plan import device_facts
 from workers.runtimes import registry as runtimes
 
 _KNOWN_S = 60.0
-"""The time that devices have to say what they are; less than a host may take to start."""
+"""The time that devices have to give their facts; less than a host may take to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def versions() -> Versions:
 
 
 def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path], Worker]) -> HostAgent:
-    """The agent, which knows the devices that say within a minute what they are. `start` gets a device and the host's
+    """The agent, which knows the devices that give their facts within a minute. `start` gets a device and the host's
     folder.
 
     Raises `StoreError` if its results cannot be stored.

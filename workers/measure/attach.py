@@ -1,4 +1,4 @@
-"""Makes a device ready to run artifacts: pushes the runtimes' programs to one that is not this host."""
+"""Preparation of a device to run artifacts: the runtimes' programs are pushed to a device that is not this host."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping

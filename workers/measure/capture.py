@@ -1,4 +1,4 @@
-"""Captures: programs of a device that record what runs there, started before a block and stopped after it.
+"""Captures: programs of a device that record its other programs, started before a block and stopped after it.
 
 Such a block is slower than others: its figures are labelled `profiled`, and are kept apart from all measurements.
 """
@@ -55,7 +55,7 @@ def _simpleperf(program: str, output: str, seconds: float) -> list[str]:
 
 
 def _gatord(program: str, output: str, seconds: float) -> list[str]:
-    # The program that it starts is its last option.
+    # The program that gatord starts is its last option.
     return [program, "-o", output, "-t", f"{seconds:.0f}", "-A"]
 
 
@@ -123,7 +123,7 @@ def prepared(device: Device, capture: Capture, own: Path | None) -> str:
 def run(
     device: Device, capture: Capture, program: str, argv: Sequence[str], deadline_s: float, target: Path
 ) -> Completed:
-    """Run `argv` on the device with the capture `program`, and pull what it recorded to `target`.
+    """Run `argv` on the device with the capture `program`, and pull the recording to `target`.
 
     The result is that of `argv`. Whatever happens, nothing of it runs on. Raises `DeviceError`, and `RunnerError` if
     nothing was recorded.

@@ -24,7 +24,7 @@ class Evaluation:
 
 
 class Pushes:
-    """Pushes of files to one device, whose time is counted for the record of the measurement that needed them."""
+    """Pushes of files to one device, whose time is counted for the record of the measurement that needs them."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

@@ -123,7 +123,7 @@ class DeviceRunner:
         self.device.rest(seconds)
 
     def close(self) -> None:
-        """Remove from the device what is no longer needed, and switch off a mode that the last block could not
+        """Remove files from the device that are no longer needed, and switch off a mode that the last block could not
         end."""
         if self._host_runner is not None:
             self._host_runner.close()

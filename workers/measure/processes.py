@@ -47,7 +47,7 @@ def read(completed: Completed, parse: Callable[[bytes], ToldT]) -> ToldT:
     """The output of a process that has ended, as of `told`."""
     if completed.exit_code != 0:
         try:
-            # A runner that knows what went wrong says so before it ends.
+            # A runner that knows the fault reports it before it ends.
             parse(completed.stdout)
         except RunnerError as error:
             if error.kind not in _ENDED_EARLY:

@@ -4,7 +4,7 @@ from sweeps.manifest import Manifest
 from sweeps.variant import RunAxes, Variant
 from workers.runtimes.interface import RunRequest
 
-# The runner contract's name for what a manifest calls by torch's name.
+# Names of the runner contract for input types, by torch's names in manifests.
 _INPUT_TYPES = {"float32": "float"}
 
 
