@@ -78,7 +78,7 @@ class Inquiry:
         self._plan = plan
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
-        self._questions = [question for facts in plan.devices for question in self._of(facts)]
+        self._questions = [question for facts in plan.devices for question in self._questions_of(facts)]
         self._failures: dict[str, Failed] = {}
 
     def pending(self) -> int:
@@ -133,7 +133,7 @@ class Inquiry:
         jobs = [question.job for question in self._questions if question.job is not None]
         return {job.build_key: job for job in jobs if self._store.find(job.build_key) is None}
 
-    def _of(self, facts: DeviceFacts) -> Iterator[_Question]:
+    def _questions_of(self, facts: DeviceFacts) -> Iterator[_Question]:
         jobs = [job for job in self._plan.jobs if job.device_id == facts.device_id]
         skipped = [skip for skip in self._plan.skipped if skip.device_id == facts.device_id]
         planned: list[Job | Skipped] = [*jobs, *skipped]

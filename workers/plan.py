@@ -67,8 +67,8 @@ def plan_sweep(
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
         # Other packages must not change the keys of builds that do not use them.
-        own = name in built_in.BUILT_IN_NAMES
-        versions = versions | own_versions[name] if own else own_versions[name] | versions
+        is_built_in = name in built_in.BUILT_IN_NAMES
+        versions = versions | own_versions[name] if is_built_in else own_versions[name] | versions
         own_references[name] = runtimes.get(name).references()
         references |= own_references[name]
 
@@ -135,10 +135,12 @@ def device_facts(
     is_host = catalog.is_host(facts.name)
     if not (is_host or facts.exec_context == VIRTUAL_PHONE):
         return facts
-    has = {backend for _, backends in facts.backends for backend in backends}
+    offered = {backend for _, backends in facts.backends for backend in backends}
     # References in C++ need a compiler; those in Python run on this host.
     possible = {True: is_host, False: compiler() is not None}
-    checked = (backend for backend in references if possible[catalog.checked_in_python(backend)] and backend not in has)
+    checked = (
+        backend for backend in references if possible[catalog.checked_in_python(backend)] and backend not in offered
+    )
     return replace(facts, emulates=tuple(sorted(checked)))
 
 
@@ -155,7 +157,7 @@ def _devices(
     causes: set[str] = set()
     for name in dict.fromkeys(names):
         entry = catalog.device(name)
-        every = entry if entry is not None and entry.discovery and name == f"{entry.name}:*" else None
+        discovered = entry if entry is not None and entry.discovery and name == f"{entry.name}:*" else None
         in_lab = places.only_in_a_lab(name) or (lab is not None and entry is not None and bool(entry.discovery))
         if in_lab:
             earlier = [facts for facts in before if places.may_mean(name, facts)]
@@ -167,9 +169,9 @@ def _devices(
                 if entry is not None
                 and entry.may_be_away
                 and catalog.device(facts.name) == entry
-                and (every or name == facts.name)
+                and (discovered or name == facts.name)
             ]
-            present = _all(every, look, tell) if every else iter([_device_or_error(name, look)])
+            present = _all(discovered, look, tell) if discovered else iter([_device_or_error(name, look)])
         for facts in present:
             if isinstance(facts, DeviceFacts):
                 first = units.setdefault(facts.device_id, facts)
@@ -261,21 +263,21 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
     `attached`: whether programs were pushed to it for this plan; if not, a missing one is no reason. In a lab its host
     brings its own, and tells which.
     """
-    own = runtime in built_in.ALWAYS_BROUGHT
-    if _has_python(facts) or (facts.runtime_versions and own) or runtime in dict(facts.runners):
+    is_brought = runtime in built_in.ALWAYS_BROUGHT
+    if _has_python(facts) or (facts.runtime_versions and is_brought) or runtime in dict(facts.runners):
         return None
     if (host := places.host_of(facts.name)) is not None:
-        none = f"none for {facts.abi}; {_PUT_THERE}"
-        return f"no program of {runtime} can be pushed to {facts.name}: the host {host} has {none}"
+        lack = f"none for {facts.abi}; {_PUT_THERE}"
+        return f"no program of {runtime} can be pushed to {facts.name}: the host {host} has {lack}"
     try:
         runtimes.get(runtime).programs(facts)
     except EdgeSweepError as error:
         return error.one_line
     except (Exception, SystemExit) as error:  # another package's code
-        if own:
+        if is_brought:
             raise
         return f"the runtime {runtime} cannot be pushed to {facts.name}: {in_one_line(error)}"
-    return None if own or not attached else f"the runtime {runtime} could not be pushed to {facts.name}"
+    return None if is_brought or not attached else f"the runtime {runtime} could not be pushed to {facts.name}"
 
 
 def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: bool) -> str | None:
@@ -289,8 +291,8 @@ def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: boo
     if host:
         if variant.runner_toolchain in facts.releases:
             return None
-        none = f"no library of {variant.runner_toolchain} for {facts.abi} beside its runner; {_PUT_THERE}"
-        return f"the host {host} has {none}, or write runner_toolchain: [installed]"
+        lack = f"no library of {variant.runner_toolchain} for {facts.abi} beside its runner; {_PUT_THERE}"
+        return f"the host {host} has {lack}, or write runner_toolchain: [installed]"
     try:
         runtime.programs_of(facts, variant.runner_toolchain)
     except EdgeSweepError as error:

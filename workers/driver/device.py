@@ -58,8 +58,8 @@ class DeviceRun:
         if self._context.protocol.budget == "race":
             # Accuracy comes before the race: a job that fails a constraint must not eliminate others.
             # This warms the device; the gate before the first block waits until it has cooled.
-            early = [job for job in timed if job.key not in evaluated]
-            yield from self._accuracies.run(early, self._blocks_of(timed))
+            unevaluated = [job for job in timed if job.key not in evaluated]
+            yield from self._accuracies.run(unevaluated, self._blocks_of(timed))
             timed = self._raced_with(timed)
         if timed:
             yield from self._drift.check()

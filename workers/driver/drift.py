@@ -52,8 +52,8 @@ class DriftWatch:
             return
         self._unchecked.add(job_key)
         self._blocks_since += 1
-        every = self._protocol.sentinel_every
-        if every and self._blocks_since >= every:
+        interval = self._protocol.sentinel_every
+        if interval and self._blocks_since >= interval:
             yield from self.check()
 
     def check(self) -> Steps[None]:

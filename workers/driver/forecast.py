@@ -39,10 +39,10 @@ class Forecast:
         for job in needed:
             if job.device_id in beside and job.build_key in building:
                 schedule.wait(job.device_id, job.build_key)
-        early = {job.build_key for job in needed if job.device_id in beside}
-        later = {job.build_key for job in needed if job.device_id not in beside}
+        needed_beside = {job.build_key for job in needed if job.device_id in beside}
+        needed_later = {job.build_key for job in needed if job.device_id not in beside}
         for key in building:
-            if key in later or key not in early:
+            if key in needed_later or key not in needed_beside:
                 schedule.want(key)
 
     def _learn(self, schedule: Schedule, job: Job) -> None:

@@ -59,11 +59,11 @@ class Health:
 
     def ended(self, facts: DeviceFacts, outage: Outage) -> Quarantine | None:
         """Close an outage, which is over or given up. Returns the quarantine if this fault begins one."""
-        alone = not any(
+        is_alone = not any(
             other.device_id != outage.device_id and abs(other.began_s - outage.began_s) <= TOGETHER_S
             for other in self._outages
         )
-        if outage.own is None or outage.hosts or not alone:
+        if outage.own is None or outage.hosts or not is_alone:
             return None
         return self._counted(facts, outage.own, outage.job)
 

@@ -134,13 +134,13 @@ class DeviceRecovery:
         return answer if isinstance(answer, Failed) else None
 
     def _tell(self, failed: Failed) -> Steps[None]:
-        whose, why, is_host = who_is_away(failed, self._facts)
+        name, why, is_host = who_is_away(failed, self._facts)
         if is_host:
-            self._host = whose
+            self._host = name
         last = self._last_waiting
         if last is None or last[0] != why.message or self._waited_s - last[1] >= LOOK_S:
             self._last_waiting = why.message, self._waited_s
-            yield Waiting(whose, (why.message,), self._waited_s, is_host)
+            yield Waiting(name, (why.message,), self._waited_s, is_host)
 
     def _back(self) -> Steps[None]:
         if self._outage is not None and self._host:
@@ -162,23 +162,23 @@ def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
     """Merge events: a host that is away is reported once instead of by each of its devices, with the jobs of all."""
     told_s: dict[str, float] = {}
     """Seconds that a device or host had been away when it was reported last, by its name."""
-    away: dict[str, Away] = {}
+    away_events: dict[str, Away] = {}
     for event in events:
         match event:
-            case Away(whose, failed, pending, True):
-                before = away.get(whose)
-                away[whose] = Away(whose, failed, pending + (before.pending if before else 0), is_host=True)
-                told_s.pop(whose, None)
+            case Away(name, failed, pending, True):
+                before = away_events.get(name)
+                away_events[name] = Away(name, failed, pending + (before.pending if before else 0), is_host=True)
+                told_s.pop(name, None)
                 continue
-            case Waiting(whose, _, seconds, True):
-                if seconds - told_s.get(whose, -math.inf) < REMIND_S:
+            case Waiting(name, _, seconds, True):
+                if seconds - told_s.get(name, -math.inf) < REMIND_S:
                     continue
-                told_s[whose] = seconds
-            case Back(_, whose, _):
-                if told_s.pop(whose, None) is None:
+                told_s[name] = seconds
+            case Back(_, name, _):
+                if told_s.pop(name, None) is None:
                     continue
         yield event
-    yield from away.values()
+    yield from away_events.values()
 
 
 def quarantined(facts: DeviceFacts, quarantine: Quarantine) -> Failed:

@@ -101,8 +101,8 @@ class Driver:
         else:
             pending = self._outcomes.pending(self._plan.jobs)
         # Devices come first, so that nothing is built for a device that no host has.
-        lanes, away = self._lanes(pending)
-        yield from away
+        lanes, away_events = self._lanes(pending)
+        yield from away_events
         reachable = {facts.device_id for facts in lanes}
         pending = [job for job in pending if job.device_id in reachable]
         # A measured build whose file is gone or damaged is built again, so that it can be exported.
@@ -144,41 +144,41 @@ class Driver:
             device_id = facts.device_id
             return self._device_run(lanes[facts], facts, jobs.get(device_id, []), fields.get(device_id, []))
 
-        alone = [facts for facts in lanes if catalog.is_host(facts.name)]
+        local = [facts for facts in lanes if catalog.is_host(facts.name)]
         beside = [facts for facts in lanes if not catalog.is_host(facts.name)]
         runs = [run(facts) for facts in beside]
         building = self._builds.waiting
-        early = {facts.device_id for facts in beside if not catalog.is_here(facts)}
+        beside_ids = {facts.device_id for facts in beside if not catalog.is_here(facts)}
         if beside or building:
             forecast = Forecast(self._plan, self._outcomes, self._journal, self._context.more)
-            forecast.tell(self._context.schedule, pending, needed, building, early)
+            forecast.tell(self._context.schedule, pending, needed, building, beside_ids)
         if building:
             runs.insert(0, self._builds.steps(self._executor, self._prepared))
         yield from merge_host_events(side_by_side(runs))
-        if alone:
+        if local:
             self._publishing.between()
-        runs = [run(facts) for facts in alone]
+        runs = [run(facts) for facts in local]
         yield from merge_host_events(side_by_side(runs))
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
         """The lanes of devices with pending jobs, and the devices that no host has now, or that a person quarantined:
         their jobs wait."""
         lanes: dict[DeviceFacts, DeviceLane] = {}
-        away: list[Away] = []
+        away_events: list[Away] = []
         by_device = _by_device(pending)
         for facts in self._plan.devices:
             jobs = by_device.get(facts.device_id, [])
             quarantine = self._health.quarantine(facts) if jobs else None
             if quarantine is not None and quarantine.by == "person":
-                away.append(Away(facts.name, quarantined(facts, quarantine), len(self._outcomes.pending(jobs))))
+                away_events.append(Away(facts.name, quarantined(facts, quarantine), len(self._outcomes.pending(jobs))))
                 continue
             try:
                 if jobs:
                     lanes[facts] = self._executor.lane(facts)
             except ClusterError as error:
                 failed = Failed(stage="run", kind="offline", message=error.one_line)
-                away.append(Away(facts.name, failed, len(self._outcomes.pending(jobs))))
-        return lanes, away
+                away_events.append(Away(facts.name, failed, len(self._outcomes.pending(jobs))))
+        return lanes, away_events
 
     def _device_run(
         self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], needed: Sequence[Job]

@@ -175,8 +175,8 @@ def _below_own(kind: str, controller: str) -> Path | None:
             if words[words.index("-") + 1] == kind and controller in ("", *words[-1].split(","))
         )
         memberships = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-        own = next(path for _, controllers, path in memberships if controller in controllers.split(","))
-        folder = Path(home) / own.lstrip("/") / f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
+        own_path = next(path for _, controllers, path in memberships if controller in controllers.split(","))
+        folder = Path(home) / own_path.lstrip("/") / f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
         _remove_abandoned(folder.parent)
         folder.mkdir()
     except (OSError, StopIteration, ValueError):

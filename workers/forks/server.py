@@ -143,9 +143,9 @@ class _Watch:
             ("output", sum(_size(file) for file in self._output), limits.output_bytes),
         ]
         self._group.reap_orphans()
-        for kind, have, most in used:
-            if most is not None and have > most:
-                self.passed, self.limit = kind, float(most)
+        for kind, amount, limit in used:
+            if limit is not None and amount > limit:
+                self.passed, self.limit = kind, float(limit)
                 return True
         return False
 
@@ -173,10 +173,10 @@ def _be_modest() -> None:
     """Limit this process so that the kernel takes it, and not the driver, where memory runs out all the same."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    most = max(_LEAST_ADDRESSES, 2 * psutil.virtual_memory().total)
+    limit = max(_LEAST_ADDRESSES, 2 * psutil.virtual_memory().total)
     with suppress(OSError, ValueError):
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -80,14 +80,14 @@ class HostAgent:
         self._receiving = Lock()
 
     def hello(self) -> Hello:
-        who, stored = self._identity, self._disk.stored()
+        identity, stored = self._identity, self._disk.stored()
         return Hello(
-            name=who.name,
-            machine=who.machine,
-            boot=who.boot,
-            versions=who.versions,
-            tags=who.tags,
-            tools=who.tools,
+            name=identity.name,
+            machine=identity.machine,
+            boot=identity.boot,
+            versions=identity.versions,
+            tags=identity.tags,
+            tools=identity.tools,
             change=self._inventory.change,
             devices=tuple(HostDevice(facts=facts, use=self._leases.use(facts.device_id)) for facts in self._devices()),
             refused=(*self._disk.troubles(), *self._inventory.refused()),

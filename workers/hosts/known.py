@@ -27,9 +27,9 @@ class Known:
     shared: set[str] = field(default_factory=set)
     """Ids of devices that another host had too while both answered: such a device has not moved; there are two, or it
     is on a network."""
-    _of: Hello | None = None
+    _ids_of: Hello | None = None
     _ids: frozenset[str] = frozenset()
-    """Ids of the devices in `_of`."""
+    """Ids of the devices in `_ids_of`."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -41,8 +41,8 @@ class Known:
     @property
     def ids(self) -> frozenset[str]:
         """Ids of the host's devices; none if it cannot be used."""
-        if self._of is not self.hello:
-            self._of, self._ids = self.hello, frozenset(device.facts.device_id for device in self.hello.devices)
+        if self._ids_of is not self.hello:
+            self._ids_of, self._ids = self.hello, frozenset(device.facts.device_id for device in self.hello.devices)
         return frozenset() if self.wrong else self._ids
 
     def has(self, device_id: str) -> bool:

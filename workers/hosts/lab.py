@@ -112,16 +112,16 @@ class Lab:
         """
         for may_repeat in (True, False):
             with self._lock:
-                having = [known for known in self._known.values() if known.has(device_id)]
-                host = chosen(having, device_id, self._clock())
+                candidates = [known for known in self._known.values() if known.has(device_id)]
+                host = chosen(candidates, device_id, self._clock())
                 may_look = self._clock() - self._looked_s >= BEAT_S
             if host is not None:
                 self._head.check()
                 return host
             if may_repeat and may_look:
                 self.look()
-        if having:
-            raise away(having[0].hello.name, LOST)
+        if candidates:
+            raise away(candidates[0].hello.name, LOST)
         with self._lock:
             name = self._last_host.get(device_id, last_host)
             hosts = [
@@ -159,21 +159,21 @@ class Lab:
     def facts(self, host: Host, device_id: str) -> DeviceFacts | None:
         """The facts of the device, as the host reported them last; `None` if it does not have it now."""
         with self._lock:
-            hello = self._of(host).hello
+            hello = self._entry_of(host).hello
         return next(
             (hello.named(device.facts) for device in hello.devices if device.facts.device_id == device_id), None
         )
 
     def lease(self, host: Host, device_id: str) -> int:
         """The epoch under which this driver has the device. Raises `DeviceError`, also of `QUEUED_KIND`."""
-        known = self._of(host)
+        known = self._entry_of(host)
         with self._lock:
             held = known.epochs.get(device_id)
             if held is not None:
                 return held
             now_s = self._clock()
-            having = [other for other in self._known.values() if other is not known and other.has(device_id)]
-            rivals = [other for other in having if not other.is_silent(now_s)]
+            candidates = [other for other in self._known.values() if other is not known and other.has(device_id)]
+            rivals = [other for other in candidates if not other.is_silent(now_s)]
         for other in rivals:
             if used := used_at(other, device_id, self.who):
                 raise DeviceError("queued", used)
@@ -187,7 +187,7 @@ class Lab:
     def lose(self, host: Host, device_id: str) -> None:
         """Forget a lease, which has ended."""
         with self._lock:
-            self._of(host).epochs.pop(device_id, None)
+            self._entry_of(host).epochs.pop(device_id, None)
 
     def hand_back(self, device_id: str) -> None:
         """Release the device wherever this driver has it. A host that does not answer lets the lease lapse."""
@@ -243,11 +243,11 @@ class Lab:
             self._tell(f"the host {hello.name}: {trouble}")
         with self._lock:
             # A host that was started again replaces its last start.
-            for other, previous in list(self._known.items()):
+            for other_key, previous in list(self._known.items()):
                 if previous.place == (hello.name, hello.machine):
                     if previous.hello.boot > hello.boot:
                         return
-                    del self._known[other]
+                    del self._known[other_key]
             known = self._known[key] = Known(host, hello, self._clock(), wrong)
             self._places[host] = known.place
             self._remember(known)
@@ -292,7 +292,7 @@ class Lab:
         now_s = self._clock()
         known.meet(other for other in self._known.values() if other is not known and not other.is_silent(now_s))
 
-    def _of(self, host: Host) -> Known:
+    def _entry_of(self, host: Host) -> Known:
         """The entry of a host. Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""
         with self._lock:
             for known in self._known.values():

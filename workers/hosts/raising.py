@@ -66,8 +66,8 @@ def earlier_starts(hosts: Iterable[tuple[str, HostT]], name: str, machine: str) 
     """
     earlier = []
     for key, host in hosts:
-        _, other, its_machine, *_ = key.split(":")
-        if other != name:
+        _, host_name, its_machine, *_ = key.split(":")
+        if host_name != name:
             continue
         if its_machine == machine:
             earlier.append(host)

@@ -82,21 +82,21 @@ def _serve_within(
     started, guarded = False, ""
     while not stop():
         try:
-            own = replace(options, label=token_hex(4), ip=options.ip or own_address(options.head))
-            if guarded != own.ip:
+            node_options = replace(options, label=token_hex(4), ip=options.ip or own_address(options.head))
+            if guarded != node_options.ip:
                 # The guard is not entered anew for each node: to make rules a person may have to be there.
                 guarded = ""
                 guarding.close()
-                guarding.enter_context(guard(own))
-                guarded = own.ip
-            if own.is_head:
-                check_free(own.head)
+                guarding.enter_context(guard(node_options))
+                guarded = node_options.ip
+            if node_options.is_head:
+                check_free(node_options.head)
             else:
-                check_head(own.head)
-                check_token(own.head, own.token_file, own.ip)
-            node = Node(own)
+                check_head(node_options.head)
+                check_token(node_options.head, node_options.token_file, node_options.ip)
+            node = Node(node_options)
             try:
-                started = _serve_on(node, own, config, stop, tell, started, may_move=not options.ip)
+                started = _serve_on(node, node_options, config, stop, tell, started, may_move=not options.ip)
             finally:
                 node.end()
         except ClusterError as error:
@@ -216,11 +216,11 @@ def _joined(options: NodeOptions, config: HostConfig, devices: list[str], *, res
 def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> None:
     """Refuse a node that others reach on a port outside of its range, with a `ClusterError`. `listening`: as of a
     `Node`."""
-    own = split_address(options.head)[1] if options.is_head else None
+    lab_port = split_address(options.head)[1] if options.is_head else None
     beside = [
         text
         for port, text in listening
-        if options.ports and port not in options.ports and port != own and not text.startswith(_ONLY_HERE)
+        if options.ports and port not in options.ports and port != lab_port and not text.startswith(_ONLY_HERE)
     ]
     if beside:
         raise ClusterError(

@@ -86,16 +86,18 @@ def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path],
 
     Raises `StoreError` if its results cannot be stored.
     """
-    own = versions()
+    own_versions = versions()
     config.node.mkdir(parents=True, exist_ok=True)
-    outbox = Outbox(config.outbox, own.edgesweep)
+    outbox = Outbox(config.outbox, own_versions.edgesweep)
     facts = partial(_facts, folder=config.node)
     inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _spawn, _kept_out)
     inventory.refresh()
     inventory.wait(_KNOWN_S)
     tools = tuple(registry.tools().items())
     return HostAgent(
-        Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags, tools=tools),
+        Identity(
+            name=config.name, machine=config.machine(), boot=boot, versions=own_versions, tags=config.tags, tools=tools
+        ),
         config.node,
         inventory,
         Leases(time.monotonic, outbox.next_epoch),

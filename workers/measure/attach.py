@@ -60,10 +60,10 @@ def _with_programs(
     for name in sorted(built_in.ALWAYS_BROUGHT):
         pushed, identities[name] = _push_programs(device, facts, name)
         programs |= pushed
-    facts = _with(facts, {name: several for name, several in identities.items() if several})
+    facts = _with(facts, {name: of_runtime for name, of_runtime in identities.items() if of_runtime})
     for name in further:
         try:
-            pushed, several = _push_programs(device, facts, name)
+            pushed, new_identities = _push_programs(device, facts, name)
             runtime = runtimes.get(name)
             releases = runtime.releases(facts) if isinstance(runtime, ReleaseRuntime) else ()
         except (Exception, SystemExit) as error:  # another package's code
@@ -73,11 +73,11 @@ def _with_programs(
             tell(f"{facts.name}: the runtime {name} is left out: {why}")
             continue
         programs |= pushed
-        if several:
+        if new_identities:
             # The versions of such a runtime are not in the fingerprint, which says what PyTorch's jobs ran on.
-            words = _all(word for identity in several for word in (identity.runner, identity.runtime_version))
+            words = _all(word for identity in new_identities for word in (identity.runner, identity.runtime_version))
             facts = replace(facts, runners=(*facts.runners, (name, words)), releases=(*facts.releases, *releases))
-            if offered := _each(backend for identity in several for backend in identity.backends):
+            if offered := _each(backend for identity in new_identities for backend in identity.backends):
                 facts = replace(facts, backends=(*facts.backends, (name, offered)))
     return Attached(device, facts, programs)
 
@@ -158,13 +158,15 @@ def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerI
 def _with(facts: DeviceFacts, identities: Mapping[str, tuple[RunnerIdentity, ...]]) -> DeviceFacts:
     """The facts with all programs of each runtime. Where formats have programs of their own, a runtime is all of them:
     with another one it is another runtime."""
-    all_identities = [identity for several in identities.values() for identity in several]
+    all_identities = [identity for of_runtime in identities.values() for identity in of_runtime]
     return replace(
         facts,
         runtime_versions=tuple(
-            (name, _all(identity.runtime_version for identity in several)) for name, several in identities.items()
+            (name, _all(identity.runtime_version for identity in of_runtime)) for name, of_runtime in identities.items()
         ),
-        runners=tuple((name, _all(identity.runner for identity in several)) for name, several in identities.items()),
+        runners=tuple(
+            (name, _all(identity.runner for identity in of_runtime)) for name, of_runtime in identities.items()
+        ),
         qengines=tuple(sorted({engine for identity in all_identities for engine in identity.qengines})),
         accelerators=tuple(dict.fromkeys(name for identity in all_identities for name in identity.accelerators)),
     )

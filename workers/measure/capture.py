@@ -103,16 +103,16 @@ CAPTURES: Mapping[str, Capture] = MappingProxyType(
 """All captures by name."""
 
 
-def prepared(device: Device, capture: Capture, own: Path | None) -> str:
+def prepared(device: Device, capture: Capture, own_program: Path | None) -> str:
     """The program on the device: `own`, a file of this host, else the device's own.
 
     Raises `EdgeSweepError` with what to install or give if it has none.
     """
     name = device.facts().name
-    if own is not None:
-        if not own.is_file():
-            raise EdgeSweepError(f"{own} is no file", f"name the {capture.name} for {name}'s ABI")
-        return push_program(device, Program(path=str(own)))
+    if own_program is not None:
+        if not own_program.is_file():
+            raise EdgeSweepError(f"{own_program} is no file", f"name the {capture.name} for {name}'s ABI")
+        return push_program(device, Program(path=str(own_program)))
     if not capture.is_there:
         raise EdgeSweepError(f"no phone has {capture.name}", capture.without)
     if device.run([capture.name, "--version"], _ASK_S).exit_code in _ABSENT:

@@ -41,10 +41,10 @@ def outlook(sensors: Sensors, protocol: Protocol, sweeps: Sequence[str] = ()) ->
             "for narrow intervals, let it end first"
         )
     if ready_but_busy.lacking:
-        then = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"
+        fate = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"
         yield (
             f"this computer is not ready: {'; '.join(ready_but_busy.words)}. Blocks will wait up to "
-            f"{duration(gate.wait_seconds)}, and if that is in vain, they {then}; the limits are under protocol: gate:"
+            f"{duration(gate.wait_seconds)}, and if that is in vain, they {fate}; the limits are under protocol: gate:"
         )
 
 
