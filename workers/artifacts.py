@@ -34,7 +34,7 @@ TRANSIENT_KINDS = frozenset(
 )
 """Build failures caused by the machine's state at that moment, not by the build: they are retried.
 
-Not `crashed`: torch's native code would crash again.
+The kind `crashed` is none of them: torch's native code would crash again.
 """
 
 
@@ -71,7 +71,8 @@ class ArtifactStore:
         return None
 
     def find(self, build_key: str) -> Manifest | None:
-        """The manifest as of `look`; a damaged artifact is removed, so that it is built again. Only for writers."""
+        """The manifest as of `look`; a damaged artifact is removed, so that it is built again. Only writers may call
+        this."""
         folder = self.root / build_key
         # The folder is looked at first: an artifact that another thread or process brings meanwhile is whole.
         was_there = folder.is_dir()
@@ -104,7 +105,7 @@ class ArtifactStore:
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
         """The artifact, which is built if it is missing. Raises `BuildError`.
 
-        What the build prints is kept with it; of one that fails, in the folder of logs.
+        The output of the build is kept with the artifact; if the build fails, in the folder of logs.
         """
         if (manifest := self.find(build_key)) is not None:
             return manifest
@@ -135,8 +136,8 @@ class ArtifactStore:
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove_abandoned(self) -> None:
-        """Remove unfinished files of whatever process of this machine has ended, perhaps killed with its driver. Only
-        for who has the folder alone."""
+        """Remove unfinished files of processes of this machine that have ended, perhaps killed with their driver. Only
+        the sole user of the folder may call this."""
         for folder in self.root.glob(".*-*-*"):
             pid = folder.name.split("-")[1]
             if pid.isdecimal() and not psutil.pid_exists(int(pid)):

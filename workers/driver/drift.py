@@ -38,7 +38,8 @@ class DriftWatch:
 
     @property
     def unchecked(self) -> Collection[str]:
-        """Keys of the jobs with blocks that no check has followed yet. Whether the device shifted in them is open."""
+        """Keys of the jobs with blocks that no check has followed yet. It is open whether the device shifted in these
+        blocks."""
         return self._unchecked
 
     @property

@@ -36,7 +36,7 @@ RUNGS = (
     # With `orphan` and `mode_stays` the connection is good, and only a restart ends what runs on the phone.
     RungRule("reboot", frozenset({"unresponsive", "orphan", "mode_stays"}), due_share=1 / 2, budget=2),
 )
-"""Rungs, gentle ones first. Of 60 s they are due after 5, 20 and 30 s."""
+"""Rungs, gentle ones first. In an outage of 60 s the rungs are due after 5, 20 and 30 s."""
 
 BOOT_SHARE = 3.0
 """A device that restarts is waited for so many times as long, from then on."""

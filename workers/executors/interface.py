@@ -57,7 +57,8 @@ class DeviceLane(Protocol):
         ...
 
     def close(self) -> None:
-        """Remove files that need not stay on the device. Called after the last measurement; may be called again."""
+        """Remove files that need not stay on the device. The call comes after the last measurement, and may come
+        again."""
         ...
 
 

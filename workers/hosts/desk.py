@@ -17,7 +17,7 @@ class Worker(Protocol):
         ...
 
     def close(self) -> None:
-        """Hand the device back in order. Not called while it answers."""
+        """Hand the device back in order. The call does not come while the worker answers."""
         ...
 
     def kill(self) -> None:

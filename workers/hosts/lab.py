@@ -76,7 +76,7 @@ class Lab:
                     self._mute[key] = hello
 
     def hellos(self) -> tuple[tuple[Hello, bool], ...]:
-        """The last report of each host, and whether the host answers now. By name."""
+        """The last report of each host, and whether the host answers now, in the order of names."""
         with self._lock:
             hosts = sorted(self._known.values(), key=lambda known: known.place)
             return tuple((known.hello, not known.is_silent(self._clock())) for known in hosts)

@@ -131,8 +131,8 @@ def _facts(name: str, folder: Path) -> DeviceFacts:
 
 
 def _kept_out(facts: DeviceFacts) -> DeviceError | None:
-    """The error for a device that a person put into quarantine on its own host, which means all drivers. What EdgeSweep
-    put there, while it ran a sweep here, is that driver's alone: its canary needs the device."""
+    """The error for a device that a person put into quarantine on its own host, which means all drivers. A quarantine
+    by EdgeSweep, from a sweep of this machine, is that driver's alone: its canary needs the device."""
     with suppress(StoreError):  # a file that cannot be read keeps no device out
         quarantine = QuarantineBook().quarantine(facts.device_id)
         if quarantine is not None and quarantine.by == "person":
