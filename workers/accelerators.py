@@ -1,4 +1,5 @@
-"""Asks phones which accelerators NNAPI has there, and which operators of a model each accepts. Measures nothing.
+"""Questions to phones about the accelerators that NNAPI has there, and the operators of a model that each accepts.
+Measures nothing.
 
 One NNAPI artifact of each model and precision is enough: an existing one of the workspace, otherwise a new build.
 """

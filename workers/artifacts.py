@@ -52,7 +52,8 @@ class PackedArtifact:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactStore:
-    """Folders `<root>/<build_key>/`. Each is complete or missing: it is written elsewhere, then renamed."""
+    """A store of artifacts in folders `<root>/<build_key>/`. Each is complete or missing: it is written elsewhere, then
+    renamed."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""Measures the noise of a device, without a sweep file: the builds are the sentinel's, the processes fresh.
+"""Measurements of the noise of a device, without a sweep file: the builds are the sentinel's, the processes fresh.
 
 `NoiseRun` times one build again and again: nothing differs, so all differences are noise. `BatchNoiseRun` times several
 builds in one process and each in a process of its own: do they keep their ratios? Each result is stored at once.

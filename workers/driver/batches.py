@@ -31,7 +31,7 @@ class _UnderWay:
 
 
 class Batches:
-    """Measures batches and stores them."""
+    """The screen's batches, which are measured and stored."""
 
     def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact

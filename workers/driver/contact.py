@@ -28,7 +28,8 @@ _UNKNOWN = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
 
 
 class Contact:
-    """Asks one device, and gives it up for this run once it has been away for too long."""
+    """The session with one device, which asks the device, and gives it up for this run once it has been away for too
+    long."""
 
     def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
         """Where the device goes away, the jobs that are in `jobs` by then wait for the next run."""
@@ -182,5 +183,5 @@ class Contact:
 
 
 def _run(context: RunContext, session: int) -> str:
-    """Identifies a run of the driver for hosts."""
+    """The text that identifies a run of the driver for hosts."""
     return f"{context.plan.sweep.name} {session}"

@@ -46,7 +46,7 @@ class Contests:
             )
         self._beaten = self._still_beaten(worth)
         self._open: list[Settled] = []
-        """Ends that are not stored yet."""
+        """The ends of jobs that are not stored yet."""
         self._winners: dict[str, int] = {}
         self._checked: dict[str, int] = {}
 

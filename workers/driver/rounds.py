@@ -17,7 +17,7 @@ from workers.driver.side_by_side import Steps
 
 
 class Rounds:
-    """Times blocks and stores them. A job that failed too often gets no more blocks."""
+    """The rounds of one device, whose blocks are timed and stored. A job that failed too often gets no more blocks."""
 
     def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact

@@ -1,4 +1,5 @@
-"""Runs builds and several devices in parallel: their slow work in threads, everything else in the caller's thread."""
+"""The scheduler of builds and several devices in parallel: their slow work is done in threads, everything else in the
+caller's thread."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -45,7 +46,7 @@ class Hands(Protocol):
     def start(self, run: Steps[None], ask: Ask) -> None: ...
 
     def next(self) -> Answered:
-        """Waits for whatever is ready first."""
+        """Wait for the next answer, whichever is ready first."""
         ...
 
 

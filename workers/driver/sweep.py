@@ -1,4 +1,5 @@
-"""Drives a plan to its end: models, builds, rounds, accuracy. A generator of events, independent of the terminal.
+"""The driver, which takes a plan to its end: models, builds, rounds, accuracy. A generator of events, independent of
+the terminal.
 
 Everything is in the journal before its event is yielded, so the driver may be killed at any time and started again.
 """

@@ -1,4 +1,4 @@
-"""Builds and measures on this machine, without Ray; builds run in a separate process."""
+"""The executor for this machine, without Ray; builds run in a separate process."""
 
 from collections.abc import Iterable
 from pathlib import Path

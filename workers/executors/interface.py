@@ -63,10 +63,11 @@ class DeviceLane(Protocol):
 
 
 class Executor(Protocol):
-    """Runs builds in parallel, and provides a lane for each device."""
+    """An executor, which runs builds in parallel, and provides a lane for each device."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        """Starts and outcomes as they occur. After `stop()` nothing new is started; running builds are finished.
+        """The starts and outcomes of builds as they occur. After `stop()` nothing new is started; running builds are
+        finished.
 
         From a `BuildQueue` each builder takes when it is free. Another thread may iterate over this, and then calls
         `stop`.

@@ -1,4 +1,4 @@
-"""Keeps a Ray that EdgeSweep starts for one run to this machine and this user. Imports nothing of Ray."""
+"""Settings that keep a Ray of one run of EdgeSweep to this machine and this user. Imports nothing of Ray."""
 
 import os
 import secrets

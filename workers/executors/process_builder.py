@@ -1,4 +1,4 @@
-"""Builds artifacts in a process of its own, which is ended with all that a model's code has started.
+"""The builder whose builds run in a process of its own, which is ended with all that a model's code has started.
 
 A model's code runs in that process: it may crash, hang, fork, or write wherever it can. So the answer is a file, which
 is parsed, and a word on a pipe says only that the file is there.
@@ -46,7 +46,7 @@ _ENDLESS_STEP = "look for a wait or an endless loop in the model's code, or buil
 
 
 class Builder:
-    """Builds one artifact after the other, in one process as long as that lives and the toolchain is the same."""
+    """A builder of one artifact after the other, in one process as long as that lives and the toolchain is the same."""
 
     def __init__(self, root: Path) -> None:
         """A builder whose artifacts are in the folder `root`."""

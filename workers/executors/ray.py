@@ -52,7 +52,7 @@ _PLACED_S = 60.0
 
 
 class RayExecutor:
-    """Builds in one actor per CPU; one actor per device, placed by the resource `device:<id>`.
+    """An executor with builds in one actor per CPU, and one actor per device, placed by the resource `device:<id>`.
 
     Joins the cluster at `RAY_ADDRESS`, else starts Ray on this machine with the local device.
     """
@@ -265,7 +265,8 @@ class _ActorBuilder:
 
 @ray.remote(num_cpus=1, max_restarts=0)
 class _BuildActor:
-    """Builds one artifact after the other. A model's code runs in a process of its own, which ends with this actor."""
+    """The actor that builds one artifact after the other. A model's code runs in a process of its own, which ends with
+    this actor."""
 
     def __init__(self) -> None:
         self._builder = Builder(_node_folder() / "artifacts")

@@ -31,7 +31,8 @@ class RefusedError(Exception):
 
 
 class Forks:
-    """Runs programs of the module `name` one after the other, each in its own fork, which ends with this process.
+    """A client for programs of the module `name`, which run one after the other, each in its own fork, which ends with
+    this process.
 
     Such a module calls `workers.forks.server.serve` when it is run. Its server ends after `idle_s` without a program.
     """

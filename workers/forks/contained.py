@@ -1,4 +1,4 @@
-"""Runs a program, and ends all that it has started when it has ended, wherever that went.
+"""A program that runs another one, and ends all that this one has started when it has ended, wherever that went.
 
     python -P -m workers.forks.contained PROGRAM ...
 

@@ -106,7 +106,7 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
 
 
 class _Watch:
-    """Looks whether a program keeps to its limits."""
+    """The watch over one program's limits."""
 
     def __init__(self, command: Mapping[str, Any], limits: Limits, group: Group) -> None:
         self._limits = limits

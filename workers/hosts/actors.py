@@ -30,7 +30,7 @@ device."""
 
 @ray.remote(num_cpus=0, memory=_ANY_BYTES, max_restarts=0, max_concurrency=_CALLS)
 class HostActor:
-    """Carries the calls of drivers to the agent."""
+    """The actor that carries the calls of drivers to the agent."""
 
     def __init__(self, config: HostConfig, boot: int) -> None:
         self._about = about(config.name, config.machine(), boot, versions())

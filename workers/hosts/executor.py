@@ -1,4 +1,4 @@
-"""Measures on the devices of a lab: an executor whose lanes follow their devices from host to host."""
+"""The executor for the devices of a lab, whose lanes follow their devices from host to host."""
 
 import time
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _LEASES = 2
 
 
 class LabExecutor:
-    """Builds in processes of this machine, measures on the hosts of a lab.
+    """An executor that builds in processes of this machine, and measures on the hosts of a lab.
 
     Devices without a host in their name are this machine's own.
     """

@@ -12,7 +12,7 @@ from workers.artifacts import PackedArtifact
 from workers.measure.device_runner import AnswerT, Request
 
 HOST_PROTOCOL = 8
-"""Grows when drivers and hosts of different versions would not understand each other."""
+"""The number grows when drivers and hosts of different versions would not understand each other."""
 
 CLOCK_S = 60.0
 """The difference between a host's clock and the driver's from which it is reported. Nothing that EdgeSweep does depends
@@ -98,7 +98,7 @@ class Hello:
     versions: Versions
     tags: tuple[str, ...]
     change: int
-    """Grows whenever devices come or go."""
+    """The counter grows whenever devices come or go."""
     devices: tuple[HostDevice, ...]
     refused: tuple[DeviceError, ...]
     """The devices that cannot be used, and the faults of the host itself."""

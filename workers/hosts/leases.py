@@ -33,7 +33,7 @@ class _Slot:
     queue: dict[str, float] = field(default_factory=dict)
     """The time at which each driver asked last, in the order in which they came."""
     barred: set[str] = field(default_factory=set)
-    """Drivers whose use a person has ended."""
+    """The drivers whose use a person has ended."""
 
     def left_s(self, now_s: float) -> float:
         return max(0.0, self.left_until_s - now_s) if self.who else 0.0

@@ -30,8 +30,8 @@ from ray.scripts.scripts import main
 services.start_api_server = lambda *args, **options: ("", None)
 main()
 """
-"""Starts a node without Ray's API server: its only module here asks the addresses of three clouds where it runs, and
-reports that usage statistics are off, also where they are."""
+"""The program that starts a node without Ray's API server: its only module here asks the addresses of three clouds
+where it runs, and reports that usage statistics are off, also where they are."""
 _START_BESIDE = f"""
 import os
 from ray._private import services
@@ -40,7 +40,7 @@ os.environ[{REACHABLE!r}] = "0"
 services.get_node_ip_address = lambda address=None: {LOOPBACK!r}
 main()
 """
-"""Starts a further node on loopback."""
+"""The program that starts a further node on loopback."""
 _START_S = 90.0
 _END_S = 20.0
 _POLL_S = 0.2
@@ -59,7 +59,7 @@ class NodeOptions:
     """The address of this node, which the node binds as far as Ray lets it."""
     token_file: Path
     label: str
-    """Identifies the node among all of the lab."""
+    """Identifier of the node among all of the lab."""
     ports: Ports | None = None
     """The ports that the node listens on; `None`: ports of Ray's choice."""
 
@@ -68,7 +68,7 @@ class Node:
     """A running node, until `end`."""
 
     def __init__(self, options: NodeOptions) -> None:
-        """Waits until the node has started. Raises `ClusterError`."""
+        """Start a node, and wait until it has started. Raises `ClusterError`."""
         # The folder's name is short, because sockets are in it; a user's folder may have a long name.
         self.folder = Path(tempfile.mkdtemp(prefix="edgesweep-ray-"))
         """The folder by which Ray tells several nodes of one machine apart."""

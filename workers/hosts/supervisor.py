@@ -28,7 +28,7 @@ _END_S = 20.0
 _AGAIN_S = 2.0
 _POLL_S, _ADDRESS_S = 0.2, 3.0
 _ONLY_HERE = ("127.", "::1:", "::ffff:127.")
-"""Beginnings of addresses that no other computer reaches."""
+"""The beginnings of addresses that no other computer reaches."""
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class HostConfig:
         return self.state / "outbox.sqlite"
 
     def machine(self) -> str:
-        """Identifies the state folder, and so the host, over restarts and other network addresses."""
+        """Identifier of the state folder, and so of the host, over restarts and other network addresses."""
         file = self.state / "host.id"
         self.state.mkdir(parents=True, exist_ok=True)
         if not file.exists():

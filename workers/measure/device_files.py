@@ -49,7 +49,7 @@ class Pushes:
 
 
 class DeviceFiles:
-    """Files on one device. Each is pushed once."""
+    """The files on one device. Each is pushed once."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
         """The files of one device. `folder`: for short-lived files on this host."""

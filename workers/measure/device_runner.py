@@ -1,4 +1,5 @@
-"""Runs requests on one device, with its programs and the artifacts of this host. Failures are values too."""
+"""The runner of requests on one device, with the device's programs and the artifacts of this host. Failures are values
+too."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -81,7 +82,7 @@ class Request(ABC, Generic[AnswerT_co]):
 
 
 class DeviceRunner:
-    """Answers the requests to one device, one call at a time. The device's lane owns it."""
+    """The runner of one device, which answers one request at a time. The device's lane owns it."""
 
     def __init__(
         self,

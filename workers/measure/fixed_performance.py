@@ -1,4 +1,5 @@
-"""Switches a device's fixed-performance mode on for the blocks of one round, and off again in every case.
+"""The fixed-performance mode of a device, which is switched on for the blocks of one round, and off again in every
+case.
 
 On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone uses clocks that it can
 sustain. The mode stays on if the host dies. So while it may be on, a marker file is on the host's disk; the next

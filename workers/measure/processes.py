@@ -1,4 +1,4 @@
-"""Runs a runner process on a device: returns its report, or the reason why there is none."""
+"""Processes of runners on a device: each gives a report, or the reason why there is none."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
