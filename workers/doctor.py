@@ -1,4 +1,4 @@
-"""Checks what this machine can build and measure, with the command that enables the rest."""
+"""Checks of what this machine can build and measure, with the command that enables the rest."""
 
 import importlib.util
 import os
@@ -65,10 +65,10 @@ def examine(workspace: Path) -> list[MachineCheck]:
 
 
 def _library(name: str, purpose: str, line: str, needed: bool) -> MachineCheck:
-    there = importlib.util.find_spec(name) is not None
+    installed = importlib.util.find_spec(name) is not None
     distribution = "scikit-learn" if name == "sklearn" else name
-    found = f"{version(distribution)}: {purpose}" if there else f"missing: {purpose}"
-    return MachineCheck(distribution, there, found, line, needed)
+    text = f"{version(distribution)}: {purpose}" if installed else f"missing: {purpose}"
+    return MachineCheck(distribution, installed, text, line, needed)
 
 
 def _torch_checks() -> list[MachineCheck]:
@@ -133,9 +133,9 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
         ),
         MachineCheck(
             "C++ compiler",
-            (found := compiler()) is not None,
-            f"{found}: checks NNAPI and Metal builds, compiles the runner of virtual phones"
-            if found
+            (compiler_path := compiler()) is not None,
+            f"{compiler_path}: checks NNAPI and Metal builds, compiles the runner of virtual phones"
+            if compiler_path
             else "none: NNAPI and Metal builds cannot be checked",
             INSTALL,
         ),
@@ -148,15 +148,15 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
 
 
 def _board_check() -> MachineCheck:
-    """Asks no board: `edgesweep devices` does."""
+    """The boards that are named; none is asked, since `edgesweep devices` does that."""
     names, refused = boards.attached()
     wrong = [error.message for error in refused]
-    found = ", ".join([*names, *wrong]) or "none named; phones and this computer need none"
-    return MachineCheck("boards over ssh", bool(names) and not wrong, found, boards.NEXT_STEP)
+    text = ", ".join([*names, *wrong]) or "none named; phones and this computer need none"
+    return MachineCheck("boards over ssh", bool(names) and not wrong, text, boards.NEXT_STEP)
 
 
 def _phone_checks() -> list[MachineCheck]:
-    """Starts no adb server: `edgesweep devices` does, and lists the phones."""
+    """The means to reach phones; no adb server is started, since `edgesweep devices` does that and lists the phones."""
     host = AdbHost()
     lack = missing()
     return [

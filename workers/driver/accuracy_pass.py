@@ -18,7 +18,7 @@ from workers.models.prepared import PreparedModel
 
 
 class AccuracyPass:
-    """Runs builds on the evaluation images on one device, and stores their accuracy."""
+    """The pass that runs builds on the evaluation images on one device, and stores their accuracy."""
 
     def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact

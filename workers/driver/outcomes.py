@@ -20,7 +20,7 @@ class Outcomes:
         self._planned: dict[str, PlannedJob] = {job.key: planned_job(plan, job) for job in jobs}
 
     def of(self, job: Job) -> Complete | Failed | None:
-        """`None` while it is pending."""
+        """The outcome of a job; `None` while it is pending."""
         return self._journal.outcomes.ending(self._planned[job.key])
 
     def planned(self, job: Job) -> PlannedJob:

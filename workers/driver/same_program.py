@@ -10,12 +10,13 @@ from workers.driver.context import RunContext
 
 
 def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: RunContext) -> dict[str, Settled]:
-    """Why a race leaves out all jobs but one of each program, by job key. `timed` have artifacts; `worth` as in `Race`.
+    """The reasons why a race leaves out all jobs but one of each program, by job key. `timed`: jobs with
+    artifacts; `worth` as in `Race`.
 
-    The one that is timed is one of the highest precedence; of these, one that was measured before, then the smallest
+    The job that is timed has the highest precedence; among equal ones it was measured before, then it has the smallest
     file. A job that lost before keeps its reason.
     """
-    found: dict[str, Settled] = {}
+    left_out: dict[str, Settled] = {}
     programs: dict[Hashable, list[Job]] = {}
     journal, protocol = context.journal, context.protocol
     for job in timed:
@@ -37,9 +38,9 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
                 continue
             if before is not None and before.eliminated and settles(before, protocol):
                 if before.reason == "same_program":
-                    found[job.key] = before
+                    left_out[job.key] = before
                 continue
-            found[job.key] = Settled(
+            left_out[job.key] = Settled(
                 job_key=job.key,
                 budget="race",
                 rounds=journal.attempts.block_count(job.key),
@@ -49,7 +50,7 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
                 by_key=chosen.key,
                 question=protocol.question,
             )
-    return found
+    return left_out
 
 
 def _file_bytes(job: Job, context: RunContext) -> int:

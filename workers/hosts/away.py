@@ -6,7 +6,7 @@ LOST = "its connection is lost"
 
 
 def away(name: str, why: str) -> HostError:
-    """`why`: what is known, with the host as "it"."""
+    """The error for a host that is away. `why`: what is known, with the host as "it"."""
     return HostError(
         "host_away",
         f"the host {name}",
@@ -16,10 +16,10 @@ def away(name: str, why: str) -> HostError:
 
 
 def no_disk(name: str, why: str, next_step: str = "free space there") -> HostError:
-    """As `away`, of a host that cannot write to its disk."""
+    """The error for a host that cannot write to its disk; `why` as in `away`."""
     return HostError("host_disk", f"the host {name}", why, f"{next_step}; a sweep waits for four minutes")
 
 
 def leaving(name: str) -> HostError:
-    """As `away`, of a host that a person ends."""
+    """The error for a host that a person ends."""
     return HostError("host_leaving", f"the host {name}", "it leaves the lab")

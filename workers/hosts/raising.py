@@ -1,4 +1,4 @@
-"""Starts the agent of this machine on its Ray node, in place of an earlier one."""
+"""The start of this machine's agent on its Ray node, in place of an earlier agent."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -22,7 +22,8 @@ _START_S = 120.0
 
 
 def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[float], None]]:
-    """Start this machine's agent on its node, in place of an earlier one. Returns it, and what ends it in order.
+    """Start this machine's agent on its node, in place of an earlier one. Returns the agent, and the call that ends it
+    in order.
 
     Raises `ClusterError` if another computer of the lab has its name.
     """
@@ -58,20 +59,20 @@ def not_started(error: exceptions.RayError) -> ClusterError:
     return ClusterError(f"the agent of this host does not start: {message}", step)
 
 
-def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
+def earlier_starts(hosts: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
     """Agents of this machine that are still in the lab. `found`: as of `Hosts.find`.
 
     Raises `ClusterError` if a host of this name that answers is another machine.
     """
     earlier = []
-    for key, host in found:
-        _, other, its_machine, *_ = key.split(":")
-        if other != name:
+    for key, host in hosts:
+        _, host_name, its_machine, *_ = key.split(":")
+        if host_name != name:
             continue
         if its_machine == machine:
             earlier.append(host)
             continue
-        with suppress(DeviceError):  # one that does not answer may be this computer with a new folder
+        with suppress(DeviceError):  # a host that does not answer may be this computer with a new folder
             devices = len(host.hello().devices)
             raise ClusterError(
                 f"another computer of the lab is called {name} (with {devices} devices)",

@@ -22,7 +22,7 @@ from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, Ru
 from workers.toolchains.environments import command_within
 
 _LOAD_DEADLINE_S = 60.0
-# Everything else, such as a phone that went away, is a failure of the whole batch.
+# Failures of one artifact; all others, such as a phone that went away, are failures of the whole batch.
 OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
 
 
@@ -30,7 +30,7 @@ OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
 class BatchRequest(Request[Batch]):
     """Time `job` and the `others` in this order, in one process, on the device in its last known state.
 
-    Their order is to be drawn anew for each batch. Artifacts that are not on the device are pushed first. All have one
+    The order is to be drawn anew for each batch. Artifacts that are not on the device are pushed first. All have one
     runtime, threads and CPUs. A `Failed` as the answer, instead of a `Batch`, is no item's: of the kind `no_batches` if
     the program on the device times one artifact a process, and `not_possible` if the jobs run in different programs.
     """
@@ -39,23 +39,23 @@ class BatchRequest(Request[Batch]):
     protocol: Protocol
     readiness: Readiness
     brief: frozenset[str] = frozenset()
-    """Job keys of those that have short blocks."""
+    """Keys of the jobs that have short blocks."""
     run: str = ""
-    """Identifies the run of the driver that asks, and the batch in it; empty if its host need not keep the answer."""
+    """Identifier of the driver's run and of the batch in it; empty if the device's host need not keep the answer."""
     stage: ClassVar[Stage] = "run"
 
     @classmethod
     def of(
         cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness, brief: Collection[str] = (), run: str = ""
     ) -> "BatchRequest":
-        """Raises `ValueError` if there is no job, or if they cannot share a process."""
+        """A request for these jobs."""
         if not jobs:
             raise ValueError("a batch has at least one job")
         return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief), run)
 
     def __post_init__(self) -> None:
-        # Not `group_of`, which asks for one program: here it is one that takes all their formats.
-        pairs = [(one.variant, one.run) for one in self.jobs]
+        # `group_of` would ask for one program; a batch runs in one that takes all formats of its jobs.
+        pairs = [(job.variant, job.run) for job in self.jobs]
         shared = {(variant.runtime, variant.runner_toolchain, run.threads, run.cpus) for variant, run in pairs}
         if len(shared) > 1:
             raise ValueError("the jobs of a batch share a process: one runtime, one number of threads, the same CPUs")
@@ -81,12 +81,12 @@ class BatchRequest(Request[Batch]):
     def answer(self, device_runner: DeviceRunner) -> Batch:
         runtime, program = _batches(device_runner, self.jobs)
         pushed = [self._pushed(device_runner, job) for job in self.jobs]
-        there = [one for one in pushed if not isinstance(one, Failed)]
+        present = [artifact for artifact in pushed if not isinstance(artifact, Failed)]
         outcomes: list[BatchOutcome] = []
         seconds, conditions = 0.0, Conditions()
-        if there:
-            outcomes, seconds, conditions = self._timed(device_runner, runtime, program, there)
-            check_clocks([one for one in outcomes if isinstance(one, RunReport)], seconds)
+        if present:
+            outcomes, seconds, conditions = self._timed(device_runner, runtime, program, present)
+            check_clocks([outcome for outcome in outcomes if isinstance(outcome, RunReport)], seconds)
         rest = iter(outcomes)
         return Batch(
             outcomes=tuple(
@@ -115,11 +115,11 @@ class BatchRequest(Request[Batch]):
         device_runner: DeviceRunner,
         runtime: BatchRuntime,
         program: str | None,
-        there: Sequence[tuple[RunRequest, Manifest]],
+        present: Sequence[tuple[RunRequest, Manifest]],
     ) -> tuple[list[BatchOutcome], float, Conditions]:
         protocol, device = self.protocol, device_runner.device
-        artifacts = [manifest.file_sha256 for _, manifest in there]
-        content = runtime.batch_file([request for request, _ in there])
+        artifacts = [manifest.file_sha256 for _, manifest in present]
+        content = runtime.batch_file([request for request, _ in present])
         source = device_runner.folder / f"batch-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
         try:
             source.write_bytes(content)
@@ -129,7 +129,7 @@ class BatchRequest(Request[Batch]):
         argv = runtime.batch_command(file, self._item_s, program)
         release = self.job.variant.runner_toolchain
         argv = argv if program else command_within(argv, release)
-        deadline_s = START_DEADLINE_S + len(there) * self._item_s
+        deadline_s = START_DEADLINE_S + len(present) * self._item_s
         try:
             return observed(
                 device_runner,
@@ -163,9 +163,11 @@ class BatchRequest(Request[Batch]):
             artifact_sha256=manifest.file_sha256,
             conditions=replace(conditions, cpus=cpus_of(outcome, job)),
         )
-        of, known = job.variant, outcome.threads_known
+        variant, threads_known = job.variant, outcome.threads_known
         try:
-            labels = block_labels(item, of.backend, of.qengine, self._protocol_of(job), threads_known=known)
+            labels = block_labels(
+                item, variant.backend, variant.qengine, self._protocol_of(job), threads_known=threads_known
+            )
         except RunnerError as error:
             return failed(self.stage, error)
         return replace(item, labels=labels)

@@ -1,4 +1,5 @@
-"""Runs requests on one device, with its programs and the artifacts of this host. Failures are values too."""
+"""The runner of requests on one device, with the device's programs and the artifacts of this host. Failures are values
+too."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -25,10 +26,10 @@ from workers.runtimes import registry
 from workers.runtimes.interface import Program, RunReport, RunRequest
 
 _MISFITS = ("runtime_skew", "load_failed", "run_failed", "crashed")
-"""How it ends where a library cannot run what another release of it made."""
+"""The kinds of failure with which a library ends that cannot run an artifact of another release."""
 
 AnswerT = TypeVar("AnswerT")
-"""To one `Request`."""
+"""The type of the answer to one `Request`."""
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
@@ -42,33 +43,35 @@ class Request(ABC, Generic[AnswerT_co]):
 
     job: Job
     left_s: float = field(default=0.0, kw_only=True)
-    """For how long the driver expects to need the device, this request included; 0 if it does not know."""
+    """The seconds for which the driver expects to need the device, this request included; 0 if it does not know."""
     left_at_least: bool = field(default=False, kw_only=True)
-    """Whether it expects to need it for longer: it cannot say how long."""
+    """Tells whether the driver expects to need the device for longer, and cannot say how long."""
     stage: ClassVar[Stage]
     """The job's stage to which a failure belongs."""
     keeps_mode: ClassVar[bool] = False
-    """Whether a fixed-performance mode that stays on between blocks may stay on in it."""
+    """Tells whether a fixed-performance mode that stays on between blocks may stay on during the request."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs whose artifacts it needs on the device's host. A request for several jobs has the first as `job`."""
+        """The jobs whose artifacts the request needs on the device's host. A request for several jobs has the first as
+        `job`."""
         return (self.job,)
 
     @property
     def result_id(self) -> str:
-        """Names the answer: a host keeps it under this id until the driver has it. Empty if it need not be kept."""
+        """The name of the answer, under which a host keeps it until the driver has it. Empty if it need not be kept."""
         return ""
 
     @property
     def limit_s(self) -> float:
-        """How long its own deadlines let it wait and work on the device. To reach it and to send it files comes on
-        top."""
+        """The longest time (s) that the request's own deadlines let it wait and work on the device. The time to reach
+        the device and to send it files comes on top."""
         return 0.0
 
     @abstractmethod
     def answer(self, device_runner: "DeviceRunner") -> AnswerT_co | Failed:
-        """Raises `DeviceError`, `BuildError` or `OSError`, which `DeviceRunner.ask` makes a `Failed`."""
+        """The answer, from the device. Raises `DeviceError`, `BuildError` or `OSError`, which `DeviceRunner.ask` makes
+        a `Failed`."""
 
     def answer_without_device(self, name: str, let_go: Callable[[], object]) -> AnswerT_co | None:
         """The answer of a request that needs no device which answers; `None` if the request needs one.
@@ -79,7 +82,7 @@ class Request(ABC, Generic[AnswerT_co]):
 
 
 class DeviceRunner:
-    """Answers the requests to one device, one call at a time. The device's lane owns it."""
+    """The runner of one device, which answers one request at a time. The device's lane owns it."""
 
     def __init__(
         self,
@@ -121,14 +124,14 @@ class DeviceRunner:
         self.device.rest(seconds)
 
     def close(self) -> None:
-        """Remove from the device what is no longer needed, and switch off a mode that the last block could not
+        """Remove files from the device that are no longer needed, and switch off a mode that the last block could not
         end."""
         if self._host_runner is not None:
             self._host_runner.close()
         self.files.close()
         self.stock.close()
         self.end_mode()
-        with suppress(DeviceError, OSError):  # its marker stays, for the next contact
+        with suppress(DeviceError, OSError):  # the marker of the mode stays, for the next contact
             self.restore()
         self.device.release()
 
@@ -136,15 +139,15 @@ class DeviceRunner:
         """Switch off a mode that an earlier block or run left on. Raises `DeviceError`."""
         restore_leftovers(self.device, self.facts.device_id, self._marks)
 
-    def fixed_performance(self, wanted: bool) -> FixedPerformance:
-        """Asked of the device once: all blocks of a run want the same."""
+    def fixed_performance(self, requested: bool) -> FixedPerformance:
+        """The mode of this device, which is asked for once: all blocks of a run want the same."""
         if self._fixed is None:
-            self._fixed = FixedPerformance(self.device, self.facts.device_id, self._marks, wanted=wanted)
+            self._fixed = FixedPerformance(self.device, self.facts.device_id, self._marks, wanted=requested)
         return self._fixed
 
     @property
     def mode_stays_on(self) -> bool:
-        """Whether the device is in its fixed-performance mode between two blocks."""
+        """Tell whether the device is in its fixed-performance mode between two blocks."""
         return self._fixed is not None and self._fixed.stays_on
 
     def end_mode(self) -> None:
@@ -159,7 +162,7 @@ class DeviceRunner:
         return self._first_sensors
 
     def tells_answers_of(self, job: Job) -> bool:
-        """Whether the device's program for the job tells the model's answers: a stock tool may only time it."""
+        """Tell whether the device's program for the job gives the model's answers: a stock tool may only time it."""
         if job.variant.runner_toolchain != INSTALLED:
             return True  # a release is run by a runner
         program = self._programs.get((job.variant.runtime, job.variant.format))
@@ -176,24 +179,25 @@ class DeviceRunner:
         return self._host_runner
 
     def program(self, job: Job) -> Program | None:
-        """`None`: this host's Python. Raises `RunnerError` where programs were pushed, but none for this format."""
+        """The program on the device; `None`: this host's Python. Raises `RunnerError` where programs were pushed, but
+        none for this format."""
         variant = job.variant
         kind = variant.runtime, variant.format
         if self._programs and variant.runner_toolchain != INSTALLED:
             kind = variant.runtime, f"{variant.format} {variant.runner_toolchain}"
             if kind not in self._programs:
                 self._programs[kind] = program_of_release(self.device, self.facts, variant)
-        found = self._programs.get(kind)
-        if found is None and self._programs:
+        program = self._programs.get(kind)
+        if program is None and self._programs:
             raise RunnerError(
                 "not_possible",
                 f"no program that runs {job.variant.format} artifacts was pushed to {self.facts.name}",
                 "edgesweep explain android-runtime says how to compile one",
             )
-        return found
+        return program
 
     def extra_metrics(self, job: Job, report: RunReport) -> Mapping[str, float]:
-        """Those that its program told; with the size of the program's libraries where it does not tell that."""
+        """The metrics that the job's program reported, and the size of its libraries where it does not report that."""
         program = self.program(job)
         size = None if program is None else program.library_mb
         return {**({} if size is None else {"runtime_mb": size}), **report.extra_metrics}
@@ -206,21 +210,21 @@ class DeviceRunner:
         try:
             return processes.report(self.device, runtime, path, request, deadline_s, toolchain)
         except RunnerError as error:
-            if (told := self.with_versions(error, job)) is error:
+            if (explained := self.with_versions(error, job)) is error:
                 raise
-            raise told from error
+            raise explained from error
 
     def with_versions(self, error: RunnerError, job: Job) -> RunnerError:
-        """The error with what made the artifact and what is on the device to run it, where those are not the same and
-        may not fit; otherwise the error itself. Raises `DeviceError`."""
+        """The error with the versions that made the artifact and that would run it, where those differ and may not fit;
+        otherwise the error itself. Raises `DeviceError`."""
         if error.kind not in _MISFITS or job.variant.runner_toolchain != INSTALLED:
             return error
         manifest, _ = self.files.artifact(job.build_key)
-        made, here = manifest.versions.get(manifest.runtime), dict(self.facts.runners).get(manifest.runtime)
-        if not made or not here or f"{manifest.runtime} {made}" in here.split(AND):
+        built_with, on_device = manifest.versions.get(manifest.runtime), dict(self.facts.runners).get(manifest.runtime)
+        if not built_with or not on_device or f"{manifest.runtime} {built_with}" in on_device.split(AND):
             return error
-        both = f"{error.message}; {manifest.runtime} {made} made it, and on the device is {here}"
-        return RunnerError(error.kind, both, error.next_step)
+        message = f"{error.message}; {manifest.runtime} {built_with} made it, and on the device is {on_device}"
+        return RunnerError(error.kind, message, error.next_step)
 
 
 def failed(stage: Stage, error: DeviceError) -> Failed:

@@ -1,4 +1,4 @@
-"""Which nodes of a model its backend took on a device, where the rest runs on the CPU without a word."""
+"""The nodes of a model that its backend took on a device; the rest runs on the CPU without a word."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from workers.toolchains.environments import command_within
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Empty where it is not known, or where a backend takes all or nothing."""
+    """Metrics and labels of a partition. Empty where it is not known, or where a backend takes all or nothing."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    """`backend_fell_back` if the backend took nothing."""
+    """The label `backend_fell_back` if the backend took nothing."""
 
 
 def partition(device_runner: DeviceRunner, job: Job, deadline_s: float) -> Partition:
@@ -46,6 +46,6 @@ def partition(device_runner: DeviceRunner, job: Job, deadline_s: float) -> Parti
             raise
         return Partition()  # an older runner does not profile
     nodes = Counter(run.where for run in profile.runs)
-    taken = nodes[runtime.profiled_as(backend)]
-    metrics = {"backend_nodes": float(taken), "cpu_nodes": float(nodes.total() - taken)}
-    return Partition(metrics, () if taken or not nodes else ("backend_fell_back",))
+    backend_nodes = nodes[runtime.profiled_as(backend)]
+    metrics = {"backend_nodes": float(backend_nodes), "cpu_nodes": float(nodes.total() - backend_nodes)}
+    return Partition(metrics, () if backend_nodes or not nodes else ("backend_fell_back",))

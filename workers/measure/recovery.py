@@ -11,8 +11,8 @@ from workers.devices.interface import Rung
 from workers.measure.device_runner import DeviceRunner, Request
 
 _LETS_GO = frozenset({"restart_adb", "reboot"})
-"""After these nothing on the phone is as it was, so it is attached anew. And whoever restarts the adb server must not
-be one of those who use it."""
+"""Rungs after which nothing on the phone is as it was, so it is attached anew. The process that restarts the adb server
+must not be one that uses it."""
 
 
 @dataclass(frozen=True, slots=True)

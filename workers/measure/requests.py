@@ -44,7 +44,7 @@ class ReadyRequest(Request[Readiness]):
     """Push the job's artifact, which must be on this host, to the device. Then wait until the device is ready."""
 
     gate: Gate | None
-    """`None`: the sensors are read once."""
+    """The limits; `None`: the sensors are read once."""
     seconds: float
     """The longest wait, on the device's own clock."""
     stage: ClassVar[Stage] = "run"
@@ -58,15 +58,16 @@ class ReadyRequest(Request[Readiness]):
         if not device_runner.mode_stays_on:
             device_runner.restore()
         first = device_runner.first_sensors()
-        # Also a stock tool's input: otherwise building and pushing it would count as time of the block.
+        # The input of a stock tool is pushed now, too: otherwise building and pushing it would count as time of the
+        # block.
         _timed_model(device_runner, self.job)
         if self.gate is None:
             return Readiness(sensors=device_runner.device.sensors(load=False), lacking=(), busy_only=False)
         if device_runner.mode_stays_on:
-            found = await_ready(device_runner.device, self.gate, 0.0, first)
-            if found.ready:
-                return found
-            # It rests at its own clocks.
+            readiness = await_ready(device_runner.device, self.gate, 0.0, first)
+            if readiness.ready:
+                return readiness
+            # The device rests at its own clocks.
             device_runner.end_mode()
             device_runner.restore()
         return await_ready(device_runner.device, self.gate, self.seconds, first)
@@ -80,7 +81,7 @@ class BlockRequest(Request[Block]):
     protocol: Protocol
     readiness: Readiness
     run: str = ""
-    """Identifies the run of the driver that asks; empty if its host need not keep the answer."""
+    """Identifier of the driver's run; empty if the device's host need not keep the answer."""
     stage: ClassVar[Stage] = "run"
     keeps_mode: ClassVar[bool] = True
 
@@ -88,8 +89,8 @@ class BlockRequest(Request[Block]):
     def result_id(self) -> str:
         if not self.run:
             return ""
-        asked = {"job": self.job.key, "round": self.round, "protocol": repr(self.protocol), "run": self.run}
-        return canonical_key({"block": asked})
+        question = {"job": self.job.key, "round": self.round, "protocol": repr(self.protocol), "run": self.run}
+        return canonical_key({"block": question})
 
     @property
     def limit_s(self) -> float:
@@ -129,8 +130,10 @@ class BlockRequest(Request[Block]):
             device_seconds=seconds,
             extra_metrics=device_runner.extra_metrics(job, report),
         )
-        known, mean_only, of = report.threads_known, report.mean_only, job.variant
-        labels = block_labels(block, of.backend, of.qengine, in_process, threads_known=known, mean_only=mean_only)
+        threads_known, mean_only, variant = report.threads_known, report.mean_only, job.variant
+        labels = block_labels(
+            block, variant.backend, variant.qengine, in_process, threads_known=threads_known, mean_only=mean_only
+        )
         return replace(block, labels=labels, push_seconds=device_runner.pushes.take_s(job.build_key))
 
     def _timed(self, device_runner: DeviceRunner, request: RunRequest) -> tuple[Completed, RunReport]:
@@ -145,15 +148,15 @@ class Evaluated:
     """One accuracy pass on a device."""
 
     logits: Logits
-    """(N, classes) float32: of every image, from a separate process. A stock tool gives only those of the first images,
-    which are in its file."""
+    """Logits (N, classes) float32 of every image, from a separate process. A stock tool gives only those of the first
+    images, which are in its file."""
     device_seconds: float
-    """On the clock of the device that ran it, without `push_seconds`."""
+    """The seconds on the clock of the device that ran the pass, without `push_seconds`."""
     push_seconds: float
     labels: tuple[str, ...] = ()
-    """Trust labels of how it was made."""
+    """Trust labels that say how the logits were made."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
-    """As `Accuracy.extra_metrics`."""
+    """Further metrics, as of `Accuracy.extra_metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ class LogitsRequest(Request[Evaluated]):
 
     @property
     def result_id(self) -> str:
-        # Of any run: logits do not depend on when they are computed.
+        # The id names no run: logits do not depend on when they are computed.
         return canonical_key({"logits": self.job.key, "evaluation": self.evaluation.evaluation_id})
 
     @property
@@ -179,7 +182,7 @@ class LogitsRequest(Request[Evaluated]):
         try:
             logits = self._logits(device_runner, exact_int8=bool(labels) and has_exact_sums(self.job.variant))
             seconds = device_runner.device.now_s() - began_s - (device_runner.pushes.total_s - pushed_s)
-            taken = partition(device_runner, self.job, self.limit_s)
+            node_split = partition(device_runner, self.job, self.limit_s)
         except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
         pushing_s = device_runner.pushes.take_s(self.job.build_key)
@@ -187,8 +190,8 @@ class LogitsRequest(Request[Evaluated]):
             logits=logits,
             device_seconds=max(0.0, seconds),
             push_seconds=pushing_s,
-            labels=(*labels, *taken.labels),
-            extra_metrics=taken.metrics,
+            labels=(*labels, *node_split.labels),
+            extra_metrics=node_split.metrics,
         )
 
     def _logits(self, device_runner: DeviceRunner, *, exact_int8: bool) -> Logits:
@@ -258,7 +261,7 @@ def observed(
 ) -> tuple[WorkT, float, Conditions]:
     """The result of `work` on the device, its seconds on the device's clock, and the conditions around it.
 
-    `round_`: the fixed-performance mode stays on after it, for the next block of this round.
+    With `round_` the fixed-performance mode stays on afterwards, for the next block of this round.
     """
     device, before = device_runner.device, readiness.sensors
     with device_runner.fixed_performance(protocol.fixed_performance).during(round_) as fixed:
@@ -278,7 +281,8 @@ def observed(
 
 
 def check_clocks(reports: Iterable[RunReport], seconds: float) -> None:
-    """`seconds`: duration of the process that made all of them, on the device's clock. Raises `RunnerError`."""
+    """Compare the reports' times with `seconds`, the duration of the process that made all of them, on the device's
+    clock. Raises `RunnerError`."""
     if not seconds > 0:
         raise RunnerError("clock_went_back", f"by the device's own clock the block took {seconds:.3f} s")
     reported_s = sum(_reported_ns(report) for report in reports) / 1e9
@@ -287,7 +291,7 @@ def check_clocks(reports: Iterable[RunReport], seconds: float) -> None:
 
 
 def cpus_of(report: RunReport, job: Job) -> str:
-    """The CPUs that it ran on, by number; the requested ones if the runner does not report them."""
+    """The CPUs that the runner ran on, by number; the requested ones if it does not report them."""
     return ",".join(map(str, report.cpus_ran)) or job.run.cpus
 
 

@@ -11,7 +11,7 @@ from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswerRequest(Request[AnswerT]):
-    """Asks a host of a lab for the answer to `of` that it still stores, whoever has the device by now.
+    """A request to a host of a lab for the answer to `of` that the host still stores, whoever has the device by now.
 
     The answer is a `Failed` of the kind `not_kept` if the host stores none. No other executor stores answers.
     """
