@@ -23,7 +23,7 @@ WRAPPERS = {
     "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
 }
 """Wrappers of training: by class, the attribute with the network, which in inference they only call. It is a part of
-the names of all tensors, at any place. By name, as their modules take long to import."""
+the names of all tensors, at any place. They are listed by name, as their modules take long to import."""
 _ATTRIBUTES = tuple(dict.fromkeys(WRAPPERS.values()))
 _COUNTER = "n_averaged"
 """The count of an AveragedModel's updates: no part of the network."""
@@ -180,7 +180,7 @@ def _absent(names: Collection[str], parts: tuple[str, ...]) -> frozenset[str]:
 def _reductions(names: Collection[str], extra: Collection[str], share: float) -> Iterator[Reduced]:
     """The names as they are, then less and less of them. `extra`: first parts of names that are left out.
 
-    What stands before all names is the attribute that holds the network: `model` in a LightningModule, `module` in an
+    The part before all names is the attribute that holds the network: `model` in a LightningModule, `module` in an
     EMA. Any is taken off, since names and shapes must be equal afterwards. `share`: of the names, that must have it.
     """
     as_is = {name: name for name in names}

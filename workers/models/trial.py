@@ -1,8 +1,8 @@
 """Tries the models and images of a sweep before anything is built: each in a process of its own, in seconds.
 
-A model is loaded with its checkpoint and answers a few images. Of a folder every file is opened, and as many as there
-is time for are decoded; the others are looked at from both ends. Of a data set of torchvision that is on the disk, one
-image is opened. Nothing is trained, settled or downloaded.
+A model is loaded with its checkpoint and answers a few images. Every file of a folder is opened, and as many as there
+is time for are decoded; the others are looked at from both ends. One image is opened of a data set of torchvision that
+is on the disk. Nothing is trained, settled or downloaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
