@@ -63,7 +63,7 @@ def units() -> tuple[list[str], list[DeviceError]]:
             continue
         try:
             attached, errors = discovery(entry).attached()
-        except DeviceError as error:  # for example no adb server: devices of other transports still work
+        except DeviceError as error:  # A missing adb server does not stop devices of other transports.
             refused.append(error)
         else:
             names += attached

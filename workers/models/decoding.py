@@ -16,7 +16,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM", "GIF")
 """Pillow's names of what is read, whatever a file is called. No reader of these starts another program."""
 
 LARGEST_FILE_BYTES = 256 * 2**20
-"""More than any photograph takes, and as much as Pillow's limit of pixels takes without compression."""
+"""A size beyond that of any photograph, and as much as Pillow's limit of pixels takes without compression."""
 
 # Pillow gives PostScript to Ghostscript. No image of this process is: torchvision's own loaders take any format.
 EpsImagePlugin.gs_binary = False

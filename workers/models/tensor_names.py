@@ -46,7 +46,7 @@ class Reduced:
     whole: Mapping[str, str]
     """The whole name by the reduced one."""
     prefixes: tuple[str, ...] = ()
-    """First parts of names, taken off."""
+    """First parts of names that are taken off."""
     infixes: tuple[str, ...] = ()
     """Parts taken out of names, at any place."""
 

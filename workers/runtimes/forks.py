@@ -52,7 +52,8 @@ class ForkServer:
         self._forks = Forks("workers.runtimes.forks")
 
     def run(self, argv: list[str], deadline_s: float) -> "subprocess.CompletedProcess[bytes]":
-        """Like `subprocess.run(argv, capture_output=True)`, which is used for commands other than those runners'.
+        """Run a command like `subprocess.run(argv, capture_output=True)`, which is used for other commands than those
+        runners'.
 
         Raises `subprocess.TimeoutExpired` after the process was ended.
         """

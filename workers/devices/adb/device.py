@@ -59,8 +59,8 @@ class AdbDevice(RemoteDevice):
             raise DeviceError(
                 "os_error", f"adb:{self.serial}: the fixed-performance mode was not switched{outcome_text(done)}"
             )
-        # Before Android 11, or without the service. If the phone's Power HAL lacks the mode, or its maker forbids it to
-        # the shell, the message differs between phones, but the exit code is never 0.
+        # The phone may be older than Android 11, or lack the service. If the phone's Power HAL lacks the mode, or its
+        # maker forbids it to the shell, the message differs between phones, but the exit code is never 0.
         unknown = any(text in words for text in (b"unknown command", b"can't find service", b"not found"))
         return done.exit_code == 0 and not unknown
 

@@ -102,7 +102,7 @@ class RemoteAttempt(ABC):
             case _ if done.exit_code == _OTHER_BOOT:
                 return DeviceError("rebooted", f"{name} rebooted while {shown} ran")
             case _ if done.exit_code == _NOT_STARTED:
-                # This is not a failure of the job, which has not begun.
+                # The job has not failed: it has not begun.
                 return DeviceError("offline", f"{name} was disconnected before {shown} was started")
             case _ if done.exit_code == _NO_END:
                 return DeviceError("no_exit_code", f"{name}: {shown} ended without an exit code")

@@ -20,7 +20,7 @@ from workers.runtimes.torchscript.runner.main import Load, Program
 
 NAME = "python-eager"
 VERSION = "1"
-"""Part of every job key; increased with every change that can change a result."""
+"""The version, part of every job key; increased with every change that can change a result."""
 
 
 def _opened(arguments: argparse.Namespace) -> Load:
