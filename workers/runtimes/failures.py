@@ -23,7 +23,7 @@ def first_words(error: BaseException | str) -> str:
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """The error and its causes, of which the last one is the first to have happened."""
+    """The error and its causes, of which the last one is the origin."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:

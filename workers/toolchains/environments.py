@@ -246,7 +246,7 @@ def _pip(chosen: Toolchain, arguments: Sequence[str]) -> None:
 
 
 def _refused(chosen: Toolchain, output: str, errors: str) -> EdgeSweepError:
-    """The error that pip's words mean. `said`: its errors; `told`: the rest, which has the reasons of conflicts."""
+    """The error that pip's words mean. `errors`: its stderr; `output`: the rest, which has the reasons of conflicts."""
     if "No module named pip" in errors:
         return EdgeSweepError("this Python has no pip", "python -m ensurepip")
     if match := re.search(r"satisfies the requirement \S+ \(from versions: ([^)]*)\)", errors):
