@@ -26,7 +26,7 @@ from workers.devices.engines import torch_and_engines
 from workers.devices.interface import Completed, Sensors, program_name
 from workers.devices.linux.sensors import read_sensors
 
-# More than any runner prints: a program that prints more is faulty.
+# The limit is more than any runner prints: a program that prints more is faulty.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
 # A program that contains others gives them seconds to end.
@@ -58,7 +58,7 @@ class LocalDevice:
             raise from_os_error(error) from error
 
     def _run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        # Otherwise a runner would outlive a killed driver and disturb the next sweep's measurements.
+        # A runner would otherwise outlive a killed driver and disturb the next sweep's measurements.
         self._folder.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryFile(dir=self._folder) as stdout,
@@ -78,9 +78,9 @@ class LocalDevice:
                     "timeout", f"{program_name(argv)} ran longer than {deadline_s:.0f} s and was killed"
                 ) from error
             finally:
-                # Also on Ctrl-C: no program may continue, nor what it has started and left.
+                # This also runs on Ctrl-C: no program may continue, nor what it has started and left.
                 if process.poll() is None:
-                    # One that contains others ends them.
+                    # A program that contains others ends them.
                     process.terminate()
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(_END_S)
@@ -101,7 +101,7 @@ class LocalDevice:
         """Does nothing: the host's CPU has no lock."""
 
     def end_orphans(self) -> tuple[str, ...]:
-        return ()  # they end with their driver
+        return ()  # Programs end with their driver.
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
         target = self._folder / name
@@ -112,7 +112,7 @@ class LocalDevice:
             with whole_file(target) as part:
                 try:
                     os.link(source, part)
-                except OSError:  # another file system, or one without links
+                except OSError:  # The target may be on another file system, or on one without links.
                     shutil.copyfile(source, part)
         except OSError as error:
             raise from_os_error(error) from error

@@ -16,7 +16,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM", "GIF")
 """Pillow's names of what is read, whatever a file is called. No reader of these starts another program."""
 
 LARGEST_FILE_BYTES = 256 * 2**20
-"""More than any photograph takes, and as much as Pillow's limit of pixels takes without compression."""
+"""A size beyond that of any photograph, and as much as Pillow's limit of pixels takes without compression."""
 
 # Pillow gives PostScript to Ghostscript. No image of this process is: torchvision's own loaders take any format.
 EpsImagePlugin.gs_binary = False
@@ -36,7 +36,7 @@ _TAIL_BYTES = 64
 
 
 def content_of(path: Path) -> bytes:
-    """What an image file has. Raises `DataError` if it cannot be read, or has more than `LARGEST_FILE_BYTES`."""
+    """The bytes of an image file. Raises `DataError` if it cannot be read, or has more than `LARGEST_FILE_BYTES`."""
     try:
         return read_regular(path, LARGEST_FILE_BYTES, links=True)
     except OSError as error:
@@ -75,7 +75,7 @@ def check_ends(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def named_image(name: str) -> Iterator[None]:
-    """What Pillow raises in the block becomes a `DataError` with the image's name."""
+    """Turns the exceptions of Pillow in the block into a `DataError` with the image's name."""
     try:
         with warnings.catch_warnings():
             # Pillow only warns up to twice its limit.
@@ -95,7 +95,7 @@ def named_image(name: str) -> Iterator[None]:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """A decoded image in a mode with 8 bits per channel. Of a grey image with more, the 8 highest bits of its range,
+    """A decoded image in a mode with 8 bits per channel. A grey image with more keeps the 8 highest bits of its range,
     as Pillow itself takes them of a coloured one. Raises `DataError`, without the image's name."""
     bits = _check_mode(image)
     if bits == 8:

@@ -42,7 +42,7 @@ def package(
 
 
 def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progress: PreparationProgress) -> ModelPackage:
-    """As `package`, from code that was found before."""
+    """The package of `package`, from code that was found before."""
     source, weights_id = source_id_of(model, code), weights_id_of(model)
     files = code.files if code else {}
     arguments = _arguments(model)
@@ -82,7 +82,7 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
 
 
 def constructed(model: ModelSpec, code: OwnCode | None) -> tuple[torch.nn.Module, str]:
-    """With the weights of its checkpoint, and what was done to load them, for people.
+    """The network with the weights of its checkpoint, and the changes made to load them, for people.
 
     Nothing is trained, settled or downloaded. Raises `ModelError`.
     """
@@ -98,7 +98,7 @@ def _arguments(model: ModelSpec) -> dict[str, Argument]:
 
 @contextmanager
 def _awake(tell: Callable[[], None]) -> Iterator[None]:
-    """Tells again and again: a download may take long, and whoever waits would take it for an endless loop."""
+    """Repeats `tell` until the block ends: a silent download would be taken for an endless loop."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -159,6 +159,6 @@ def _serialized(network: torch.nn.Module) -> bytes:
 
 
 def reference_logits(packed: ModelPackage, images: Images, progress: PreparationProgress) -> Logits:
-    """Of the fp32 eager model."""
+    """The logits of the fp32 eager model."""
     title = f"{packed.name} (outputs of the fp32 eager model)"
     return eager_logits(load_eager(packed), images, packed.input_shape[0], lambda share: progress(title, share))

@@ -28,8 +28,8 @@ def get(name: str) -> Runtime:
 
 
 def for_phones(name: str) -> ModuleType:
-    """What says how the C++ runner of that runtime is compiled (`RuntimeEntry.for_phones`). Raises `EdgeSweepError` as
-    `get` does."""
+    """The module that says how the C++ runner of that runtime is compiled (`RuntimeEntry.for_phones`). Raises
+    `EdgeSweepError` as `get` does."""
     module: ModuleType = _loaded(name, lambda: importlib.import_module(_entry(name).for_phones))
     return module
 
@@ -62,7 +62,7 @@ def not_installed(name: str, package: str) -> EdgeSweepError:
 
 
 def versions(name: str, *packages: str) -> dict[str, str]:
-    """Of packages that a runtime of this project needs. Raises `EdgeSweepError` as `get` does."""
+    """The versions of packages that a runtime of this project needs. Raises `EdgeSweepError` as `get` does."""
     try:
         return {package: metadata.version(package) for package in packages}
     except metadata.PackageNotFoundError as error:

@@ -52,7 +52,7 @@ KEPT_SHELL = f'{_BEGIN}{_FUNCTIONS}while IFS= read -r line; do eval "$line"; don
 
 
 def leads_attempt(cmdline: str) -> bool:
-    """Whether this command line, with a NUL after each word, is that of an attempt's shell."""
+    """Tell whether a command line, with a NUL after each word, is that of an attempt's shell."""
     return _SHELL.match(cmdline) is not None
 
 
@@ -70,19 +70,19 @@ class Attempt(RemoteAttempt):
         number: int,
         script: str,
         shown: str,
-        kept: KeptShell | None = None,
+        shell: KeptShell | None = None,
     ) -> None:
         """`number` counts the attempts of `series` from 1. All earlier attempts must have been received or ended.
-        `kept` is a shell of `KEPT_SHELL`, which runs the program if it can."""
+        `shell` is one of `KEPT_SHELL`, which runs the program if it can."""
         super().__init__(connection, f"{series}-{number}", script, shown)
         self._connection = connection
-        # Not the folder's name: other programs on the phone can see that, and could print it.
+        # The mark is not the folder's name: other programs on the phone can see that, and could print it.
         self._mark = secrets.token_hex(8)
         self._series, self._number = series, number
-        self._kept = kept
+        self._shell = shell
 
     def run(self, seconds: float) -> Report:
-        """If the connection is lost, it is opened again up to `_TRIES` times."""
+        """Run the program; if the connection is lost, it is opened again up to `_TRIES` times."""
         deadline = Deadline(seconds)
         # The program outlives its connection.
         line = (
@@ -92,13 +92,13 @@ class Attempt(RemoteAttempt):
             f"{self._report_script()}"
         )
         lost = False
-        if self._kept is not None and self._kept.takes(line):
+        if self._shell is not None and self._shell.takes(line):
             try:
-                return self._report_by(self._kept, line, deadline)
+                return self._report_by(self._shell, line, deadline)
             except DeadlineError:
                 raise
             except WireError:
-                # It may have read the line or not: another shell gets the same line.
+                # The shell may have read the line or not: another shell gets the same line.
                 lost = True
         script = f"{_BEGIN}{_FUNCTIONS}{line}"
         for step in range(1 + _TRIES):
@@ -113,18 +113,18 @@ class Attempt(RemoteAttempt):
         raise AssertionError("the last try returns or raises")
 
     def _collect_script(self) -> str:
-        """Waits for the end of a program that was started."""
+        """The script that waits for the end of a program that was started."""
         return f"{_FUNCTIONS}d={self._folder}; collect; {self._report_script()}"
 
     def _report_script(self) -> str:
-        """Cleans up while the host continues."""
+        """The script that reports, and cleans up while the host continues."""
         return f"report {self._mark} && {{ : >$d/out; : >$d/err; {self._folders_script()} }} >/dev/null 2>&1"
 
     def _folders_script(self) -> str:
         # `rm` and `mkdir` take as long as the rest of the script, so each runs once for many attempts.
         if (self._number - 1) % _FOLDERS_AT_ONCE:
             return ""
-        # Delete by name: the next attempt may have begun.
+        # Folders are deleted by name: the next attempt may have begun.
         old = self._names(self._number - _FOLDERS_AT_ONCE, self._number)
         new = self._names(self._number + 1, self._number + _FOLDERS_AT_ONCE)
         return f"(cd {ATTEMPTS} && {{ rm -rf {old}; mkdir {new}; }})"
@@ -132,12 +132,12 @@ class Attempt(RemoteAttempt):
     def _names(self, first: int, last: int) -> str:
         return " ".join(f"{self._series}-{number}" for number in range(max(first, 1), last + 1))
 
-    def _report_by(self, kept: KeptShell, line: str, deadline: Deadline) -> Report:
-        """Raises `WireError` also where the shell ended."""
+    def _report_by(self, shell: KeptShell, line: str, deadline: Deadline) -> Report:
+        """The report of a program that the open shell runs. Raises `WireError` also if the shell ended."""
         try:
-            return self._received(kept.send(line, deadline))
+            return self._received(shell.send(line, deadline))
         except BaseException as error:
-            kept.close()
+            shell.close()
             if isinstance(error, DeviceError) and error.kind == "no_exit_code":
                 raise WireError("the shell ended") from error
             raise

@@ -46,7 +46,7 @@ class AdbDevice(RemoteDevice):
         self._port = host.port
         self._connection = PhoneConnection(name, host, answer_s=answer_s, backoff_s=backoff_s)
         super().__init__(self._connection, AdbFiles(self._connection))
-        self._kept = KeptShell(self._connection, KEPT_SHELL)
+        self._kept_shell = KeptShell(self._connection, KEPT_SHELL)
         self._lock: PhoneLock | None = None
         self._series = secrets.token_hex(8)
         self._attempts = 0
@@ -59,13 +59,13 @@ class AdbDevice(RemoteDevice):
             raise DeviceError(
                 "os_error", f"adb:{self.serial}: the fixed-performance mode was not switched{outcome_text(done)}"
             )
-        # Before Android 11, or without the service. If the phone's Power HAL lacks the mode, or its maker forbids it to
-        # the shell, the message differs between phones, but the exit code is never 0.
+        # The phone may be older than Android 11, or lack the service. If the phone's Power HAL lacks the mode, or its
+        # maker forbids it to the shell, the message differs between phones, but the exit code is never 0.
         unknown = any(text in words for text in (b"unknown command", b"can't find service", b"not found"))
         return done.exit_code == 0 and not unknown
 
     def boot_id(self) -> str:
-        """It changes with each boot of the phone; empty if the phone does not report it."""
+        """The phone's boot id, which changes with each boot; empty if the phone does not report it."""
         return self._connection.shell(f"cat {BOOT_ID}").stdout.decode("ascii", "replace").strip()
 
     def take_lock(self) -> None:
@@ -80,7 +80,7 @@ class AdbDevice(RemoteDevice):
 
     def release(self) -> None:
         super().release()
-        self._kept.end()
+        self._kept_shell.end()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -88,10 +88,10 @@ class AdbDevice(RemoteDevice):
     def end_orphans(self) -> tuple[str, ...]:
         """Kill our programs that an earlier driver left running, and delete their reports; returns a line for each.
 
-        Only while holding the phone's lock, and before starting a program. Raises `DeviceError("orphan", ...)` if one
+        The phone's lock must be held, and no program started yet. Raises `DeviceError("orphan", ...)` if one
         does not end.
         """
-        self._kept.end()
+        self._kept_shell.end()
         return end_orphans(self._connection, leads_attempt, is_ours)
 
     def _is_locked(self) -> bool:
@@ -105,5 +105,5 @@ class AdbDevice(RemoteDevice):
 
     def _attempt(self, script: str, shown: str) -> Attempt:
         self._attempts += 1
-        kept = self._kept if self._is_locked() else None
-        return Attempt(self._connection, self._series, self._attempts, script, shown, kept)
+        shell = self._kept_shell if self._is_locked() else None
+        return Attempt(self._connection, self._series, self._attempts, script, shown, shell)

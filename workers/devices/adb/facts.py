@@ -17,14 +17,15 @@ _PROPERTY = re.compile(r"\[([^\]]*)\]: \[(.*)")
 _LONGEST_PROPERTY = 200
 _FIRST_NNAPI_SDK = 27
 _SURE_TENTHS_C = 8.0
-"""°C of a battery from which it is sure that the phone told tenths of a degree: no battery has 80 °C."""
+"""The temperature of a battery, in °C, from which it is sure that the phone told tenths of a degree: no battery has 80
+°C."""
 _VIRTUAL = "edgesweep/virtual/"
-"""How the build fingerprint of a virtual phone begins."""
+"""The beginning of a virtual phone's build fingerprint."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
     """Parse the output of `getprop`: `[name]: [value]`, where a value may have several lines."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     name: str | None = None
     lines: list[str] = []
     for line in text.split("\n"):
@@ -33,9 +34,9 @@ def parse_properties(text: str) -> dict[str, str]:
         elif match := _PROPERTY.fullmatch(line):
             name, lines = match[1], [match[2]]
         if name is not None and lines[-1].endswith("]"):
-            found[name] = "\n".join(lines)[:-1].strip()[:_LONGEST_PROPERTY]
+            properties[name] = "\n".join(lines)[:-1].strip()[:_LONGEST_PROPERTY]
             name = None
-    return found
+    return properties
 
 
 def read_facts(
@@ -48,10 +49,10 @@ def read_facts(
     cpu_files: str,
     has_nnapi: bool,
 ) -> DeviceFacts:
-    """`serial`: the phone's own, or adb's if the phone has none."""
+    """The facts of a phone. `serial`: the phone's own, or adb's if the phone has none."""
 
     def get(*names: str) -> str:
-        return next((value for one in names if (value := properties.get(one, ""))), "")
+        return next((value for key in names if (value := properties.get(key, ""))), "")
 
     sdk = get("ro.build.version.sdk")
     level = (_number(sdk) or 0) if has_nnapi else 0
@@ -79,7 +80,7 @@ def read_facts(
 def read_sensors(
     *, battery: str, thermal: str, zones: str, mhz: str, stat_before: str, stat_after: str, processes: str
 ) -> Sensors:
-    """`stat_after` is empty if the load was not requested."""
+    """The sensors of a phone. `stat_after` is empty if the load was not requested."""
     present, percent, temp_c = parse_battery(battery)
     hottest = hottest_zone_c(_numbers(zones))
     kilohertz = [value for value in _numbers(mhz) if value > 0]
@@ -100,9 +101,9 @@ def read_sensors(
 def parse_thermal_status(text: str) -> int | None:
     """Parse `dumpsys thermalservice`. `None` if no sensor stands behind the status: the service has no HAL, a person
     has overridden it (`cmd thermalservice override-status`), or it is told more than once."""
-    told = re.findall(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", text, re.MULTILINE)
+    values = re.findall(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", text, re.MULTILINE)
     invalid = re.search(r"^[ \t]*(?:IsStatusOverride:[ \t]*true|HAL Ready:(?![ \t]*true\b))", text, re.MULTILINE)
-    return int(told[0]) if len(told) == 1 and invalid is None else None
+    return int(values[0]) if len(values) == 1 and invalid is None else None
 
 
 def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
@@ -125,25 +126,26 @@ def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
 
 
 def parse_benchmarks(processes: str) -> list[tuple[int, str]]:
-    """Id and name of each benchmark in the input of `parse_processes`."""
+    """The id and name of each benchmark in the input of `parse_processes`."""
     benchmarks = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
-    return [(pid, found[0]) for pid, found in benchmarks if found]
+    return [(pid, match[0]) for pid, match in benchmarks if match]
 
 
 def benchmark(cmdline: str) -> tuple[str, bool] | None:
-    """Its name and whether it is ours, if the command line, with a NUL after each word, is a benchmark's.
+    """The benchmark's name, and whether it is ours; `None` if the command line, with a NUL after each word, starts
+    none.
 
     Every program that EdgeSweep pushed to the phone is ours, whoever wrote it.
     """
     words, nul, _ = cmdline.rpartition("\0")
     argv = words.split("\0")
-    ours = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
-    name = benchmark_name(argv) or ("a program of EdgeSweep" if ours else None)
-    return (name, ours) if nul and name is not None else None
+    own = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
+    name = benchmark_name(argv) or ("a program of EdgeSweep" if own else None)
+    return (name, own) if nul and name is not None else None
 
 
 def is_ours(cmdline: str) -> bool:
-    """Whether the command line, with a NUL after each word, runs a program of EdgeSweep."""
+    """Tell whether a command line, with a NUL after each word, runs a program of EdgeSweep."""
     match = benchmark(cmdline)
     return match is not None and match[1]
 

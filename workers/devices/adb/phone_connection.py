@@ -14,7 +14,7 @@ from workers.devices.shell import TAIL_BYTES
 
 FOLDER = PurePosixPath("/data/local/tmp/edgesweep")
 _SLOWEST_BYTES_PER_S = 1e6
-"""USB 2 moves 20 MB/s, bad Wi-Fi 2."""
+"""The slowest transfer that is waited for: USB 2 moves 20 MB/s, bad Wi-Fi 2."""
 
 
 class PhoneConnection(RemoteShell):
@@ -64,7 +64,7 @@ class PhoneConnection(RemoteShell):
 
     def shell(self, script: str) -> Completed:
         output = Output(OUTPUT_LIMIT_BYTES, bytearray(), bytearray())
-        what = f"{script.strip().splitlines()[0][:100]} ran"
+        action = f"{script.strip().splitlines()[0][:100]} ran"
         self._host.ensure_server()
         try:
             with self.open(f"shell,v2,raw:{script}", Deadline(self._answer_s)) as wire:
@@ -72,11 +72,11 @@ class PhoneConnection(RemoteShell):
         except DeadlineError as error:
             raise DeviceError(
                 "unresponsive",
-                f"{self.name} did not answer in time while {what}",
+                f"{self.name} did not answer in time while {action}",
                 "plug it in again, or restart it",
             ) from error
         except WireError as error:
-            self.raise_lost(error, what, "unresponsive")
+            self.raise_lost(error, action, "unresponsive")
         return Completed(exit_code=status, stdout=bytes(output.stdout), stderr=bytes(output.stderr))
 
     def open(self, service: str, deadline: Deadline, *, retry_usb: bool = False) -> Wire:
@@ -107,10 +107,10 @@ class PhoneConnection(RemoteShell):
         return ":" in self.serial
 
     def _reconnect(self) -> None:
-        seen = self._host.find(self.serial)
-        if seen is not None and (found := problem(seen, ())) is not None:
-            if found.kind != "offline":
-                raise found
+        entry = self._host.find(self.serial)
+        if entry is not None and (refusal := problem(entry, ())) is not None:
+            if refusal.kind != "offline":
+                raise refusal
             self._host.disconnect(self.serial)
         self._host.connect(self.serial)
 
@@ -123,23 +123,23 @@ class PhoneConnection(RemoteShell):
             )
         self._knows_shell = True
 
-    def raise_lost(self, error: WireError, what: str, kind: str) -> NoReturn:
+    def raise_lost(self, error: WireError, action: str, kind: str) -> NoReturn:
         """Raise the reason why the connection was lost: the server, the phone's state, or otherwise `kind`."""
         # An ending server closes the phones' connections first: its end may show only when it is asked for the phones.
-        seen = None if self._host.gone() else self._host.find(self.serial)
+        entry = None if self._host.gone() else self._host.find(self.serial)
         if self._host.gone() or self._server not in (0, self._host.server_count):
             self._server = self._host.server_count
             raise DeviceError(
                 "adb_server",
-                f"the adb server of this host was stopped or replaced while, on adb:{self.serial}, {what}",
+                f"the adb server of this host was stopped or replaced while, on adb:{self.serial}, {action}",
                 "use one adb on this host; another version ends the server of the first",
             ) from error
-        if seen is None:
+        if entry is None:
             raise DeviceError(
                 "offline" if isinstance(error, NoTransportError) or kind == "unresponsive" else "disconnected",
-                f"{self.name} is not attached (any more), noticed while {what}",
+                f"{self.name} is not attached (any more), noticed while {action}",
                 "plug it in, or connect it to the same network; `adb devices` must list it",
             ) from error
-        if (found := problem(seen, self._host.devices())) is not None:
-            raise DeviceError(found.kind, f"{found.message}, noticed while {what}", found.next_step) from error
-        raise DeviceError(kind, f"{self.name}: {error} while {what}", "check that the cable is firm") from error
+        if (refusal := problem(entry, self._host.devices())) is not None:
+            raise DeviceError(refusal.kind, f"{refusal.message}, noticed while {action}", refusal.next_step) from error
+        raise DeviceError(kind, f"{self.name}: {error} while {action}", "check that the cable is firm") from error

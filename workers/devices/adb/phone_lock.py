@@ -1,14 +1,15 @@
-"""The locks of whoever measures on a phone: the phone is theirs, and nobody restarts the adb server meanwhile."""
+"""The locks of whoever measures on a phone: nobody else measures there, and nobody restarts the adb server
+meanwhile."""
 
 from sweeps.errors import DeviceError
 from sweeps.locks import HostLock, LockedError, phone_name
 
 _RESTART_S = 30.0
-"""Longer than a restart of the server takes."""
+"""A time that is longer than a restart of the server takes."""
 
 
 class PhoneLock:
-    """Until `release()` or the end of this process, however it ends.
+    """The lock of a phone until `release()` or the end of this process, however it ends.
 
     Raises `DeviceError`: `leased` after a moment if another process of this host measures on the phone, `adb_server` if
     a restart of the server does not end.
@@ -37,7 +38,7 @@ class PhoneLock:
 
 
 def server_alone(port: int) -> HostLock:
-    """For whoever restarts the adb server. Raises `LockedError` if a phone at it is being measured."""
+    """The lock of whoever restarts the adb server. Raises `LockedError` if a phone at it is being measured."""
     return HostLock(f"adb server {port}")
 
 

@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 def ask_facts(connection: PhoneConnection) -> tuple[DeviceFacts, str]:
     """The facts and the boot id, which is empty if the phone does not report it. Raises `DeviceError`."""
     libraries = "ls -d /system/lib*/libneuralnetworks.so /apex/com.android.neuralnetworks/lib*/libneuralnetworks.so"
-    # The serial number separately: in the list, another property could contain a line that looks like it.
+    # The serial number is asked separately: in the list, another property could contain a line that looks like it.
     serialno, properties, cpuinfo, meminfo, cpu_files, nnapi, boot_id = connection.sections(
         "getprop ro.serialno",
         "getprop",
@@ -39,7 +39,8 @@ def ask_facts(connection: PhoneConnection) -> tuple[DeviceFacts, str]:
 
 
 def ask_sensors(connection: PhoneConnection, *, load: bool) -> Sensors:
-    """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
+    """The sensors of a phone. Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises
+    `DeviceError`."""
     battery, thermal, zones, mhz, before, after, processes = connection.sections(
         "dumpsys battery",
         "dumpsys thermalservice",

@@ -20,18 +20,18 @@ from workers.devices.remote.remote_shell import BOOT_ID
 from workers.devices.shell import outcome_text
 
 ANSWER_S = 10.0
-"""How long a phone may take to answer here. Before, it had three times as long."""
+"""The time that a phone may take to answer during recovery. Before, it had three times as long."""
 _LISTED_S = 5.0
-"""For a server that has just started to find a phone."""
+"""The time for a server that has just started to find a phone."""
 _ENDS_S = 20.0
 _LOOK_S = 0.1
 _GOES_DOWN_S = 20.0
 _STARTING = "running"
-"""Of Android's boot animation: the shell answers long before the system does."""
+"""The state of Android's boot animation while the system starts: the shell answers long before that ends."""
 
 
 def climb(name: str, rung: Rung) -> None:
-    """Raises `DeviceError`; with `ask` if the phone does not answer or still starts."""
+    """Take a step. Raises `DeviceError`; with `ask` if the phone does not answer or still starts."""
     serial = name.partition(":")[2]
     host = AdbHost()
     try:
@@ -79,23 +79,23 @@ def _restart(serial: str, host: AdbHost) -> None:
     try:
         alone = server_alone(host.port)
     except LockedError as error:
-        raise _kept(serial, "another phone of this computer is being measured") from error
+        raise _not_restarted(serial, "another phone of this computer is being measured") from error
     try:
-        of_network = {one.serial for one in host.devices() if ":" in one.serial and problem(one, ()) is None}
+        of_network = {entry.serial for entry in host.devices() if ":" in entry.serial and problem(entry, ()) is None}
         if not _is_local(host.port):
-            # Once ended, it could not be started from here.
-            raise _kept(serial, "it is not known to run on this computer for this user")
+            # A server elsewhere, once ended, could not be started from this process.
+            raise _not_restarted(serial, "it is not known to run on this computer for this user")
         _end_server(host)
         host.ensure_server()
         # Only phones on a cable are found again by themselves.
-        for one in sorted({*of_network, *([serial] if ":" in serial else [])}):
-            host.connect(one)
+        for phone in sorted({*of_network, *([serial] if ":" in serial else [])}):
+            host.connect(phone)
         _wait_until_listed(serial, host)
     finally:
         alone.release()
 
 
-def _kept(serial: str, why: str) -> DeviceError:
+def _not_restarted(serial: str, why: str) -> DeviceError:
     return DeviceError(
         "adb_in_use",
         f"the adb server is not restarted for adb:{serial}: {why}",
@@ -104,17 +104,18 @@ def _kept(serial: str, why: str) -> DeviceError:
 
 
 def _is_local(port: int) -> bool:
-    """Whether a process of this computer that we may look at is the server, and does not just lead to one elsewhere."""
+    """Tell whether a process of this computer that we may look at is the server, and does not just lead to one
+    elsewhere."""
     with suppress(psutil.Error):
-        for one in psutil.net_connections("tcp"):
-            if one.status == psutil.CONN_LISTEN and getattr(one.laddr, "port", 0) == port and one.pid is not None:
-                return psutil.Process(one.pid).name() == "adb"
+        for entry in psutil.net_connections("tcp"):
+            if entry.status == psutil.CONN_LISTEN and getattr(entry.laddr, "port", 0) == port and entry.pid is not None:
+                return psutil.Process(entry.pid).name() == "adb"
     return False
 
 
 def _end_server(host: AdbHost) -> None:
-    """Whoever started it."""
-    # One that hangs does not end: then the next contact says so.
+    """End the adb server, whoever started it."""
+    # A server that hangs does not end: then the next contact says so.
     with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(  # noqa: S603  # a fixed program and word
             [str(host.adb), "-P", str(host.port), "kill-server"],
@@ -127,19 +128,19 @@ def _end_server(host: AdbHost) -> None:
 
 def _wait_until_listed(serial: str, host: AdbHost) -> None:
     for _ in tries(_LISTED_S, _LOOK_S):
-        seen = host.find(serial)
-        if seen is not None and problem(seen, ()) is None:
+        entry = host.find(serial)
+        if entry is not None and problem(entry, ()) is None:
             return
 
 
 def _reboot(serial: str, host: AdbHost) -> None:
     connection = _connection(serial, host)
     before = connection.shell(f"cat {BOOT_ID}").stdout
-    # What `reboot` does on Android. A computer that runs adbd for another reason has no such program.
+    # `reboot` does the same on Android. A computer that runs adbd for another reason has no such program.
     done = connection.shell("setprop sys.powerctl reboot")
     if done.exit_code != 0:
         raise DeviceError("os_error", f"adb:{serial} does not restart{outcome_text(done)}", "restart it by hand")
-    # It answers for a while yet.
+    # The phone answers for a while yet.
     with suppress(DeviceError):
         for _ in tries(_GOES_DOWN_S, _LOOK_S):
             if connection.shell(f"cat {BOOT_ID}").stdout != before:

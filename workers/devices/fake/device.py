@@ -27,7 +27,7 @@ _SIGMA = 0.35
 _THREADS_GAIN = 0.7
 """n threads are n ** 0.7 times as fast; judged."""
 _FLOAT_BYTES = 4
-_Asked = tuple[argparse.Namespace, float, str]
+_Run = tuple[argparse.Namespace, float, str]
 """The arguments of one run, the latency (ms) of one inference at the ambient temperature without noise, and the sha256
 of the artifact."""
 
@@ -52,7 +52,7 @@ class FakeDevice:
             raise DeviceError(
                 "unknown_device",
                 f"there is no simulated phone {name!r}{did_you_mean(name, PHONES)}",
-                f"use one of: {', '.join(f'fake:{one}' for one in PHONES)}",
+                f"use one of: {', '.join(f'fake:{phone}' for phone in PHONES)}",
             )
         self._name = name
         self._host = LocalDevice(folder / f"fake-{name}")
@@ -63,7 +63,7 @@ class FakeDevice:
 
     @property
     def fixed_performance(self) -> bool:
-        """Whether the mode is on now; real phones do not report it."""
+        """Tell whether the mode is on now; real phones do not report it."""
         return self._phone.fixed_performance
 
     def facts(self) -> DeviceFacts:
@@ -75,7 +75,7 @@ class FakeDevice:
             model=f"simulated phone {self._name}",
             soc=phone.soc,
             os_build=f"simulation {fake_runner.VERSION}",
-            # The host's, because evaluations run there.
+            # The ABI and the features are the host's, because evaluations run there.
             abi=host.abi,
             cpu_features=host.cpu_features,
             runtime_versions=host.runtime_versions,
@@ -101,7 +101,7 @@ class FakeDevice:
         """Does nothing: only this process has this phone."""
 
     def end_orphans(self) -> tuple[str, ...]:
-        return ()  # they end with their driver
+        return ()  # Programs end with their driver.
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
         path = self._host.push(source, name)
@@ -157,63 +157,63 @@ class FakeDevice:
             items = fake_runner.batch_items(argv)
             if items is not None:
                 return Completed(exit_code=0, stdout=self._batch(items), stderr=b"")
-            given, model_ms, _ = self._asked(argv)
+            arguments, model_ms, _ = self._parsed(argv)
         except fake_runner.GiveUp as given_up:
             return Completed(exit_code=fake_runner.ERROR_EXIT, stdout=given_up.report(), stderr=b"")
-        if given.eval_inputs is not None:
-            return self._evaluate(argv, given, model_ms, deadline_s)
-        block = self._phone.block(model_ms, **fake_runner.length(given))
-        return Completed(exit_code=0, stdout=self._report(given, block), stderr=b"")
+        if arguments.eval_inputs is not None:
+            return self._evaluate(argv, arguments, model_ms, deadline_s)
+        block = self._phone.block(model_ms, **fake_runner.length(arguments))
+        return Completed(exit_code=0, stdout=self._report(arguments, block), stderr=b"")
 
     def _batch(self, items: Sequence[Sequence[str]]) -> bytes:
         """The report of one process. An item that gives up does so before it takes any time."""
-        asked = [_or_given_up(self._asked, words) for words in items]
-        there = [one for one in asked if not isinstance(one, fake_runner.GiveUp)]
-        blocks = iter(self._phone.batch([(model_ms, fake_runner.length(given)) for given, model_ms, _ in there]))
+        runs = [_or_given_up(self._parsed, words) for words in items]
+        started = [run for run in runs if not isinstance(run, fake_runner.GiveUp)]
+        blocks = iter(self._phone.batch([(model_ms, fake_runner.length(parsed)) for parsed, model_ms, _ in started]))
         reports: list[tuple[str | None, bytes]] = [
-            (None, one.report())
-            if isinstance(one, fake_runner.GiveUp)
-            else (one[2], self._report(one[0], next(blocks)))
-            for one in asked
+            (None, run.report())
+            if isinstance(run, fake_runner.GiveUp)
+            else (run[2], self._report(run[0], next(blocks)))
+            for run in runs
         ]
         return fake_runner.batch_report(reports)
 
-    def _asked(self, argv: Sequence[str]) -> _Asked:
+    def _parsed(self, argv: Sequence[str]) -> _Run:
         cores = self._phone.phone.cores
-        given = fake_runner.arguments(argv, cores)
-        digest = _sha256(given.model)
+        arguments = fake_runner.arguments(argv, cores)
+        digest = _sha256(arguments.model)
         alone_ms = self._true_ms.get(digest) or _derived_ms(self._name, digest)
-        return given, alone_ms / math.pow(min(given.threads, cores), _THREADS_GAIN), digest
+        return arguments, alone_ms / math.pow(min(arguments.threads, cores), _THREADS_GAIN), digest
 
     def samples_of(self, block: SimulatedBlock) -> list[float]:
         """The samples of a block as its report has them, in ns."""
         return [*block.samples_ns.tolist()]
 
-    def _report(self, given: argparse.Namespace, block: SimulatedBlock) -> bytes:
+    def _report(self, arguments: argparse.Namespace, block: SimulatedBlock) -> bytes:
         torch = dict(local_facts().runtime_versions).get("torchscript", "none")
-        return fake_runner.report(given, block, self.samples_of(block), torch)
+        return fake_runner.report(arguments, block, self.samples_of(block), torch)
 
     def _evaluate(
-        self, argv: Sequence[str], given: argparse.Namespace, model_ms: float, deadline_s: float
+        self, argv: Sequence[str], arguments: argparse.Namespace, model_ms: float, deadline_s: float
     ) -> Completed:
         # The host may have fewer CPUs than the phone.
         completed = self._host.run([*argv, "--cpus", "all"], deadline_s)
         if completed.exit_code == 0:
-            images = Path(given.eval_inputs).stat().st_size // (_FLOAT_BYTES * math.prod(given.input_dims[1:]))
+            images = Path(arguments.eval_inputs).stat().st_size // (_FLOAT_BYTES * math.prod(arguments.input_dims[1:]))
             self._phone.block(
                 model_ms,
                 warmup_iterations=0,
                 warmup_seconds=0.0,
-                iterations=math.ceil(images / given.input_dims[0]),
+                iterations=math.ceil(images / arguments.input_dims[0]),
                 min_seconds=0.0,
                 max_seconds=deadline_s,
             )
         return completed
 
 
-def _or_given_up(asked: Callable[[Sequence[str]], _Asked], words: Sequence[str]) -> _Asked | fake_runner.GiveUp:
+def _or_given_up(parse: Callable[[Sequence[str]], _Run], words: Sequence[str]) -> _Run | fake_runner.GiveUp:
     try:
-        return asked(words)
+        return parse(words)
     except fake_runner.GiveUp as given_up:
         return given_up
 

@@ -57,7 +57,7 @@ def sample_factors(
 
 
 def spread_factor(phone: Phone, true_ms: float) -> float:
-    """How many times as much as usual the processes of the variant with this true latency differ. The latency alone
+    """The factor by which the processes of the variant with this true latency differ more than usual. The latency alone
     decides it, by which a simulation tells its variants apart: two of the same latency have the same spread."""
     wild = zlib.crc32(repr(true_ms).encode()) < phone.wild_share * 2**32
     return phone.wild_factor if wild else 1.0

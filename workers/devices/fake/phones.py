@@ -20,9 +20,10 @@ class Phone:
     cooling_s: float = 240.0
     """Time constant of Newton's law: after this time at rest, 37 % of the excess temperature is left."""
     heating_c_per_s: float = 0.0
-    """How fast a busy phone warms without cooling; it settles at `heating_c_per_s * cooling_s` above the ambient."""
+    """The speed at which a busy phone warms without cooling; it settles at `heating_c_per_s * cooling_s` above the
+    ambient."""
     drift_per_c: float = 0.0
-    """Latency grows by this share per degree above the ambient."""
+    """The share by which latency grows per degree above the ambient."""
     throttles_at_c: float = 100.0
     throttled_slower: float = 1.5
     """Factor on latency from `throttles_at_c` on."""
@@ -34,35 +35,35 @@ class Phone:
     """Correlation of the logarithms of neighbouring samples."""
     spike_share: float = 0.0
     spike_slower: tuple[float, float] = (2.0, 5.0)
-    """A spike's factor is uniform between these."""
+    """The range of a spike's factor, which is uniform."""
     process_cv: float = 0.004
     """Spread between processes of the same artifact."""
     wild_share: float = 0.0
-    """Share of variants whose processes differ more: ..."""
+    """Share of variants whose processes differ more."""
     wild_factor: float = 1.0
-    """... their spread (of the logarithms) is so many times the others'."""
+    """The factor on the spread (of the logarithms) between the processes of such a variant."""
     little_share: float = 0.0
-    """Share of processes that the scheduler leaves on the little cores ..."""
+    """Share of processes that the scheduler leaves on the little cores."""
     little_slower: float = 1.0
-    """... and how much slower they are."""
+    """The factor on the latency of such a process."""
     daemon_every_s: float = 0.0
     """Mean time between the wake-ups of a daemon; 0: none."""
     daemon_s: float = 0.0
-    """Mean time that it stays awake."""
+    """Mean time that a daemon stays awake."""
     daemon_slower: float = 1.0
     start_s: float = 0.25
-    """From the shell command to the first line of the runner."""
+    """The time from the shell command to the first line of the runner."""
     load_s: float = 0.05
     first_inference_slower: float = 3.0
     cold_slower: float = 1.3
-    """Factor on latency at the start of a process, because the clocks are low; it decays ..."""
+    """Factor on latency at the start of a process, because the clocks are low; it decays with `cold_s`."""
     cold_s: float = 0.04
-    """... with this time constant."""
+    """The time constant of that decay."""
     ticks: Ticks | None = None
-    """Its clock, and how its runner rounds; `None`: whole nanoseconds."""
+    """The phone's clock, and how its runner rounds; `None`: whole nanoseconds."""
     push_bytes_per_s: float = 30e6
     has_fixed_performance: bool = False
-    """Whether the phone has Android's fixed-performance mode."""
+    """Tells whether the phone has Android's fixed-performance mode."""
     battery_percent: float = 90.0
     battery_busy_percent_per_hour: float = 20.0
     battery_rest_percent_per_hour: float = 2.0
@@ -77,7 +78,7 @@ PHONES: dict[str, Phone] = {
         replace(_BASE, name="steady", sample_cv=0.01, process_cv=0.002, has_fixed_performance=True),
         replace(_BASE, name="noisy", sample_cv=0.10, process_cv=0.02),
         replace(_BASE, name="correlated", sample_cv=0.05, process_cv=0.01, ar1=0.5),
-        # 25 to 55 °C when always busy: the gate at 37 °C opens and closes within a sweep.
+        # This phone has 25 to 55 °C when always busy: the gate at 37 °C opens and closes within a sweep.
         replace(_BASE, name="drifting", sample_cv=0.05, process_cv=0.01, heating_c_per_s=0.125, drift_per_c=0.003),
         replace(_BASE, name="spiky", sample_cv=0.05, process_cv=0.01, spike_share=0.03),
         replace(

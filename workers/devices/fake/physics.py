@@ -30,9 +30,9 @@ from workers.devices.fake.phones import Phone
 from workers.devices.fake.ticks import shown_ns
 
 Times = NDArray[np.float64]
-"""Seconds, one for each inference ..."""
+"""The time of each inference, in seconds."""
 Slowed = NDArray[np.bool_]
-"""... and whether a daemon slowed it."""
+"""Tells for each inference whether a daemon slowed it."""
 
 _DEGREES_PER_STATUS = 3.0
 """Android's thermal status rises by one for each such step above the temperature at which throttling begins."""
@@ -46,11 +46,12 @@ FIXED_PERFORMANCE_HEAT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBlock:
-    """One process: its runner's report, the sensor values, and in the last 3 fields what only the simulator knows."""
+    """One process: its runner's report, the sensor values, and in the last 3 fields values that only the simulator
+    knows."""
 
     samples_ns: NDArray[np.int64]
     warmup_ns: NDArray[np.int64]
-    """Without the first inference."""
+    """The warm-up's times, without the first inference."""
     first_inference_ns: int
     load_ns: int
     started_s: float
@@ -61,7 +62,7 @@ class SimulatedBlock:
     status_start: int
     status_end: int
     throttled: bool
-    """Whether any timed sample was throttled."""
+    """Tells whether any timed sample was throttled."""
     true_p50_ms: float
     """The p50 at the temperature of the timed samples, without noise."""
     true_in_state_ms: float
@@ -69,7 +70,7 @@ class SimulatedBlock:
 
     @property
     def median_ms(self) -> float:
-        # Equals np.median, which would take as long as the rest of a block.
+        # The median of a sorted array equals np.median, which would take as long as the rest of a block.
         ordered = np.sort(self.samples_ns)
         half = ordered.size // 2
         return float(ordered[half] + ordered[-half - 1]) / 2e6
@@ -106,7 +107,7 @@ class SimulatedPhone:
 
     @property
     def thermal_status(self) -> int:
-        """Android's, from 0 (none) to 6 (shutdown): above 0 exactly while the phone throttles."""
+        """Android's thermal status, from 0 (none) to 6 (shutdown): above 0 exactly while the phone throttles."""
         above = self._temp_c - self.phone.throttles_at_c
         if self.fixed_performance or above < 0:
             return 0
@@ -143,10 +144,10 @@ class SimulatedPhone:
         return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
 
     def batch(self, items: Sequence[tuple[float, BlockLength]]) -> list[SimulatedBlock]:
-        """Start one process that loads and times one variant after the other; each item is as of `block`.
+        """Start one process that loads and times one variant after the other; each item is as in `block`.
 
-        All are on the same cores. What else differs between processes (allocation, placement) differs between the
-        variants of one process, too. The first block begins with the start of the process.
+        All are on the same cores. All else that differs between processes (allocation, placement) differs
+        between the variants of one process, too. The first block begins with the start of the process.
         """
         started_s = self._now_s
         self._pass(self.phone.start_s, busy=True)

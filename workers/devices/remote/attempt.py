@@ -10,10 +10,10 @@ from workers.devices.remote.remote_shell import BOOT_ID, OUTPUT_LIMIT_BYTES, Rem
 from workers.devices.shell import TAIL_BYTES, outcome_text, quoted
 
 STDERR_LIMIT_BYTES = 2**20
-"""Of a program's stderr, its end is kept."""
+"""The limit of a program's stderr, of which the end is kept."""
 SIGNALS = range(129, 129 + 64)
 """A shell's exit codes of programs that a signal ended: 128 + signal."""
-# Exit codes of our scripts without a report. Neither signals nor the shell's own exit codes.
+# Our scripts end with these exit codes if there is no report. They are neither signals nor the shell's own exit codes.
 _NOT_STARTED, _OTHER_BOOT, _NO_END = 93, 94, 95
 
 COLLECT = f"""{{ read -r boot <{BOOT_ID}; read -r pid was <"$d"/started || exit {_NOT_STARTED}
@@ -86,7 +86,7 @@ class RemoteAttempt(ABC):
         return attempt_folder(self._remote, self.name)
 
     def _report_of(self, exit_code: int, boot_id: str, stdout: bytes, stderr: bytes) -> Report:
-        """The report of a program that printed this. Raises `DeviceError` if it printed too much."""
+        """The report of a program with this output. Raises `DeviceError` if it printed too much."""
         if len(stdout) > OUTPUT_LIMIT_BYTES:
             raise DeviceError(
                 "too_much_output",
@@ -102,7 +102,7 @@ class RemoteAttempt(ABC):
             case _ if done.exit_code == _OTHER_BOOT:
                 return DeviceError("rebooted", f"{name} rebooted while {shown} ran")
             case _ if done.exit_code == _NOT_STARTED:
-                # Not a failure of the job: it has not begun.
+                # The job has not failed: it has not begun.
                 return DeviceError("offline", f"{name} was disconnected before {shown} was started")
             case _ if done.exit_code == _NO_END:
                 return DeviceError("no_exit_code", f"{name}: {shown} ended without an exit code")

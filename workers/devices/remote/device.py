@@ -1,4 +1,4 @@
-"""A device that is reached through a shell on it: what a phone over adb and a board over ssh do alike."""
+"""A device that is reached through a shell on it: the part that phones over adb and boards over ssh share."""
 
 import time
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class RemoteDevice(ABC):
         """An attempt that was started and may still run."""
 
     def facts(self) -> DeviceFacts:
-        """Read once per boot of the device: again after `run` has detected a reboot."""
+        """The device's facts, read once per boot: again after `run` has detected a reboot."""
         if self._facts is None:
             try:
                 self._facts, boot_id = self._ask_facts()
@@ -44,9 +44,10 @@ class RemoteDevice(ABC):
         return self._facts
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """A lost connection loses no result: it is kept on the device, and collected after connecting again.
+        """Run a program; a lost connection loses no result: it is kept on the device, and collected after connecting
+        again.
 
-        Raises `too_much_output` beyond `OUTPUT_LIMIT_BYTES` of stdout. Of stderr, the last MiB is kept.
+        Raises `too_much_output` beyond `OUTPUT_LIMIT_BYTES` of stdout. The last MiB of stderr is kept.
         """
         name, shown = self._remote.name, program_name(argv)[:100]
         script = quoted(argv)
@@ -83,7 +84,8 @@ class RemoteDevice(ABC):
         return report.completed
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
-        """`sha256`: the file's hash in lower-case hex, if the caller knows it. The pushed file is verified with it."""
+        """Push a file. `sha256`: the file's hash in lower-case hex, if the caller knows it. The pushed file is verified
+        with it."""
         return self._files.push(source, name, sha256)
 
     def pull(self, path: str, target: Path, most_bytes: int) -> None:
@@ -93,7 +95,7 @@ class RemoteDevice(ABC):
         self._files.remove(path)
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        """The present values. Measuring the load of other programs takes 0.2 s; without `load` it is `None`.
+        """The present sensor values. Measuring the load of other programs takes 0.2 s; without `load` it is `None`.
 
         First kills a program of ours whose connection was lost, so that it does not count as another benchmark.
         """
@@ -101,8 +103,8 @@ class RemoteDevice(ABC):
         return self._ask_sensors(load=load)
 
     def now_s(self) -> float:
-        # Not the device's clock, which the runners use: it restarts with each boot, cannot be read while the device is
-        # away, and reading it costs an exchange.
+        # The device's own clock, which the runners use, is not read: it restarts with each boot, cannot be read while
+        # the device is away, and reading it costs an exchange.
         return time.monotonic()
 
     def rest(self, seconds: float) -> None:
@@ -130,7 +132,7 @@ class RemoteDevice(ABC):
 
     @abstractmethod
     def _is_locked(self) -> bool:
-        """Whether this driver has the lock."""
+        """Tell whether this driver has the lock."""
 
     @abstractmethod
     def _ask_facts(self) -> tuple[DeviceFacts, str]:
@@ -141,10 +143,10 @@ class RemoteDevice(ABC):
 
     @abstractmethod
     def _attempt(self, script: str, shown: str) -> RemoteAttempt:
-        """A new attempt, of all that were before received or ended."""
+        """A new attempt; all earlier ones were received or ended."""
 
     def _ensure_ready(self) -> None:
-        """Before a program is started. Raises `DeviceError`."""
+        """Make the device ready for a program. Raises `DeviceError`."""
         self._remote.ensure_contact()
 
     def _end_leftover(self, *, fails: bool = True) -> str | None:

@@ -16,16 +16,16 @@ from workers.devices.shell import outcome_text, quoted
 _KEPT_FREE_BYTES = 2**20
 _WRONG_HASH, _NO_HASH = 44, 45
 _UNHASHED = "untold"
-"""Printed instead of a file's hash by a device without `sha256sum`, as Android 7."""
+"""The word printed instead of a file's hash by a device without `sha256sum`, as Android 7."""
 
 
 class RemoteFiles(ABC):
     """The files in the run folder of one device. Methods raise `DeviceError` as in `Device`."""
 
     free_space_command: ClassVar[str]
-    """Prints the free space of the folder that follows, in KiB, as `df` does."""
+    """A command that prints the free space of the folder that follows, in KiB, as `df` does."""
     corrupt_next_step: ClassVar[str]
-    """What may help where a file arrives with other bytes."""
+    """The next step where a file arrives with other bytes."""
 
     def __init__(self, remote: RemoteShell) -> None:
         self._remote = remote
@@ -69,7 +69,7 @@ class RemoteFiles(ABC):
 
     @abstractmethod
     def _clear_script(self) -> str:
-        """Deletes what an interrupted push left."""
+        """The script that deletes the remains of an interrupted push."""
 
     @abstractmethod
     def _send(self, source: BinaryIO, size: int, name: str) -> PurePosixPath:

@@ -8,17 +8,17 @@ from workers.devices.remote.attempt import attempt_folder
 from workers.devices.remote.remote_shell import RemoteShell
 
 _PROCESSES_AT_ONCE = 100
-"""So many are looked at in one exchange: adb takes 64 kB of a command at most."""
+"""The processes that are looked at in one exchange: adb takes 64 kB of a command at most."""
 
 
 def end_orphans(
     remote: RemoteShell, leads_attempt: Callable[[str], bool], is_ours: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """As `Device.end_orphans`. The functions say of a command line, with a NUL after each word, whether it is that of
-    an attempt's shell, or of a program that we pushed."""
+    """Kills our programs as `Device.end_orphans` does. The functions say of a command line, with a NUL after each word,
+    whether it is that of an attempt's shell, or of a program that we pushed."""
     (text,) = remote.sections(remote.processes_script)
     suspects = sorted({pid for pid, line in parse_processes(text) if leads_attempt(line) or is_ours(line)})
-    # Read each separately: in the list, an argument of one process may look like the line of another.
+    # Each command line is read separately: in the list, an argument of one process may look like the line of another.
     lines: dict[int, str] = {}
     for start in range(0, len(suspects), _PROCESSES_AT_ONCE):
         pids = suspects[start : start + _PROCESSES_AT_ONCE]

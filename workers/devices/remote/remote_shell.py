@@ -19,12 +19,12 @@ class DeadlineError(Exception):
 
 
 class RemoteShell(ABC):
-    """One device. A transport says how its shell gets a script; what is made of that is the same for all."""
+    """One device. A transport says how its shell gets a script; everything else is the same for all transports."""
 
     name: str
     """The device's name as sweep files write it, for messages."""
     noun: ClassVar[str]
-    """What messages call the device: `phone` or `board`."""
+    """The word for the device in messages: `phone` or `board`."""
     processes_script: ClassVar[str]
     """The script that prints what `workers.devices.linux.competing.parse_processes` reads."""
 
@@ -71,7 +71,8 @@ class RemoteShell(ABC):
         return self.shell(f"kill -s KILL -- {target} 2>/dev/null; {wait}").exit_code == 0
 
     def kill_marked(self, attempt: str = "") -> bool:
-        """Kill what an attempt, or any attempt, started and what left its process group; `False` if some continue.
+        """Kill the processes that an attempt, or any attempt, started, and that left its process group; `False` if some
+        continue.
 
         A transport that marks no programs kills nothing. Raises `DeviceError`.
         """

@@ -23,11 +23,11 @@ WORD = "edgesweep-attempt"
 # Exit codes of our script without a report, beside those of `RemoteAttempt`.
 _NO_GROUP, _NO_FOLDER = 91, 92
 _QUIET_SIGNALS = frozenset({130, 141, 143})
-"""Of these signals (INT, PIPE, TERM) some shells say nothing."""
+"""The signals (INT, PIPE, TERM) that some shells do not report."""
 
 
 def leads_attempt(cmdline: str) -> bool:
-    """Whether this command line, with a NUL after each word, is that of an attempt's shell."""
+    """Tell whether a command line, with a NUL after each word, is that of an attempt's shell."""
     return re.match(rf"[^\0\n]*\0-s\0{WORD}\0", cmdline) is not None
 
 
@@ -56,7 +56,7 @@ class Attempt(RemoteAttempt):
             except LostError:
                 self._connection.close()
                 self._connection.reconnect(max(0.1, ends_s - time.monotonic()))
-                # Before another driver takes it, and ends the program.
+                # The lock is taken again before another driver takes it, and ends the program.
                 self._lock.ensure()
                 script = self._collect_script()
             else:
@@ -75,11 +75,12 @@ echo $s >"$d"/end
 {self._report_script()}"""
 
     def _collect_script(self) -> str:
-        """Waits for the end of a program that was started."""
+        """The script that waits for the end of a program that was started."""
         return f"d={self._folder}\n{COLLECT}{self._report_script()}"
 
     def _report_script(self) -> str:
-        """Prints a line with exit code, boot id and whether the shell said something; then stdout, and stderr."""
+        """The script that prints a line with exit code, boot id and whether the shell said something; then stdout, and
+        stderr."""
         return (
             'said=-; [ -s "$d"/said ] && said=said\n'
             f'echo $s ${{boot:--}} $said; head -c {OUTPUT_LIMIT_BYTES + 1} "$d"/out && '

@@ -29,9 +29,9 @@ from workers.devices.ssh.streams import (
 )
 
 FOLDER = ".edgesweep"
-"""In the home of the user on the board. All our files there are in it."""
+"""The folder with all our files, in the home of the user on the board."""
 MARK = "EDGESWEEP_ATTEMPT"
-"""In the environment of every program that we start on a board, and so in that of all its children."""
+"""The variable in the environment of every program that we start on a board, and so in that of all its children."""
 # BusyBox's grep has no `-a`, and needs none.
 _PROCESSES = """
 if echo x | grep -aq x 2>/dev/null; then a=-a; else a=; fi
@@ -75,7 +75,7 @@ class BoardConnection(RemoteShell):
     def __del__(self) -> None:
         connection, self._connection = getattr(self, "_connection", None), None
         if connection is not None:
-            with suppress(RuntimeError):  # Python ends
+            with suppress(RuntimeError):  # Python is ending.
                 loop.later(connection.close())
 
     def folder(self) -> PurePosixPath:
@@ -115,12 +115,12 @@ class BoardConnection(RemoteShell):
                 loop.call(connection.close(), _CONNECT_S)
 
     def host_key(self) -> str:
-        """Its fingerprint, which was checked."""
+        """The fingerprint of the board's host key, which was checked."""
         self.ensure_contact()
         return "" if self._connection is None else self._connection.host_key()
 
     def shell(self, script: str) -> Completed:
-        """A lost connection is opened again, once, and the script run again: twice must do no harm."""
+        """Run a script. A lost connection is opened again, once, and the script run again: twice must do no harm."""
         for last in (False, True):
             self.ensure_contact()
             try:
@@ -161,37 +161,37 @@ class BoardConnection(RemoteShell):
     def send(self, command: str, blocks: AsyncIterator[bytes], err: Sink, size: int, name: str) -> int:
         """Run a command of plain words with `size` bytes as its input; returns its exit code.
 
-        `name`: of the file, for messages. What arrived has to be checked: it may have been cut off.
+        `name`: of the file, for messages. The received bytes have to be checked: they may have been cut off.
         """
         return self._transferred(command, blocks, nowhere, err, size, name)
 
     def receive(self, script: str, size: int, out: Sink, name: str) -> int:
-        """Give what a script prints, about `size` bytes, to `out`; returns its exit code."""
+        """Give the output of a script, about `size` bytes, to `out`; returns its exit code."""
         blocks = only(self._wrapped(script, marked := Marked(out)))
         return self._transferred("exec /bin/sh -s edgesweep-file", blocks, marked, nowhere, size, name)
 
-    def hold(self, words: str, script: str, wanted: str) -> Holder:
-        """Start a program that ends with the connection, once it has printed `wanted`."""
+    def hold(self, words: str, script: str, ready: str) -> Holder:
+        """Start a program that ends with the connection, once it has printed `ready`."""
         self.ensure_contact()
         assert self._connection is not None
         command = f"exec /bin/sh -s {words}"
-        start = self._connection.start(command, f"{{\n{script}\nexit\n}}\n".encode(), wanted.encode(), self._answer_s)
+        start = self._connection.start(command, f"{{\n{script}\nexit\n}}\n".encode(), ready.encode(), self._answer_s)
         try:
             return loop.call(start, self._answer_s)
         except (LostError, DeadlineError, TimeoutError) as error:
             self.close()
             raise self.broken_off(error, "it was locked", "unresponsive") from error
 
-    def broken_off(self, error: Exception, what: str, kind: str) -> DeviceError:
-        """Why the connection was lost: `kind` if it can be opened again, otherwise what opening it meets."""
+    def broken_off(self, error: Exception, action: str, kind: str) -> DeviceError:
+        """The error of a lost connection: `kind` if it can be opened again, otherwise the error of opening it."""
         try:
             self.ensure_contact()
-        except DeviceError as found:
-            return DeviceError(found.kind, f"{found.message}, noticed while {what}", found.next_step)
-        return DeviceError(kind, f"{self.name}: the connection broke while {what}: {error}", "check its network")
+        except DeviceError as refusal:
+            return DeviceError(refusal.kind, f"{refusal.message}, noticed while {action}", refusal.next_step)
+        return DeviceError(kind, f"{self.name}: the connection broke while {action}: {error}", "check its network")
 
     def _greet(self, connection: Connection) -> None:
-        """Make our folder, and learn where it is and which boot it is."""
+        """Make our folder, and learn the folder's path and the board's boot id."""
         out = Kept(NOISE_BYTES)
         places = f"{FOLDER}/run {FOLDER}/attempts"
         script = f"umask 77; cd && mkdir -p {places} && cd {FOLDER} && pwd -P || exit; cat {BOOT_ID} 2>/dev/null; :"
@@ -220,7 +220,8 @@ class BoardConnection(RemoteShell):
         return self._executed(f"exec /bin/sh -s edgesweep-{words}", blocks, marked, err, seconds)
 
     def _wrapped(self, script: str, marked: "Marked") -> bytes:
-        # Read to its end before anything of it runs; and the mark as two words, so that no command line has it.
+        # The shell reads the script to its end before anything of it runs; and the mark is in two words, so that no
+        # command line has it.
         text = f"{{\necho {marked.mark[:16]}''{marked.mark[16:]}\n{script}\nexit\n}}\n"
         try:
             return text.encode("utf-8", "surrogateescape")

@@ -22,7 +22,7 @@ SILENT_S, _FEED_S = 300, 60.0
 _END_S = 10.0
 _WORD = "edgesweep-lock"
 _HELD = "edgesweep-held"
-# Not in the user's home: all users of the board share its CPU.
+# The file is not in the user's home: all users of the board share its CPU.
 _FILE = "/tmp/edgesweep-board.lock"  # noqa: S108  # opened for reading only, so a link there does no harm
 _BUSY, _NO_TOOL = 90, 91
 _SCRIPT = f"""
@@ -43,20 +43,20 @@ class BoardLock:
         self._connection = connection
         self._token = secrets.token_hex(8)
         self._holder: Holder | None = None
-        self.wanted = False
+        self.required = False
 
     def take(self) -> None:
-        """Raises `DeviceError("leased", ...)` at once if another driver has it."""
+        """Take the lock. Raises `DeviceError("leased", ...)` at once if another driver has it."""
         self._ensure()
-        self.wanted = True
+        self.required = True
 
     def ensure(self) -> None:
-        """Take it again where it was lost: another driver may have it by now. Raises `DeviceError` as `take`."""
-        if self.wanted:
+        """Take the lock again if it was lost: another driver may have it by now. Raises `DeviceError` as `take`."""
+        if self.required:
             self._ensure()
 
     def release(self) -> None:
-        self.wanted = False
+        self.required = False
         holder, self._holder = self._holder, None
         if holder is not None:
             with suppress(TimeoutError):
@@ -95,20 +95,21 @@ class BoardLock:
                     )
 
     def _holders(self) -> list[tuple[int, str, str]]:
-        """Process, token and computer of each."""
+        """The process, token and computer of each holder."""
         (text,) = self._connection.sections(self._connection.processes_script)
-        found = ((pid, _HOLDER.match(cmdline)) for pid, cmdline in parse_processes(text))
-        return [(pid, match[1], match[2]) for pid, match in found if match]
+        matches = ((pid, _HOLDER.match(cmdline)) for pid, cmdline in parse_processes(text))
+        return [(pid, match[1], match[2]) for pid, match in matches if match]
 
     def _end_own(self) -> bool:
-        """End the holder of our lost connection, which the board may not know to be lost; whether there was one."""
+        """End the holder of our lost connection, which the board may not know to be lost; tells whether there was such
+        a holder."""
         own = [pid for pid, token, _ in self._holders() if token == self._token]
         return bool(own) and all(self._connection.kill(pid) for pid in own)
 
     def _leased(self) -> DeviceError:
-        others = self._holders()
-        who = "; ".join(f"{computer}, process {pid} on the board" for pid, _, computer in others) or "another user"
-        end = f", or at once by: ssh {self._connection.address.target} kill {others[0][0]}" if others else ""
+        holders = self._holders()
+        who = "; ".join(f"{computer}, process {pid} on the board" for pid, _, computer in holders) or "another user"
+        end = f", or at once by: ssh {self._connection.address.target} kill {holders[0][0]}" if holders else ""
         return DeviceError(
             "leased",
             f"{self._connection.name} is being measured by another EdgeSweep ({who})",
@@ -117,7 +118,7 @@ class BoardLock:
 
 
 def _who() -> str:
-    """Of this driver, for people at the board; one plain word."""
+    """The name of this driver, for people at the board; one plain word."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

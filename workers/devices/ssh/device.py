@@ -48,7 +48,7 @@ class SshDevice(RemoteDevice):
         return False  # Linux has no such mode without root
 
     def boot_id(self) -> str:
-        """It changes with each boot of the board; empty if the board does not report it."""
+        """The board's boot id, which changes with each boot; empty if the board does not report it."""
         self._connection.ensure_contact()
         return self._connection.boot_id
 
@@ -61,10 +61,10 @@ class SshDevice(RemoteDevice):
         self._lock.take()
 
     def release(self) -> None:
-        """Also closes the connection, which the next call opens again."""
+        """Releases the lock, and closes the connection, which the next call opens again."""
         super().release()
         if self._received:
-            with suppress(DeviceError):  # the next driver deletes it
+            with suppress(DeviceError):  # The next driver deletes the folder.
                 self._connection.shell(f"rm -rf {attempt_folder(self._connection, self._received)}")
             self._received = ""
         self._lock.release()
@@ -73,14 +73,14 @@ class SshDevice(RemoteDevice):
     def end_orphans(self) -> tuple[str, ...]:
         """Kill our programs that an earlier driver left running, and delete their reports; returns a line for each.
 
-        Only while holding the board's lock, and before starting a program. Raises `DeviceError("orphan", ...)` if one
+        The board's lock must be held, and no program started yet. Raises `DeviceError("orphan", ...)` if one
         does not end. Programs of other users of the board are not ended: they are other benchmarks.
         """
         folder = str(self._connection.folder())
         return end_orphans(self._connection, leads_attempt, lambda cmdline: is_ours(cmdline, folder))
 
     def _is_locked(self) -> bool:
-        return self._lock.wanted
+        return self._lock.required
 
     def _ask_facts(self) -> tuple[DeviceFacts, str]:
         return ask_facts(self._connection), self._connection.boot_id

@@ -40,38 +40,38 @@ p=/sys/class/power_supply c=/sys/devices/system/cpu
 grep '' /dev/null /sys/class/thermal/thermal_zone*/temp $p/*/type $p/*/scope $p/*/present $p/*/capacity \\
     $c/cpu[0-9]*/cpufreq/scaling_cur_freq $c/cpu[0-9]*/thermal_throttle/*_throttle_count
 """
-"""The script prints files below `/sys`, as `copied` reads them."""
+"""The script that prints files below `/sys`, as `copied` reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What a board printed, by what was asked for."""
+    """The answers of a board, by question."""
 
     uname: str
     """`uname -sr`"""
     machine: str
     """`uname -m`"""
     bits: str
-    """`getconf LONG_BIT`: of its programs, which may be 32 under a kernel of 64."""
+    """The output of `getconf LONG_BIT`, the width of the board's programs, which may be 32 under a kernel of 64."""
     os_release: str
     machine_id: str
     tree_model: str
-    """Of its device tree, with a line for each word."""
+    """The model in the board's device tree, with a line for each word."""
     tree_compatible: str
     tree_serial: str
     vendor: str
     product: str
-    """The last two from its firmware, where it has no device tree."""
+    """The product in the firmware, as is `vendor`, of a board without a device tree."""
     cpuinfo: str
     meminfo: str
     cpu_files: str
     python: str
-    """The path of its Python with torch; empty if it has none."""
+    """The path of the board's Python with torch; empty if it has none."""
 
 
 def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
-    """`host_key` tells boards apart that have neither a machine id nor a serial number."""
-    compatible = [one for one in (_line(line) for line in answers.tree_compatible.splitlines()) if one]
+    """The facts of a board. `host_key` tells boards apart that have neither a machine id nor a serial number."""
+    compatible = [text for text in (_line(line) for line in answers.tree_compatible.splitlines()) if text]
     machine = _line(answers.machine) or "unknown"
     cpu_name = re.search(r"^(?:model name|Hardware)[ \t]*:[ \t]*(.+)$", answers.cpuinfo, re.MULTILINE)
     pretty = re.search(r'^PRETTY_NAME="?([^"\n]*)"?$', answers.os_release, re.MULTILINE)
@@ -96,12 +96,13 @@ def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
 
 
 def read_sensors(*, files: str, stat_before: str, stat_after: str, processes: str) -> Sensors:
-    """`files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load was not requested."""
+    """The sensors of a board. `files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load was not
+    requested."""
     with temporary_folder() as folder:
-        found = sensors_in(copied(files, folder))
+        sensors = sensors_in(copied(files, folder))
     steal_seconds, load = parse_use(stat_before, stat_after)
     return replace(
-        found,
+        sensors,
         competing=tuple(f"{name} (process {pid})" for pid, name in _benchmarks(processes)),
         steal_seconds=steal_seconds,
         load=load,
@@ -109,7 +110,7 @@ def read_sensors(*, files: str, stat_before: str, stat_after: str, processes: st
 
 
 def copied(files: str, folder: Path) -> Path:
-    """Write lines of `/sys/FILE:CONTENT` to files again, for what reads the files of this host."""
+    """Write lines of `/sys/FILE:CONTENT` to files again, for functions that read the files of this host."""
     for match in filter(None, map(_SYS.fullmatch, files.splitlines())):
         target = folder / match[1]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,21 +119,21 @@ def copied(files: str, folder: Path) -> Path:
 
 
 def is_ours(cmdline: str, folder: str) -> bool:
-    """Whether the command line, with a NUL after each word, runs a program that we pushed to this `folder`.
+    """Tell whether a command line, with a NUL after each word, runs a program that we pushed to this `folder`.
 
-    Not any runner of EdgeSweep: another user of the board may have one.
+    Other runners of EdgeSweep are not ours: another user of the board may have one.
     """
     return any(word.startswith(f"{folder}/run/") for word in cmdline.split("\0")[:2])
 
 
 def _benchmarks(processes: str) -> list[tuple[int, str]]:
-    found = []
+    benchmarks = []
     for pid, cmdline in parse_processes(processes):
         argv = cmdline.rpartition("\0")[0].split("\0")
         name = "a runner of EdgeSweep" if is_runner(argv) else benchmark_name(argv)
         if name is not None:
-            found.append((pid, name))
-    return found
+            benchmarks.append((pid, name))
+    return benchmarks
 
 
 def _abi(machine: str, bits: str) -> str:
@@ -141,7 +142,8 @@ def _abi(machine: str, bits: str) -> str:
 
 
 def _unit(answers: Answers, host_key: str) -> str:
-    """A short word, whatever the board reports. Copied cards have one machine id, and different serial numbers."""
+    """The device id, a short word, whatever the board reports. Copied cards have one machine id, and different serial
+    numbers."""
     serial = re.search(r"^Serial[ \t]*:[ \t]*(\S+)$", answers.cpuinfo, re.MULTILINE)
     ids = [answers.machine_id.strip(), answers.tree_serial.strip(), serial[1] if serial else ""]
     return f"board-{canonical_key({'board': ids if any(ids) else host_key})[:12]}"
@@ -150,4 +152,4 @@ def _unit(answers: Answers, host_key: str) -> str:
 def _line(text: str) -> str:
     """The first line with something in it, as text for people."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return "".join(one if one.isprintable() else "?" for one in first.strip())[:_LONGEST]
+    return "".join(character if character.isprintable() else "?" for character in first.strip())[:_LONGEST]

@@ -11,8 +11,9 @@ from workers.devices.ssh.facts import SENSOR_FILES, Answers, read_facts, read_se
 
 PYTHON_VARIABLE = "EDGESWEEP_BOARD_PYTHON"
 PYTHON_FOLDER = "edgesweep-venv"
-"""Of a virtual environment in the home of the user on the board: there Python is looked for, and then on its PATH."""
-# What the runner needs; torch is not imported for it, which takes seconds.
+"""The folder of a virtual environment in the home of the user on the board: Python is looked for there, and then on its
+PATH."""
+# The runner needs torch, which is not imported for this question: that takes seconds.
 _PROBE = """
 import sys, importlib.util as found
 if sys.version_info >= (3, 10) and found.find_spec("torch"): print(sys.executable)
@@ -20,7 +21,7 @@ if sys.version_info >= (3, 10) and found.find_spec("torch"): print(sys.executabl
 
 
 def ask_facts(connection: BoardConnection) -> DeviceFacts:
-    """Raises `DeviceError`."""
+    """The facts of a board. Raises `DeviceError`."""
     tree, firmware = "/proc/device-tree", "/sys/class/dmi/id"
     answers = connection.sections(
         "uname -sr",
@@ -28,8 +29,8 @@ def ask_facts(connection: BoardConnection) -> DeviceFacts:
         "getconf LONG_BIT",
         "cat /etc/os-release",
         "cat /etc/machine-id",
-        *(f"tr '\\0' '\\n' <{tree}/{one}" for one in ("model", "compatible", "serial-number")),
-        *(f"cat {firmware}/{one}" for one in ("sys_vendor", "product_name")),
+        *(f"tr '\\0' '\\n' <{tree}/{name}" for name in ("model", "compatible", "serial-number")),
+        *(f"cat {firmware}/{name}" for name in ("sys_vendor", "product_name")),
         "cat /proc/cpuinfo",
         "cat /proc/meminfo",
         CPU_FILES,
@@ -41,7 +42,8 @@ def ask_facts(connection: BoardConnection) -> DeviceFacts:
 
 
 def ask_sensors(connection: BoardConnection, *, load: bool) -> Sensors:
-    """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
+    """The sensors of a board. Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises
+    `DeviceError`."""
     files, before, after, processes = connection.sections(
         SENSOR_FILES, CPU_TIMES, cpu_times_later(load=load), connection.processes_script
     )
@@ -49,7 +51,7 @@ def ask_sensors(connection: BoardConnection, *, load: bool) -> Sensors:
 
 
 def _python_script(named: str) -> str:
-    """Prints the path of the first of some Pythons that has torch."""
+    """A script that prints the path of the first of some Pythons that has torch."""
     several = ["~/" + PYTHON_FOLDER + "/bin/python3", "python3"]
     if named:
         several = [quoted([named])]

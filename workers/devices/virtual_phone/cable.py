@@ -19,11 +19,12 @@ class Cable:
 
     def __init__(self) -> None:
         self.port = 0
-        """It stays the same when the cable is plugged in again; 0 before the first time."""
+        """The port, which stays the same when the cable is plugged in again; 0 before the first time."""
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._port_kept: socket.socket | None = None
-        """Bound but never listening: it reserves the port, and connections to an unplugged phone are refused."""
+        """A socket that is bound but never listens: it reserves the port, and connections to an unplugged phone are
+        refused."""
         self._ends: set[socket.socket] = set()
         self._network = -1
 
@@ -60,23 +61,24 @@ class Cable:
             self._network = -1
 
     def reaches(self, pid: int) -> bool:
-        """Whether the daemon listens in the network namespace of this process. The first call makes it the phone's."""
+        """Tell whether the daemon listens in the network namespace of this process. The first call makes it the
+        phone's."""
         if self._network < 0:
             self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-        found: list[bool] = []
+        reached: list[bool] = []
 
         def try_connect() -> None:
             try:
                 self._to_phone().close()
-                found.append(True)
+                reached.append(True)
             except OSError:
-                found.append(False)
+                reached.append(False)
 
-        # `setns` changes the thread for good, so use a new one.
+        # `setns` changes the thread for good, so a new one is used.
         thread = threading.Thread(target=try_connect)
         thread.start()
         thread.join()
-        return found[0]
+        return reached[0]
 
     def _to_phone(self) -> socket.socket:
         """Connect to the daemon. Moves the calling thread into the phone's network namespace, for good."""

@@ -61,11 +61,12 @@ class VirtualPhone(Answers):
 
     @property
     def serial(self) -> str:
-        """Its name in the adb server, after `adb connect`."""
+        """The phone's name in the adb server, after `adb connect`."""
         return f"127.0.0.1:{self._cable.port}"
 
     def start(self) -> None:
-        """Raises `DeviceError`: the errors of `adbd()`, or `not_started` with the end of the phone's log."""
+        """Start the phone. Raises `DeviceError`: the errors of `adbd()`, or `not_started` with the end of the phone's
+        log."""
         unpacked = adbd()
         self.write_all()
         self._cable.plug()

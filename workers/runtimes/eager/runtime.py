@@ -18,7 +18,7 @@ from workers.runtimes.eager.runner import NAME, VERSION
 from workers.runtimes.interface import Program, RunnerIdentity, RunRequest
 
 BUILDER_VERSION = "1"
-"""Increased with every change that gives another artifact for the same variant."""
+"""The version, increased with every change that gives another artifact for the same variant."""
 
 
 class Eager(KeepsContract):
