@@ -51,34 +51,35 @@ from workers.models import apart
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 
-Stop = Callable[[], bool]  # whether an orderly end is asked for
+Stop = Callable[[], bool]  # tells whether an orderly end is asked for
 
 
-def _nobody(note: Callable[[str], None], asked: Callable[[], None]) -> AbstractContextManager[Stop]:
+def _nobody(note: Callable[[str], None], on_request: Callable[[], None]) -> AbstractContextManager[Stop]:
     return nullcontext(lambda: False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Who watches a run, and may ask for its end. By default nobody asks, and no signal handler is set."""
+    """The watcher of a run, which may ask for its end. By default nobody asks, and no signal handler is set."""
 
     event: Callable[[Event], object] = lambda _: None
-    """Called in the thread of the run. An event is in the journal by then."""
+    """A function that is called with each event in the thread of the run. The event is in the journal by then."""
     asking: Callable[[Callable[[str], None], Callable[[], None]], AbstractContextManager[Stop]] = _nobody
-    """Around the work. It is given two functions: one that shows a message, one to call when the end is asked for."""
+    """A context around the work. It is given two functions: one that shows a message, one to call when the end is asked
+    for."""
     quiet: bool = False
-    """No progress."""
+    """The run shows no progress."""
     file: Path | None = None
     """The sweep file, which advice names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended."""
+    """The end of a run."""
 
     interrupted: bool
     still_to_do: tuple[str, ...]
-    """In words, what the next run does."""
+    """The work of the next run, in words."""
 
 
 def run_sweep(
@@ -189,7 +190,7 @@ def _run(
 
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
-    """Say what there is to do. Returns whether it is nothing."""
+    """Say what there is to do. Returns whether nothing is."""
     endings = [journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs]
     failed = [ended.kind for ended in endings if isinstance(ended, Failed)]
     measured = sum(isinstance(ended, Complete) for ended in endings)
@@ -238,7 +239,8 @@ class _Drive:
     watch: Watch
 
     def shared(self, sharing: Sharing, away: dict[str, Away]) -> bool:
-        """All of it: what units share is assigned once they have been compared. `away`, and returns, as `run`."""
+        """Run a whole plan: work that units share is assigned once they have been compared. `away` and the result are
+        those of `run`."""
         interrupted = self.run(sharing.plan, away)
         while not interrupted and sharing.advance(wait=False):
             self.journal.save_plan(sharing.plan)
@@ -248,11 +250,11 @@ class _Drive:
         return interrupted
 
     def run(self, planned: Plan, away: dict[str, Away], more: Mapping[str, int] | None = None) -> bool:
-        """Returns whether it was stopped before the end.
+        """Run the pending jobs of a plan. Returns whether the run was stopped before its end.
 
         `away` is filled with the devices that went away, by their names.
         """
-        # The first of all: while one imports MLflow, the other imports torch.
+        # The publisher and the model process start first: while one imports MLflow, the other imports torch.
         publisher = Publisher(self.workspace, planned.sweep.name)
         apart.start()
         spec, journal = planned.sweep, self.journal
@@ -266,19 +268,19 @@ class _Drive:
             open_executor(self.executor, self.workspace, planned, self.lab) as executor,
             self.watch.asking(progress.note, self.live.stopping) as stop,
         ):
-            # All are told of before the first one is prepared, which may take long.
-            wanted = [one for one in spec.models if one.name in pending]
-            bad = unusable(wanted, spec.data, self.roots, self.workspace, progress, self.live, stop)
+            # Every model that cannot be used is told of before the first one is prepared, which may take long.
+            pending_models = [model for model in spec.models if model.name in pending]
+            bad = unusable(pending_models, spec.data, self.roots, self.workspace, progress, self.live, stop)
 
             def prepare(model: ModelSpec) -> PreparedModel:
                 if model.name in bad:
                     raise bad[model.name]
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
-                made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
-                for text in made.texts:
+                prepared = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
+                for text in prepared.texts:
                     progress.note(f"{model.name}: {text}")
-                return made
+                return prepared
 
             driver = Driver(
                 planned,

@@ -40,7 +40,7 @@ _RUNGS: Mapping[Rung, str] = {
 
 
 def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
-    """`live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
+    """Show an event. `live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
     match event:
         case events.Preparing(model):
             progress.preparing(model, None)

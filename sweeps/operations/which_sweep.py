@@ -6,14 +6,15 @@ from sweeps.workspace import Workspace
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
-    """Raises `WorkspaceError` if no sweep was run yet, `StoreError` if the file cannot be used."""
+    """The open journal of a workspace. Raises `WorkspaceError` if no sweep was run yet, `StoreError` if the file cannot
+    be used."""
     if not workspace.journal.exists():
         raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
     return Journal.open(workspace.journal, read_only=read_only)
 
 
 def sweep_name(journal: Journal, sweep: str | None) -> str:
-    """Raises `StoreError` if there is no sweep, or none of that name."""
+    """The name of the sweep that a command means. Raises `StoreError` if there is no sweep, or none of that name."""
     name = sweep or journal.sweeps.latest()
     known = [info.name for info in journal.sweeps.all()]
     if name is None or name not in known:
