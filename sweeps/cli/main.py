@@ -159,7 +159,7 @@ class LazyCommand(click.Command):
         self._path = path
 
     def load(self) -> click.Command:
-        """Raises `EdgeSweepError` if the command needs a package of an extra that is not installed."""
+        """The command itself. Raises `EdgeSweepError` if it needs a package of an extra that is not installed."""
         module, _, attribute = self._path.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
