@@ -16,7 +16,7 @@ def main(argv: list[str]) -> None:
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()
         os._exit(0)
-    # A program that was started in the background may ignore them, and would hand that on.
+    # A program that was started in the background may ignore these signals, and would hand that on.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.dup2(2, 1)
