@@ -1,4 +1,4 @@
-"""Builds and verifies models with all combinations, and reports the outcomes.
+"""A survey that builds and verifies models with all combinations, and reports the outcomes.
 
 Artifacts and failures are stored in the workspace at once: an interrupted survey continues, and a second one builds
 nothing.
@@ -127,7 +127,7 @@ class Survey:
         *,
         retry_failed: bool = False,
     ) -> None:
-        """Loads and builds nothing. Raises `DataError` and `DeviceError`."""
+        """Plan the survey; load and build nothing. Raises `DataError` and `DeviceError`."""
         self._journal = journal
         self._store = ArtifactStore(folder / "artifacts")
         self._planned = [_plan(entry, cells, folder, roots) for entry in subjects]

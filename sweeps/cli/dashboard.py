@@ -64,7 +64,7 @@ def dashboard(
     """
     if roles is not None and auth_secrets is None:
         raise click.UsageError("--roles are for people who log in: give --auth-secrets too")
-    if auth_secrets is not None:  # the client's secret at the issuer, and the key of all logins
+    if auth_secrets is not None:  # the file has the client's secret at the issuer, and the key of all logins
         check_private(auth_secrets, stat.S_IMODE(auth_secrets.stat().st_mode), "file of secrets", of_group=True)
     chosen = chosen_lab(lab, token_file)
     options = Options(

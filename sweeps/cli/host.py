@@ -206,7 +206,7 @@ def _serve(options: NodeOptions, config: HostConfig, *, firewall: bool) -> None:
 
 
 def _check_is_the_lab(head: str) -> None:
-    """Raises `ClusterError` if sweeps of this user are for another lab: they would not see this one's devices."""
+    """Check that sweeps of this user are for this lab: others would not see its devices. Raises `ClusterError`."""
     named = os.environ.get(LAB_VARIABLE)
     if named and resolved(named) != resolved(head):
         raise ClusterError(

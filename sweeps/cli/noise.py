@@ -61,7 +61,7 @@ def noise(device: str, minutes: float | None, batches: bool, traces: Path | None
     """
     if minutes is None:
         minutes = BATCH_MINUTES if batches else MINUTES
-    if math.isnan(minutes):  # click's range check accepts it
+    if math.isnan(minutes):  # click's range check accepts nan
         raise click.BadParameter("nan is no time", param_hint="--minutes")
     workspace = Workspace.open(root)
     with workspace.lock(), RunProgress() as progress:

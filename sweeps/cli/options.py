@@ -115,7 +115,7 @@ sweep_argument = click.argument("sweep", required=False, callback=_named, shell_
 
 
 def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:
-    if math.isnan(percent):  # click's range check accepts it
+    if math.isnan(percent):  # click's range check accepts nan
         raise click.BadParameter("nan is not a percentage")
     return percent
 

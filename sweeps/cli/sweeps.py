@@ -142,7 +142,7 @@ def delete(sweep: str, yes: bool, root: Path, as_json: bool) -> None:
 
 
 def _ask(question: str, done: str) -> None:
-    """Ends the command unless the answer is yes."""
+    """End the command unless the answer is yes."""
     if not click.confirm(plain(question), err=True):
         click.echo(f"Nothing was {done}.", err=True)
         raise click.Abort

@@ -36,7 +36,7 @@ class Backup:
     bytes: int
     root: str
     left_out: tuple[str, ...] = ()
-    """Links and special files."""
+    """The links and special files that the backup lacks."""
 
 
 def back_up(workspace: Workspace, target: Path) -> Backup:

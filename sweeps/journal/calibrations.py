@@ -61,7 +61,7 @@ def known_noise(workspace: Workspace, facts: DeviceFacts) -> Calibration | None:
     """The noise of this device; `None` if it was never measured, or not enough. Raises `StoreError`."""
     blocks = of_one_job(read_blocks(file_of(workspace, facts)))
     if not blocks:
-        return None  # without the second that the imports of `calibrate` take
+        return None  # saves the second that the imports of `calibrate` take
     try:
         return calibrate(blocks)
     except EdgeSweepError:
@@ -118,14 +118,14 @@ def _read(path: Path, kind: type[Record], check: Callable[[Record], None]) -> li
 
 
 def _check_block(block: Block) -> None:
-    """Raises `ValueError` for figures that no block has."""
+    """Check a block. Raises `ValueError` for figures that no block has."""
     if not block.samples_ns or min(block.samples_ns) <= 0:
         raise ValueError("a block's samples are positive numbers")
     _check_times(block.session, block.round, block.device_seconds, block.conditions.waited_seconds)
 
 
 def _check_round(paired: PairedRound) -> None:
-    """Raises `ValueError` for figures that no round has."""
+    """Check a round. Raises `ValueError` for figures that no round has."""
     figures = (*paired.together_ns, *paired.alone_ns)
     if not all(0.0 < figure < math.inf for figure in figures):
         raise ValueError("the figures of blocks are positive numbers")

@@ -1,6 +1,6 @@
-"""Makes the journal's table of results again from its attempts, where it is damaged.
+"""The rebuild of the journal's table of results from its attempts, where it is damaged.
 
-The driver may write meanwhile: what it accepts is in its own transactions, and the parts here are short ones.
+The driver may write meanwhile, in transactions of its own: those of a rebuild are short.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from sweeps.locks import locked
 
 Found = TypeVar("Found")
 _PART = 200
-"""Jobs in one transaction: about a second."""
+"""The number of jobs in one transaction, which takes about a second."""
 
 
 def whole_results(source: Path | Journal, each: Callable[[int, int], object] | None = None) -> Watermark:

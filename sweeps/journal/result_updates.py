@@ -157,8 +157,8 @@ class ResultUpdates:
             elif before is None:
                 continue
             else:
-                # Pending again (more rounds, or a retry): the old result stays until there is a new one. But an
-                # accuracy on other images than the sweep file's must not be ranked with the new ones.
+                # The job is pending again (more rounds, or a retry): the old result stays until there is a new one. But
+                # an accuracy on other images than the sweep file's must not be ranked with the new ones.
                 row = replace(before[0], stale=planned.stale or before[1] != evaluation_id)
                 evaluation_id = before[1]
             if before is None or before != (row, evaluation_id):

@@ -167,14 +167,14 @@ class Results:
 
     def _selected(self) -> str:
         """The columns that `read_row` takes."""
-        if not self._columns >= FIGURE_COLUMNS.keys():  # the next opening for writing adds those that lack
+        if not self._columns >= FIGURE_COLUMNS.keys():  # the next opening for writing adds the columns that lack
             self._columns = result_columns(self._file.db)
         return selected(self._columns)
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Raises `DamagedResultsError` where a row cannot be read."""
+    """A block that raises `DamagedResultsError` where a row cannot be read."""
     try:
         yield
     except (ValueError, TypeError, StoreError, sqlite3.Error) as error:

@@ -1,4 +1,4 @@
-"""Saves what can be read of a damaged journal, row by row, into a new file, which then takes its place."""
+"""The salvage of a damaged journal: rows that can be read go into a new file, which then takes its place."""
 
 import sqlite3
 import threading
@@ -48,7 +48,7 @@ def check_whole(path: Path) -> None:
         try:
             [[answer]] = db.execute("PRAGMA quick_check(1)").fetchall()
         except sqlite3.OperationalError:
-            return  # no time left; busy, or not readable: who opens it says so
+            return  # no time is left, or the file is busy or not readable: whoever opens it says so
         except sqlite3.DatabaseError as error:
             answer = str(error)
         finally:
@@ -172,7 +172,7 @@ def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
 
 
 def _drop_unreadable(db: sqlite3.Connection) -> Counter[str]:
-    """Deletes records that cannot be read, and what refers to rows that are gone."""
+    """Delete records that cannot be read, and rows that refer to missing ones."""
     dropped: Counter[str] = Counter()
     for table, row in list(unreadable(db)):
         dropped[table] += db.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,)).rowcount  # noqa: S608  # ours

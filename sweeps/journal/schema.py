@@ -226,7 +226,7 @@ def make(db: sqlite3.Connection, path: Path) -> None:
     with translated(path):
         db.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have done it while this one waited for the lock.
+            # Another process may have made the tables while this one waited for the lock.
             for statement in _additions(db) if is_made(db, path) else SCHEMA:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {VERSION}")

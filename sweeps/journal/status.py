@@ -11,7 +11,7 @@ from sweeps.protocol.spent import Spent, spent
 from sweeps.records import Accuracy, Block, Failed
 
 STATES = ("measured", "failed", "pending", "stale")
-"""`stale`: measured or planned once, but no longer in the sweep file."""
+"""The states of a job. `stale`: it was measured or planned once, but is no longer in the sweep file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         if not stale:
             counted += blocks
             if (accuracy := _accuracy(journal, planned, ended)) is not None:
-                passes[accuracy.build_key, accuracy.executor] = accuracy  # jobs of one build share it
+                passes[accuracy.build_key, accuracy.executor] = accuracy  # jobs of one build share one accuracy
         jobs.append(
             JobStatus(
                 name=job.name,

@@ -77,7 +77,7 @@ class Sweeps:
             )
 
     def check_unused(self, name: str) -> None:
-        """Raises `StoreError` if there is a sweep called `name`."""
+        """Check that no sweep is called `name`. Raises `StoreError` if there is one."""
         if name in {info.name for info in self.all()}:
             raise StoreError(f"there is a sweep called {name!r} already", "give another name")
 
@@ -170,5 +170,5 @@ class Sweeps:
         )
 
     def _read_anew(self) -> None:
-        """Readers that have read some of the results must not go on from there."""
+        """Make readers start anew: those that have read some of the results must not go on from there."""
         self._file.db.execute("UPDATE results_state SET epoch = abs(random())")

@@ -1,4 +1,5 @@
-"""Checks a journal: whether sqlite finds its file whole, and whether what it accepted is complete and consistent."""
+"""The check of a journal: whether sqlite finds its file whole, and whether what it accepted is complete and
+consistent."""
 
 import sqlite3
 from collections import Counter

@@ -1,4 +1,5 @@
-"""Checks the text of a sweep file before it is started from a browser: each problem with its line. Runs none of it."""
+"""The check of a sweep file's text before it is started from a browser: each problem with its line. It runs none of the
+file's code."""
 
 import ast
 from collections.abc import Sequence

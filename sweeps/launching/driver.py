@@ -144,7 +144,7 @@ def _has_open(pid: int, file: Path) -> bool:
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
             entry_status = entry.stat()
-        except FileNotFoundError:  # closed meanwhile
+        except FileNotFoundError:  # the file was closed meanwhile
             continue
         if (entry_status.st_dev, entry_status.st_ino) == (file_status.st_dev, file_status.st_ino):
             return True

@@ -1,4 +1,5 @@
-"""Asks a command of EdgeSweep, which runs as a process of its own with limits, for its JSON document."""
+"""A question to a command of EdgeSweep, which runs as a process of its own with limits: its answer is a JSON
+document."""
 
 import json
 import resource

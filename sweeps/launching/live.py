@@ -110,7 +110,7 @@ def read_live(path: Path) -> Live | None:
 
 
 class LiveFile:
-    """Keeps one run's `Live` in a file while the block runs: at most one write a second, the last one always.
+    """A file that keeps one run's `Live` while the block runs: at most one write a second, the last one always.
 
     A file that cannot be written stops no measurement.
     """

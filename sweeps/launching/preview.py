@@ -39,11 +39,11 @@ class Preview:
     sweep: str
     devices: tuple[PlannedDevice, ...]
     skipped: tuple[tuple[str, str, str], ...]
-    """Combination, device, reason."""
+    """The combination, device and reason of each skip."""
     skip_kinds: tuple[str, ...]
     """The kinds of these reasons (`sweeps.skip_kinds.SKIPS`), each once."""
     jobs: tuple[tuple[str, str, str], ...]
-    """Job, device, state: done, failed, built, to build."""
+    """The name, device and state of each job: done, failed, built, to build."""
     builds_s: float
     seconds: float
     """A rough estimate of the whole."""

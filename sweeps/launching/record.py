@@ -22,13 +22,13 @@ class Ask:
     by: str
     """The person's address, or words for this computer's user."""
     at_s: float
-    """Seconds since 1970."""
+    """The time in seconds since 1970."""
     pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One start."""
+    """One start of a sweep from the browser."""
 
     sweep: str
     file: str
@@ -37,10 +37,10 @@ class Launch:
     """Arguments of `edgesweep run` besides the file and the workspace."""
     by: str
     started_s: float
-    """Seconds since 1970."""
+    """The time in seconds since 1970."""
     pid: int
     log: str
-    """Path of its output."""
+    """The path of the run's output."""
 
 
 RecordT = TypeVar("RecordT", Launch, Ask)

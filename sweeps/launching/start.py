@@ -1,4 +1,4 @@
-"""Starts a sweep as a process of its own, which outlives the browser and the dashboard."""
+"""The start of a sweep as a process of its own, which outlives the browser and the dashboard."""
 
 import errno
 import os

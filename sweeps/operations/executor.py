@@ -1,4 +1,4 @@
-"""Opens the executor of a run by its name."""
+"""The executor of a run, opened by its name."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
     """Ray's executor, or the inline one where Ray does not start on this machine, as on one that is very busy. Raises
     `ClusterError` if a cluster was named."""
     keep_to_this_machine()
-    from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
+    from workers.executors.ray import RayExecutor  # the import takes over a second, and inline does not need Ray
 
     late = threading.Timer(LATE_S, tell, ["Ray is still starting; on a busy computer that may take minutes"])
     late.daemon = True
@@ -66,5 +66,5 @@ def _own_signal_handlers() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             for number, handler in before.items():
-                if handler is not None:  # one that Python did not set cannot be put back
+                if handler is not None:  # a handler that Python did not set cannot be put back
                     signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Lists, renames, tags, notes and deletes the sweeps of a workspace."""
+"""The sweeps of a workspace: listed, renamed, tagged, noted and deleted."""
 
 import json
 import re
@@ -226,7 +226,7 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
     can be deleted again. Raises `WorkspaceError` while a sweep runs, `StoreError` if MLflow does not answer.
     """
     with open_journal(workspace) as journal:
-        sweep_name(journal, sweep)  # before the lock, which would make the folder
+        sweep_name(journal, sweep)  # the name is checked before the lock, which would make the folder
     with workspace.lock():
         deletion = look_before_deletion(workspace, sweep)
         with open_journal(workspace, read_only=False) as journal:

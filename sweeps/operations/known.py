@@ -40,5 +40,5 @@ def batch_spreads(planned: Plan, workspace: Workspace) -> dict[str, BatchSpread]
         return {}
     spreads, errors = known(planned, workspace, known_batch_spread)
     for error in errors:
-        tell(error.one_line)  # nobody needs it to plan or to run
+        tell(error.one_line)  # no plan and no run needs the spread
     return spreads

@@ -46,7 +46,7 @@ class Planned:
 def plan_with_states(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab: "Lab | None" = None) -> Planned:
     """The plan of a sweep with the states of its jobs. Runs nothing, and creates no workspace. Raises as
     `make_plan`."""
-    from workers.artifacts import ArtifactStore  # imports numpy, which `plan --help` does not need
+    from workers.artifacts import ArtifactStore  # the module imports numpy, which `plan --help` does not need
 
     planned = make_plan(spec, roots, workspace, lab)
     with Journal.open(workspace.journal, read_only=True) if workspace.journal.exists() else nullcontext() as before:

@@ -1,4 +1,4 @@
-"""Builds and measures a sweep, and continues one that was interrupted."""
+"""The run of a sweep, which builds and measures, and continues one that was interrupted."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -228,7 +228,7 @@ def _still_to_do(pending: int, waiting: int, shared: int, late: Collection[str])
 
 @dataclass(frozen=True, slots=True)
 class _Drive:
-    """Runs pending jobs of a plan."""
+    """The drive of a plan's pending jobs."""
 
     roots: Sequence[Path]
     workspace: Workspace

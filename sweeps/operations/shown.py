@@ -1,4 +1,4 @@
-"""Shows the events of a driver: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
+"""The output of a driver's events: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
 
 from collections.abc import Mapping
 from typing import assert_never

@@ -51,7 +51,7 @@ def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = Fal
     with ExitStack() as stack:
         own = None
         if workspace.journal.exists() or not has_store(workspace.tracking_uri):
-            own = stack.enter_context(open_journal(workspace))  # says if there is none
+            own = stack.enter_context(open_journal(workspace))  # `open_journal` says if there is none
         files = result_files(workspace, sweep, compare=compare, each=_notice_of_reading(), own=own)
         if own is not None and not files.is_copy:
             yield StoredSweep(name=sweep_name(own, sweep), files=files, journal=own, plans=own)

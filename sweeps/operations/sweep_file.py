@@ -1,4 +1,4 @@
-"""Reads a sweep file and makes its plan."""
+"""A sweep file, and the plan that is made from it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
 
     Raises as `plan_sweep` does.
     """
-    from workers.plan import plan_sweep  # imports numpy, pillow and psutil: `plan --help` needs none
+    from workers.plan import plan_sweep  # the module imports numpy, pillow and psutil: `plan --help` needs none
 
     before: tuple[DeviceFacts, ...] = ()
     last: Protocol | None = None
@@ -55,7 +55,7 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
     planned = replace(planned, budget_reason=kept_reason or planned.budget_reason)
     noise, errors = known(planned, workspace, known_noise)
     for error in errors:
-        tell(error.one_line)  # the plan does not need it
+        tell(error.one_line)  # the plan does not need that noise
     own = planned.protocol
     rounds = rounds_by_device(spec.protocol, own, noise, _had(planned, last, before))
     names = {facts.device_id: facts.name for facts in planned.devices}

@@ -1,4 +1,4 @@
-"""Tries the models and images of a run before its first build."""
+"""The trial of a run's models and images before its first build."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Selects the sweep of a command: the named one, otherwise the latest of the workspace."""
+"""The sweep of a command: the named one, otherwise the latest of the workspace."""
 
 from sweeps.errors import StoreError, WorkspaceError, did_you_mean
 from sweeps.journal.journal import Journal

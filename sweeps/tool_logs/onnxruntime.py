@@ -38,7 +38,8 @@ class Summary:
     load_ns: int
     """The time of creating the session, which also optimises the graph."""
     first_inference_ns: int | None
-    """`None` if it was shorter than the millisecond that the tool counts it in, or is not told."""
+    """The time of the first inference; `None` if it was shorter than the millisecond that the tool counts it in, or is
+    not told."""
     peak_bytes: int | None
     threads: int | None
     """The number of threads that was asked for."""
