@@ -93,7 +93,7 @@ def _jobs(phone: DeviceFacts, model: str, number: int, sweep: str) -> list[Job]:
     variants.append((Variant(**nnapi, relaxed_fp16=True), 1))  # type: ignore[arg-type]
     jobs = []
     for variant, threads in variants:
-        several = f"{threads} thread{'s' * (threads != 1)}"
+        threads_text = f"{threads} thread{'s' * (threads != 1)}"
         key = canonical_key({"sweep": sweep, "phone": number, "model": model, "variant": variant.axes(), "n": threads})
         build = canonical_key({"model": model, "variant": variant.axes()})
         jobs.append(
@@ -101,7 +101,7 @@ def _jobs(phone: DeviceFacts, model: str, number: int, sweep: str) -> list[Job]:
                 number,
                 key=key,
                 build_key=build,
-                name=f"{model} · {label_of(variant)} · {several} · {phone.name}",
+                name=f"{model} · {label_of(variant)} · {threads_text} · {phone.name}",
                 model=model,
                 variant=variant,
                 run=RunAxes(threads=threads),

@@ -42,10 +42,10 @@ def known_runtimes() -> tuple[str, ...]:
 
 def known_backends() -> tuple[str, ...]:
     """The backends of the grids of all these runtimes."""
-    return tuple(dict.fromkeys(str(grid["backend"]) for grid in _every()))
+    return tuple(dict.fromkeys(str(grid["backend"]) for grid in _all_grids()))
 
 
-def _every() -> tuple[dict[str, Any], ...]:
+def _all_grids() -> tuple[dict[str, Any], ...]:
     """The grids that are written above, and for a runtime without any those that its entry gives."""
     written = {grid["runtime"] for grid in _WRITTEN}
     return (*_WRITTEN, *(grid for name in known_runtimes() if name not in written for grid in _of_entry(name)))
@@ -73,7 +73,7 @@ def grids(
     single = ("runtime", "backend", "precision")
     return tuple(
         GridSpec(**grid | {axis: (grid[axis],) for axis in single})
-        for grid in _every()
+        for grid in _all_grids()
         if grid["runtime"] in chosen
         and (not backends or grid["backend"] in backends)
         and (not precisions or grid["precision"] in precisions)

@@ -129,8 +129,8 @@ def _checks(table: SupportTable, group: str) -> list[str]:
         for cell in row.cells:
             if group_of(cell.variant) == group and isinstance(cell.outcome, Manifest):
                 verification = cell.outcome.verification
-                who = verification.executor or "this machine's CPU"
-                checks[f"{who}, against {verification.against}"] = None
+                executor = verification.executor or "this machine's CPU"
+                checks[f"{executor}, against {verification.against}"] = None
     return sorted(checks)
 
 

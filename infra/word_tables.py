@@ -5,7 +5,7 @@ from sweeps.report.explanations import SORTS, explanations
 
 def tables() -> str:
     """A heading and a table for each sort of words."""
-    entries = [entry for several in explanations().values() for entry in several]
+    entries = [entry for group in explanations().values() for entry in group]
     parts = [""]
     for sort, heading in SORTS.items():
         parts += [f"## {heading}", "", "| word | what it means, and why | what to do |", "|---|---|---|"]

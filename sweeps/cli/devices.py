@@ -180,8 +180,8 @@ def free(name: str, lab: str | None, token_file: Path | None) -> None:
     Example: edgesweep devices free host:lab-2/adb:R58M12ABCDE
     """
     with open_lab(needed_lab(lab, token_file), "devices free") as opened:
-        who = opened.free(name)
-    click.echo(f"{plain(name)}: {f'{plain(who)} has it no more' if who else 'nobody has it'}")
+        user = opened.free(name)
+    click.echo(f"{plain(name)}: {f'{plain(user)} has it no more' if user else 'nobody has it'}")
 
 
 @devices.command()

@@ -25,7 +25,7 @@ def explain(word: str | None, as_json: bool) -> None:
     if word and (text := page(word)) is not None:
         click.echo(json.dumps({"page": word, "markdown": text}) if as_json else text)
         return
-    entries = explanation(word) if word else [entry for several in explanations().values() for entry in several]
+    entries = explanation(word) if word else [entry for group in explanations().values() for entry in group]
     if as_json:
         print_json([asdict(entry) for entry in entries])
     elif word:

@@ -60,10 +60,10 @@ def _table(hello: Hello, own: Versions, *, answers: bool) -> Table:
 
 def _row(device: HostDevice) -> tuple[str, str, str, str]:
     use = device.use
-    who = "" if use is None else use.who + (" (gone)" if use.lapsed and use.who else "")
+    user = "" if use is None else use.who + (" (gone)" if use.lapsed and use.who else "")
     waiting = f"; {len(use.waiting)} wait" if use is not None and use.waiting else ""
     left = f", {about} left" if use is not None and (about := left_of(use)) else ""
-    return device.facts.name, device.facts.device_class, who + left + waiting, "" if use is None else use.running
+    return device.facts.name, device.facts.device_class, user + left + waiting, "" if use is None else use.running
 
 
 def troubles(

@@ -241,5 +241,5 @@ def _tell(answers: Answers, look: Model, folders: Sequence[Folder]) -> None:
         for problem in folder.problems:
             click.secho(plain(f"  {problem}"), fg="red")
     if folders and len(folders[-1].classes) != look.classes:
-        many = len(folders[-1].classes)
-        click.secho(f"the model answers {look.classes} classes, the folder has {many}", fg="red")
+        class_count = len(folders[-1].classes)
+        click.secho(f"the model answers {look.classes} classes, the folder has {class_count}", fg="red")

@@ -96,8 +96,8 @@ def open_lab(options: LabOptions, task: str, *, tells_ports: bool = False) -> "I
 
         cluster.connect(options.head, options.token_file, folder)
         stack.callback(cluster.disconnect)
-        who = f"{_user()}@{socket.gethostname()} {task} {token_hex(2)}"
-        lab = Lab(cluster.Hosts().find, who, versions(), time.monotonic, _tell)
+        driver_name = f"{_user()}@{socket.gethostname()} {task} {token_hex(2)}"
+        lab = Lab(cluster.Hosts().find, driver_name, versions(), time.monotonic, _tell)
         stack.callback(lab.close)
         yield lab
 

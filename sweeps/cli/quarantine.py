@@ -38,9 +38,9 @@ def quarantine(name: str, reason: str, root: Path, lab: str | None, token_file: 
     Example: edgesweep devices quarantine adb:R58M12ABCDE --reason "battery swells"
     """
     with _opener(chosen_lab(lab, token_file)) as opened:
-        device_id, known = _device(name, root, opened)
-    put = QuarantineBook().put(device_id, known, reason)
-    click.echo(plain(f"{known} is quarantined {put.text}; {put.way_out}"))
+        device_id, device_name = _device(name, root, opened)
+    entry = QuarantineBook().put(device_id, device_name, reason)
+    click.echo(plain(f"{device_name} is quarantined {entry.text}; {entry.way_out}"))
 
 
 @click.command()
@@ -54,10 +54,10 @@ def readmit(name: str, root: Path, lab: str | None, token_file: Path | None) -> 
     Example: edgesweep devices readmit adb:R58M12ABCDE
     """
     with _opener(chosen_lab(lab, token_file)) as opened:
-        device_id, known = _device(name, root, opened)
+        device_id, device_name = _device(name, root, opened)
         was = QuarantineBook().readmit(device_id)
         outcome = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
-        click.echo(plain(f"{known} {outcome}"))
+        click.echo(plain(f"{device_name} {outcome}"))
         if opened is not None and was is not None and was.by == "edgesweep":
             # The lab's hosts show the quarantine to others until they are told.
             opened().hint(device_id, "")
@@ -85,9 +85,9 @@ def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str
         except DeviceError as error:
             refused = error
     # The device may be away, or named by its id. A lab is asked last.
-    known = [(record.device_id, record.name) for record in QuarantineBook().records()]
-    known += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
-    match = next((entry for entry in known if name in entry), None)
+    candidates = [(record.device_id, record.name) for record in QuarantineBook().records()]
+    candidates += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
+    match = next((entry for entry in candidates if name in entry), None)
     if match is None and lab is not None:
         match = one_of(name, lab())
     if match is None:

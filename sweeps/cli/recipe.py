@@ -145,8 +145,8 @@ def recipe_spec(
     if input_shape is not None:
         network["input_shape"] = _shape(input_shape)
     # Networks with equal names but other sources or weights are different recipes.
-    which = canonical_key({"network": network, "weights": weights})[:6]
-    document |= {"name": _name(f"{model.rpartition(':')[2]}-{which}"), "models": [network], "protocol": protocol}
+    digest = canonical_key({"network": network, "weights": weights})[:6]
+    document |= {"name": _name(f"{model.rpartition(':')[2]}-{digest}"), "models": [network], "protocol": protocol}
     if weights != "demo":
         # Synthetic images have no labels, so the accuracy drop cannot be constrained.
         document |= {"data": _SYNTHETIC, "objective": {"constraints": []}}

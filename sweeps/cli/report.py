@@ -65,8 +65,8 @@ def report(
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
-    called = meant(device, results.names)
-    rows = rows if called is None else of_device(rows, called)
+    device_id = meant(device, results.names)
+    rows = rows if device_id is None else of_device(rows, device_id)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
     drawn, notes = _drawn(results, rows, here(workspace, results.name)) if html or as_markdown else ([], [])

@@ -28,8 +28,8 @@ class Left:
         """The work in words, for people; empty if nothing is left."""
         if not self.jobs:
             return ""
-        which = "1 job that waits" if self.jobs == 1 else f"{self.jobs} jobs that wait"
-        return f"{RUN} measures the {which} (about {duration(self.seconds)})"
+        jobs_text = "1 job that waits" if self.jobs == 1 else f"{self.jobs} jobs that wait"
+        return f"{RUN} measures the {jobs_text} (about {duration(self.seconds)})"
 
 
 def left_of(journal: Journal, sweep: str) -> Left:

@@ -113,9 +113,9 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
             if not _is_driver(workspace, ask.pid):
                 raise no_driver
             if (before := find(workspace)).is_asked and not at_once:
-                whom = before.asked.by if before.asked is not None else "whoever started it"
+                requester = before.asked.by if before.asked is not None else "whoever started it"
                 raise WorkspaceError(
-                    f"process {ask.pid} was asked to end by {whom} already, and does so after the running work",
+                    f"process {ask.pid} was asked to end by {requester} already, and does so after the running work",
                     "wait for it, or have it stopped at once",
                 )
             signal.pidfd_send_signal(process, signal.SIGINT)

@@ -154,11 +154,11 @@ def unwritable(workspace: Workspace, error: OSError) -> WorkspaceError:
 def _in_use(workspace: Workspace) -> WorkspaceError:
     driver = find(workspace)
     subject = f"the sweep {driver.sweep}" if driver.sweep else "a sweep"
-    whose = (
+    origin = (
         f"started by {driver.launch.by}" if driver.launched and driver.launch is not None else "started in a terminal"
     )
     return WorkspaceError(
-        f"the workspace {workspace.root} runs {subject}, {whose} (process {driver.pid or 'unknown'})",
+        f"the workspace {workspace.root} runs {subject}, {origin} (process {driver.pid or 'unknown'})",
         "wait until it has ended, or stop it on the page Live",
     )
 

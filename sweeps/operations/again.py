@@ -20,10 +20,10 @@ def disqualified_jobs(journal: Journal, planned: Plan) -> dict[str, int]:
             continue
         if outcome.timing is None:
             settled = journal.attempts.settled(job.key, protocol)
-            again = settled is not None and settled.reason == "disqualified"
+            is_measured_again = settled is not None and settled.reason == "disqualified"
         else:
-            again = bool(disqualified(outcome.timing.labels))
-        if again:
+            is_measured_again = bool(disqualified(outcome.timing.labels))
+        if is_measured_again:
             new_rounds[job.key] = protocol.rounds
     return new_rounds
 

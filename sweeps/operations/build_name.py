@@ -61,8 +61,8 @@ def _called(rows: Iterable[ResultRow], text: str) -> list[ResultRow]:
     for row in rows:
         places.setdefault(row.place, []).append(row)
     folded = " ".join(text.casefold().split())
-    called = []
+    matches = []
     for place_rows in places.values():
         names = build_names(place_rows)
-        called += [row for row in place_rows if names[row.job_key].casefold() == folded]
-    return called
+        matches += [row for row in place_rows if names[row.job_key].casefold() == folded]
+    return matches

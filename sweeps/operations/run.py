@@ -148,17 +148,17 @@ def _run(
             interrupted = not complete and drive.shared(sharing, away)
             while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away.values()))):
                 try:
-                    anew = make_plan(spec, roots, workspace, lab)
+                    new_plan = make_plan(spec, roots, workspace, lab)
                 except EdgeSweepError as error:
                     tell(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
                     break
-                if not {facts.name for facts in anew.devices} & set(names):
+                if not {facts.name for facts in new_plan.devices} & set(names):
                     continue
-                if anew.identities != whole.identities:
+                if new_plan.identities != whole.identities:
                     tell(f"{', '.join(names)} came, but models, data or versions are others now: run again to measure")
                     break
                 tell(f"{', '.join(names)} came: measured now")
-                whole, sharing, complete = anew, Sharing(anew, journal), False
+                whole, sharing, complete = new_plan, Sharing(new_plan, journal), False
                 with journal.transaction():
                     sharing.advance(wait=True)
                     journal.save_plan(sharing.plan)
@@ -220,8 +220,8 @@ def _still_to_do(pending: int, waiting: int, shared: int, late: Collection[str])
         yield f"{shared} variants have no unit yet: none of theirs has measured the common variant; run again"
     if waiting := min(waiting, pending):
         yield f"{waiting} jobs wait for devices that are away: run the same command again when they are back"
-    if again := pending - waiting:
-        yield f"{again} jobs will be tried again: run the same command again"
+    if to_retry := pending - waiting:
+        yield f"{to_retry} jobs will be tried again: run the same command again"
     if late:
         yield f"{', '.join(sorted(late))} went away: run the same command again when back, to add the rounds"
 

@@ -112,9 +112,9 @@ def connectable(workspace: Workspace, device: str) -> str:
     if catalog.device(device) is not None or places.host_of(device) is not None or not workspace.journal.exists():
         return device
     with open_journal(workspace) as journal:
-        every = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]
+        all_facts = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]
     names = {
-        facts.device_id: facts.name for facts in reversed(every) if device in (facts.device_id, facts.device_class)
+        facts.device_id: facts.name for facts in reversed(all_facts) if device in (facts.device_id, facts.device_class)
     }
     return next(iter(names.values())) if len(names) == 1 else device
 
