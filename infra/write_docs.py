@@ -34,7 +34,7 @@ SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
     "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
 }
-"""The headings of the protocol page, each with its arguments of `tests/benchmarks/simulate.py`."""
+"""The headings of the protocol page, each with the arguments that `tests/benchmarks/simulate.py` is given for it."""
 
 
 def axes() -> str:

@@ -50,7 +50,7 @@ class JobEvidence:
     row: ResultRow | None
     blocks: tuple[DatedBlock, ...]
     changed: frozenset[int]
-    """The positions of those of its blocks in which the device changed its speed."""
+    """The positions of those of the job's blocks in which the device changed its speed."""
     failures: tuple[Failed, ...]
     """The failures of the job and of its build, since the last retry."""
     settled: Settled | None

@@ -66,7 +66,7 @@ class Outcomes:
                 self._attempts.add_settled(settled.reopened())
 
     def of_job(self, planned: PlannedJob) -> Measured | Failed | None:
-        """The end of a job as `ending`, but with the summary of all accepted blocks if the job is complete.
+        """The end of a job as `ending` gives it, but with the summary of all accepted blocks if the job is complete.
 
         A job whose lost blocks are still to be measured again has an outcome, too: its labels say what is wrong.
         """

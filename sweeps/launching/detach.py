@@ -1,4 +1,4 @@
-"""A program: starts its arguments as a process of its own session, prints that process's id, and ends.
+"""A program that starts its arguments as a process of its own session, prints that process's id, and ends.
 
 The new process belongs to init, so whoever asked for it may end, and need not wait for it. It keeps the standard error
 and the files that were handed over. Standard library only: run it with `python -I -S`.

@@ -92,8 +92,8 @@ def _begun_s(pid: int, launch: Launch | None, live: Live | None) -> float:
 
 
 def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
-    """Send Ctrl-C to the driver `ask.pid`: it ends after the running work; where it was asked before, and this is to be
-    `at_once`, without it. What was measured is kept.
+    """Send Ctrl-C to the driver `ask.pid`: it ends after the running work; if it was asked before, and `at_once` is
+    true, it ends without it. What was measured is kept.
 
     Raises `WorkspaceError` if it is not the driver of this workspace (any more): no other process gets a signal. Also
     if it was asked before and this is not to be `at_once`: two who pause a sweep must not end its running work.
