@@ -10,7 +10,7 @@ from sweeps.spec.grid import GridSpec
 
 METHODS = ("static_fx", "static_eager", "qat", "dynamic")
 _EXPORTED = {"quantization": ("static", "dynamic"), "granularity": ("per_channel", "per_tensor")}
-"""How the runtimes beside PyTorch Mobile quantize."""
+"""The ways in which the runtimes beside PyTorch Mobile quantize."""
 CAPTURES = ("script", "trace", "mixed")
 
 _OF_PYTORCH_MOBILE: tuple[dict[str, Any], ...] = (
@@ -36,28 +36,31 @@ _WRITTEN = (*(_MOBILE | grid for grid in _OF_PYTORCH_MOBILE), *_OF_OTHERS)
 
 
 def known_runtimes() -> tuple[str, ...]:
-    """Those that a survey may be about: all that can ship."""
+    """The runtimes that a survey may be about: all that can ship."""
     return tuple(name for name, entry in catalog.runtimes().items() if not entry.unshippable)
 
 
 def known_backends() -> tuple[str, ...]:
-    """Those of all their grids."""
-    return tuple(dict.fromkeys(str(grid["backend"]) for grid in _every()))
+    """The backends of the grids of all these runtimes."""
+    return tuple(dict.fromkeys(str(grid["backend"]) for grid in _all_grids()))
 
 
-def _every() -> tuple[dict[str, Any], ...]:
-    """What is written above, and of a runtime that is not there whatever its entry has."""
+def _all_grids() -> tuple[dict[str, Any], ...]:
+    """The grids that are written above, and for a runtime without any those that its entry gives."""
     written = {grid["runtime"] for grid in _WRITTEN}
     return (*_WRITTEN, *(grid for name in known_runtimes() if name not in written for grid in _of_entry(name)))
 
 
 def _of_entry(name: str) -> Iterator[dict[str, Any]]:
-    """Each backend in each precision, int8 by each of its methods, and of other axes the first value."""
+    """The grids of a runtime's entry: each backend in each precision, int8 by each of its methods, and of other axes
+    the first value."""
     entry = catalog.runtimes()[name]
     precisions = entry.values.get("precision", ("fp32",)) if "precision" in entry.axes else ("fp32",)
     for backend, precision in itertools.product(entry.backends, precisions):
         free = free_axes(name, backend.name, precision, "static") - {"backend", "precision"}
-        known = {axis: [one for one in words if one != "auto"] for axis, words in entry.values.items() if axis in free}
+        known = {
+            axis: [word for word in words if word != "auto"] for axis, words in entry.values.items() if axis in free
+        }
         chosen = {axis: tuple(words if axis in _EXPORTED else words[:1]) for axis, words in known.items()}
         yield {"runtime": name, "backend": backend.name, "precision": precision, **chosen}
 
@@ -70,7 +73,7 @@ def grids(
     single = ("runtime", "backend", "precision")
     return tuple(
         GridSpec(**grid | {axis: (grid[axis],) for axis in single})
-        for grid in _every()
+        for grid in _all_grids()
         if grid["runtime"] in chosen
         and (not backends or grid["backend"] in backends)
         and (not precisions or grid["precision"] in precisions)

@@ -1,4 +1,4 @@
-"""Builds and verifies models with all combinations, and reports the outcomes.
+"""A survey that builds and verifies models with all combinations, and reports the outcomes.
 
 Artifacts and failures are stored in the workspace at once: an interrupted survey continues, and a second one builds
 nothing.
@@ -43,7 +43,7 @@ SYNTHETIC = DataSpec(
     calibration=SyntheticData(source="synthetic", images=32),
     evaluation=SyntheticData(source="synthetic", images=VERIFICATION_IMAGES),
 )
-"""For weights that answer no real question."""
+"""The data for weights that answer no real question."""
 DIGITS = DataSpec(
     calibration=DigitsData(source="digits", images=100), evaluation=DigitsData(source="digits", images=DIGITS_IMAGES)
 )
@@ -63,7 +63,7 @@ class _Listed:
 
     weights: Weights = "random"
     digits_arguments: tuple[tuple[str, Any], ...] = ()
-    """With which it trains on the digits."""
+    """The arguments with which the model trains on the digits."""
     takes_image_size: bool = False
 
 
@@ -127,22 +127,22 @@ class Survey:
         *,
         retry_failed: bool = False,
     ) -> None:
-        """Loads and builds nothing. Raises `DataError` and `DeviceError`."""
+        """Plan the survey; load and build nothing. Raises `DataError` and `DeviceError`."""
         self._journal = journal
         self._store = ArtifactStore(folder / "artifacts")
-        self._planned = [_plan(one, cells, folder, roots) for one in subjects]
+        self._planned = [_plan(entry, cells, folder, roots) for entry in subjects]
         self._outcomes: dict[str, Manifest | Failed] = {}
-        """By build key."""
-        for one in self._planned:
-            self._outcomes |= dict(self._known(one, retry_failed))
+        """The outcomes of builds, by build key."""
+        for planned in self._planned:
+            self._outcomes |= dict(self._known(planned, retry_failed))
 
     def pending(self) -> int:
-        """Builds that are still to make."""
-        return sum(len(self._missing(one)) for one in self._planned)
+        """The number of builds that are still to make."""
+        return sum(len(self._missing(planned)) for planned in self._planned)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        return tuple(one.plan for one in self._planned)
+        return tuple(planned.plan for planned in self._planned)
 
     def run(
         self,
@@ -150,18 +150,19 @@ class Survey:
         prepare: Callable[[ModelSpec, DataSpec, Mapping[str, str]], PreparedModel],
         stop: Callable[[], bool],
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Ends early when `stop()` returns true. A model that cannot be used gives a row of failures."""
+        """Build what is missing; end early when `stop()` returns true. A model that cannot be used gives a row of
+        failures."""
         done, total = 0, self.pending()
-        for one in self._planned:
-            missing = self._missing(one)
+        for planned in self._planned:
+            missing = self._missing(planned)
             if not missing:
                 continue
             if stop():
                 return
-            model = one.subject.model
+            model = planned.subject.model
             yield Preparing(model.name)
             try:
-                prepared = prepare(model, one.subject.data, one.plan.identities.versions)
+                prepared = prepare(model, planned.subject.data, planned.plan.identities.versions)
             except (ModelError, DataError) as error:
                 failed = Failed(stage="load", kind="not_loadable", message=error.message)
                 self._outcomes |= dict.fromkeys(missing, failed)
@@ -179,7 +180,7 @@ class Survey:
                     name = running.pop(key)
                     done += 1
                     if isinstance(outcome, Failed):
-                        self._note_failure(missing[key], outcome, one.plan.identities.evaluation_id)
+                        self._note_failure(missing[key], outcome, planned.plan.identities.evaluation_id)
                         yield AttemptFailed(name, outcome, final=True)
                     else:
                         self._outcomes[key] = manifest = self._store.unpack(outcome)
@@ -199,15 +200,16 @@ class Survey:
                 "python": platform.python_version(),
             },
             references=plan.identities.references,
-            rows=tuple(self._row(one) for one in self._planned),
+            rows=tuple(self._row(planned) for planned in self._planned),
         )
 
-    def _row(self, one: _Planned) -> Row:
-        cells = [Cell(variant=skipped.variant, outcome=skipped) for skipped in one.plan.skipped]
+    def _row(self, planned: _Planned) -> Row:
+        cells = [Cell(variant=skipped.variant, outcome=skipped) for skipped in planned.plan.skipped]
         cells += [
-            Cell(variant=job.variant, outcome=one.unusable or self._outcomes[job.build_key]) for job in one.plan.jobs
+            Cell(variant=job.variant, outcome=planned.unusable or self._outcomes[job.build_key])
+            for job in planned.plan.jobs
         ]
-        model = one.subject.model
+        model = planned.subject.model
         arguments = ", ".join(f"{name}={value}" for name, value in model.arguments.items())
         return Row(
             model=model.name,
@@ -217,18 +219,18 @@ class Survey:
             cells=tuple(sorted(cells, key=lambda cell: table_order(cell.variant))),
         )
 
-    def _missing(self, one: _Planned) -> dict[str, Job]:
+    def _missing(self, planned: _Planned) -> dict[str, Job]:
         """The jobs without an outcome, by build key."""
-        jobs = () if one.unusable else one.plan.jobs
+        jobs = () if planned.unusable else planned.plan.jobs
         return {job.build_key: job for job in jobs if job.build_key not in self._outcomes}
 
-    def _known(self, one: _Planned, retry_failed: bool) -> Iterator[tuple[str, Manifest | Failed]]:
+    def _known(self, planned: _Planned, retry_failed: bool) -> Iterator[tuple[str, Manifest | Failed]]:
         """The known outcomes of builds, from earlier surveys and sweeps of this workspace."""
-        for job in one.plan.jobs if one.unusable is None else ():
+        for job in planned.plan.jobs if planned.unusable is None else ():
             if (manifest := self._store.find(job.build_key)) is not None:
                 yield job.build_key, manifest
                 continue
-            for key in build_failure_keys(job, one.plan.identities.evaluation_id):
+            for key in build_failure_keys(job, planned.plan.identities.evaluation_id):
                 if not retry_failed and (failures := self._journal.attempts.failures(key)):
                     yield job.build_key, failures[-1]
 
@@ -241,19 +243,21 @@ class Survey:
 
 
 def _versions(plan: Plan) -> dict[str, str]:
-    """Of the libraries of all runtimes in it, and of each one's builder."""
+    """The versions of the libraries of all runtimes in a plan, and of each runtime's builder."""
     planned: tuple[Job | Skipped, ...] = (*plan.jobs, *plan.skipped)
-    own = [plan.identities.own_versions[name] for name in dict.fromkeys(one.variant.runtime for one in planned)]
-    libraries = {package: version for one in own for package, version in one.items() if package != "builder"}
-    return libraries | dict(f"builder {one['builder']}".rsplit(" ", 1) for one in own)
+    own = [plan.identities.own_versions[name] for name in dict.fromkeys(entry.variant.runtime for entry in planned)]
+    libraries = {
+        package: version for own_versions in own for package, version in own_versions.items() if package != "builder"
+    }
+    return libraries | dict(f"builder {own_versions['builder']}".rsplit(" ", 1) for own_versions in own)
 
 
-def _plan(one: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequence[Path]) -> _Planned:
-    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=cells, budget="full")
+def _plan(entry: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequence[Path]) -> _Planned:
+    spec = SweepSpec(name="support", models=(entry.model,), data=entry.data, grids=cells, budget="full")
     try:
-        return _Planned(one, plan_sweep(spec, folder, roots, only_builds=True), None)
+        return _Planned(entry, plan_sweep(spec, folder, roots, only_builds=True), None)
     except ModelError as error:
-        # It has the same cells as any model; nothing is built from this plan.
-        any_model = ModelSpec(source="mobilenet_v2", name=one.model.name, weights="random")
+        # The plan of any model has the same cells; nothing is built from this one.
+        any_model = ModelSpec(source="mobilenet_v2", name=entry.model.name, weights="random")
         plan = plan_sweep(spec.model_copy(update={"models": (any_model,)}), folder, roots, only_builds=True)
-        return _Planned(one, plan, Failed(stage="load", kind="not_loadable", message=error.message))
+        return _Planned(entry, plan, Failed(stage="load", kind="not_loadable", message=error.message))

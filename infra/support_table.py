@@ -25,7 +25,7 @@ _PRECISIONS = ("fp32", "fp16", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """How one variant of one model ended: verified as its manifest says, skipped or failed."""
+    """The end of one variant of one model: verified as its manifest says, skipped or failed."""
 
     variant: Variant
     outcome: Manifest | Skipped | Failed
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def reason(self) -> str:
-        """Why there is no verified build; else empty."""
+        """The reason why there is no verified build; empty if there is one."""
         match self.outcome:
             case Manifest():
                 return ""
@@ -69,14 +69,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportTable:
-    """What was built and verified, when, where and by what."""
+    """The result of a survey: what was built and verified, when, where and by what."""
 
     date: str
     machine: str
     versions: Mapping[str, str]
-    """Of EdgeSweep, its builder and the libraries."""
+    """The versions of EdgeSweep, its builder and the libraries."""
     references: Mapping[str, str]
-    """By backend, what checks it on this host."""
+    """The reference that checks each backend on this host."""
     rows: tuple[Row, ...]
 
 
@@ -100,7 +100,7 @@ def column_of(variant: Variant) -> Column:
 
 
 def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
-    """Sorts variants as the table shows them: values that are not known here last."""
+    """The key that sorts variants as the table shows them: values that are not known here last."""
     return (
         _place(catalog.values("runtime"), variant.runtime),
         _place(catalog.values("backend"), variant.backend),

@@ -24,8 +24,8 @@ PAGE_LEGEND = (
 _TAKERS = {"NNAPI takes": False, "delegates take": True}
 
 LEAST_DB = (80, 40, 15, 10)
-"""What a page says of an SQNR: the first of these that it reaches. The figures of the listed models that training moves
-lie further than 2.5 dB from each of them; below 10 dB no int8 build is verified."""
+"""The lower limits of an SQNR on a page, which names the first one that the figure reaches. The figures of the listed
+models that training moves lie further than 2.5 dB from each of them; below 10 dB no int8 build is verified."""
 
 
 def terminal_text(table: SupportTable) -> str:
@@ -81,7 +81,7 @@ def document(table: SupportTable) -> dict[str, Any]:
 
 
 def count(table: SupportTable) -> dict[State, int]:
-    """Cells by state."""
+    """The number of cells in each state."""
     states: dict[State, int] = {"verified": 0, "skipped": 0, "failed": 0}
     for row in table.rows:
         for cell in row.cells:
@@ -91,11 +91,11 @@ def count(table: SupportTable) -> dict[State, int]:
 
 def _groups(table: SupportTable) -> Iterator[tuple[str, list[Column]]]:
     """Groups with their columns, in the order of the cells."""
-    found: dict[str, dict[Column, None]] = {}
+    by_group: dict[str, dict[Column, None]] = {}
     for row in table.rows:
         for cell in row.cells:
-            found.setdefault(group_of(cell.variant), {})[column_of(cell.variant)] = None
-    for group, columns in found.items():
+            by_group.setdefault(group_of(cell.variant), {})[column_of(cell.variant)] = None
+    for group, columns in by_group.items():
         yield group, list(columns)
 
 
@@ -124,14 +124,14 @@ def _coarse(figure: str | float) -> str:
 
 def _checks(table: SupportTable, group: str) -> list[str]:
     """The executors that verified the cells of a group, and the references that they were compared with."""
-    found: dict[str, None] = {}
+    checks: dict[str, None] = {}
     for row in table.rows:
         for cell in row.cells:
             if group_of(cell.variant) == group and isinstance(cell.outcome, Manifest):
                 verification = cell.outcome.verification
-                who = verification.executor or "this machine's CPU"
-                found[f"{who}, against {verification.against}"] = None
-    return sorted(found)
+                executor = verification.executor or "this machine's CPU"
+                checks[f"{executor}, against {verification.against}"] = None
+    return sorted(checks)
 
 
 def _header(table: SupportTable) -> list[str]:
@@ -152,22 +152,22 @@ def _title(column: Column) -> str:
     return " ".join(filter(None, column))
 
 
-def _grouped(said: Iterable[tuple[str, Variant]]) -> list[str]:
+def _grouped(texts: Iterable[tuple[str, Variant]]) -> list[str]:
     """Each text once, with all columns that it applies to."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for text, variant in said:
-        groups = found.setdefault(" ".join(text.split()), {})
+    by_text: dict[str, dict[str, list[str]]] = {}
+    for text, variant in texts:
+        groups = by_text.setdefault(" ".join(text.split()), {})
         groups.setdefault(group_of(variant), []).append(_title(column_of(variant)))
     places = {
         text: "; ".join(f"{group}: {', '.join(titles)}" for group, titles in groups.items())
-        for text, groups in found.items()
+        for text, groups in by_text.items()
     }
     return [f"{text} ({where})" for text, where in places.items()]
 
 
 def _coverage(row: Row, *, by_delegates: bool) -> list[str]:
     """The part of the model that NNAPI, or the delegates of a runtime, compute, for each verified build."""
-    said = []
+    texts = []
     for cell in row.cells:
         coverage = cell.outcome.coverage if isinstance(cell.outcome, Manifest) else None
         if coverage is not None and (coverage.delegates is not None) == by_delegates:
@@ -176,8 +176,8 @@ def _coverage(row: Row, *, by_delegates: bool) -> list[str]:
             left = ", ".join(
                 f"{name} {number}{_percent(coverage, name)}" for name, number in sorted(coverage.left.items())
             )
-            said.append(("; ".join(filter(None, (share, operations, left and f"not {left}"))), cell.variant))
-    return _grouped(said)
+            texts.append(("; ".join(filter(None, (share, operations, left and f"not {left}"))), cell.variant))
+    return _grouped(texts)
 
 
 def _percent(coverage: Coverage, operator: str) -> str:
@@ -186,12 +186,12 @@ def _percent(coverage: Coverage, operator: str) -> str:
 
 
 def _operators(row: Row) -> list[str]:
-    """Per backend or runtime, all operators that a phone's runtime must know to load its builds."""
-    found: dict[str, set[str]] = {}
+    """The operators, per backend or runtime, that a phone's runtime must know to load its builds."""
+    by_backend: dict[str, set[str]] = {}
     for cell in row.cells:
         if isinstance(cell.outcome, Manifest):
-            found.setdefault(group_of(cell.variant).partition(" ")[0], set()).update(cell.outcome.operators)
-    return [f"{backend}: {', '.join(sorted(names))}" for backend, names in found.items()]
+            by_backend.setdefault(group_of(cell.variant).partition(" ")[0], set()).update(cell.outcome.operators)
+    return [f"{backend}: {', '.join(sorted(names))}" for backend, names in by_backend.items()]
 
 
 def _details(row: Row) -> Iterator[tuple[str, list[str]]]:
@@ -220,23 +220,23 @@ def _escaped(line: str) -> str:
 
 
 def _cell_document(cell: Cell) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     if isinstance(cell.outcome, Manifest):
-        made = {
+        details = {
             "verification": cell.outcome.verification.model_dump(mode="json"),
             "operators": list(cell.outcome.operators),
             "coverage": cell.outcome.coverage and cell.outcome.coverage.model_dump(mode="json"),
             "build_key": cell.outcome.build_key,
         }
     elif isinstance(cell.outcome, Failed):
-        made = {"stage": cell.outcome.stage, "kind": cell.outcome.kind}
+        details = {"stage": cell.outcome.stage, "kind": cell.outcome.kind}
     return {
         "group": group_of(cell.variant),
         "column": _title(column_of(cell.variant)),
         "variant": cell.variant.axes(),
         "state": cell.state,
         "reason": cell.reason,
-        **made,
+        **details,
     }
 
 

@@ -34,7 +34,7 @@ SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
     "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
 }
-"""Headings of the protocol page, and what `tests/benchmarks/simulate.py` is given for each."""
+"""The headings of the protocol page, each with the arguments that `tests/benchmarks/simulate.py` is given for it."""
 
 
 def axes() -> str:
@@ -50,21 +50,25 @@ def axes() -> str:
 def presets() -> str:
     """Every preset of the measurement protocol, a column each."""
     rows: dict[str, Callable[[Protocol], str]] = {
-        "for": lambda one: _PURPOSES[one.preset],
-        "rounds of a job": lambda one: _span(one.rounds, one.last_round),
-        "at least, after `edgesweep noise`": lambda one: _span(one.rounds, MOST_ROUNDS.get(one.preset, one.rounds)),
-        "warm-up, at least": lambda one: _amount(one.warmup_iterations, one.warmup_seconds),
-        "then timed, at least": lambda one: _amount(one.iterations, one.in_own_process.min_seconds),
-        "a block ends after": lambda one: f"{one.max_seconds:g} s",
-        "budget": lambda one: one.budget,
-        "waits for the device": lambda one: "no" if one.gate is None else f"up to {one.gate.wait_seconds:g} s a block",
-        "not ready in time": lambda one: "no gate" if one.gate is None else one.on_not_ready,
-        "fixed-performance mode": lambda one: "asked for" if one.fixed_performance else "left alone",
-        "sentinel": lambda one: f"every {one.sentinel_every} blocks" if one.sentinel_every else "never",
+        "for": lambda preset: _PURPOSES[preset.preset],
+        "rounds of a job": lambda preset: _span(preset.rounds, preset.last_round),
+        "at least, after `edgesweep noise`": lambda preset: _span(
+            preset.rounds, MOST_ROUNDS.get(preset.preset, preset.rounds)
+        ),
+        "warm-up, at least": lambda preset: _amount(preset.warmup_iterations, preset.warmup_seconds),
+        "then timed, at least": lambda preset: _amount(preset.iterations, preset.in_own_process.min_seconds),
+        "a block ends after": lambda preset: f"{preset.max_seconds:g} s",
+        "budget": lambda preset: preset.budget,
+        "waits for the device": lambda preset: (
+            "no" if preset.gate is None else f"up to {preset.gate.wait_seconds:g} s a block"
+        ),
+        "not ready in time": lambda preset: "no gate" if preset.gate is None else preset.on_not_ready,
+        "fixed-performance mode": lambda preset: "asked for" if preset.fixed_performance else "left alone",
+        "sentinel": lambda preset: f"every {preset.sentinel_every} blocks" if preset.sentinel_every else "never",
     }
     return _table(
         ("preset", *(f"`{name}`" for name in PRESETS)),
-        [(name, *(cell(one) for one in PRESETS.values())) for name, cell in rows.items()],
+        [(name, *(cell(preset) for preset in PRESETS.values())) for name, cell in rows.items()],
     )
 
 
@@ -73,7 +77,7 @@ def _span(least: int, most: int) -> str:
 
 
 def gates() -> str:
-    """What a gate asks for, with its defaults."""
+    """The conditions of a gate, with their defaults."""
     return _table(
         ("`protocol.gate`", "default", "meaning"),
         [
@@ -87,7 +91,7 @@ def labels() -> str:
     """The trust labels, each with its advice."""
     return _table(
         ("label", "may win", "what it says, and what to do"),
-        [(f"`{one.name}`", "no" if one.disqualifying else "yes", one.advice) for one in TRUST.values()],
+        [(f"`{label.name}`", "no" if label.disqualifying else "yes", label.advice) for label in TRUST.values()],
     )
 
 
@@ -209,19 +213,19 @@ def simulator() -> str:
     parts = [f"Written {time.strftime('%Y-%m-%d')} with {versions}, Python {platform.python_version()}.\n"]
     with RunProgress() as progress:
         for title, words in SIMULATIONS.items():
-            given = simulate.make_context("simulate.py", list(words)).params
-            found = simulation(
+            options = simulate.make_context("simulate.py", list(words)).params
+            simulated = simulation(
                 PHONES,
                 standard_methods(),
                 variants=VARIANTS,
-                base_ms=given["base_ms"],
-                sigma=given["sigma"],
-                seeds=given["seeds"],
+                base_ms=options["base_ms"],
+                sigma=options["sigma"],
+                seeds=options["seeds"],
                 progress=partial(progress.step, title),
             )
             shown = f"```console\n.venv/bin/python tests/benchmarks/simulate.py {' '.join(words)}\n```\n\n"
-            parts.append(f"### {title}\n\n{shown}{simulation_report.markdown(found)}")
-    return "\n".join([*parts, simulation_report.legend(found)])
+            parts.append(f"### {title}\n\n{shown}{simulation_report.markdown(simulated)}")
+    return "\n".join([*parts, simulation_report.legend(simulated)])
 
 
 GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
@@ -233,7 +237,7 @@ GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     PROTOCOL: {"presets": presets, "gates": gates, "labels": labels},
     MODEL: {"figures": figures},
 }
-"""By page, its generated parts; those of the simulator are made only when they are asked for."""
+"""The generated parts of each page; those of the simulator are made only when they are asked for."""
 
 
 def rendered(page: Path, text: str) -> str:
@@ -242,7 +246,7 @@ def rendered(page: Path, text: str) -> str:
 
 
 def _filled(document: str, parts: Mapping[str, str], by: str = "make docs") -> str:
-    """Raises `ValueError` where a part's markers are missing."""
+    """A document with its generated parts made anew. Raises `ValueError` where a part's markers are missing."""
     for name, text in parts.items():
         opened, closed = f"<!-- {name}: written by {by} -->\n", f"<!-- /{name} -->"
         before, begins, rest = document.partition(opened)
@@ -274,10 +278,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _values(kind: Any, default: tuple[Any, ...]) -> str:
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     words: list[str] = []
-    for one in kinds:
-        if get_origin(one) is Literal:
-            words += _marked(get_args(one), default)
-        elif one is bool:
+    for part in kinds:
+        if get_origin(part) is Literal:
+            words += _marked(get_args(part), default)
+        elif part is bool:
             words += [f"**{value}**".lower() if value in default else str(value).lower() for value in (True, False)]
         else:
             words += [f"**{value}**" for value in default if value not in words and f"**{value}**" not in words]

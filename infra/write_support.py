@@ -92,7 +92,7 @@ def write_support(
         raise SpecError("no runtime has a build like that", "leave out --backend or --precision, or name --runtime")
     with workspace.lock(), Journal.open(workspace.journal) as journal:
         survey = Survey(subjects, cells, workspace.root, roots, journal, retry_failed=retry_failed)
-        named = ", ".join(one.model.name for one in subjects)
+        named = ", ".join(entry.model.name for entry in subjects)
         click.echo(f"{survey.pending()} builds to make of {named}", err=True)
         stopped = survey.pending() > 0 and _build(survey, workspace, roots, executor)
     if stopped:
@@ -115,7 +115,7 @@ def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], execut
     with (
         RunProgress() as progress,
         open_executor(executor_name, workspace, survey.plans[0]) as executor,
-        # After the executor: Ray's start sets signal handlers of its own.
+        # The handler comes after the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
 
@@ -142,7 +142,7 @@ def _subjects(
         return [Subject(model=model, data=spec.data) for model in spec.models], roots_of(Path(files[0]))
     shape = None if input_shape is None else _shape(input_shape)
     subjects = [_subject(source, weights, shape) for source in dict.fromkeys(named or LISTED)]
-    names = [one.model.name for one in subjects]
+    names = [entry.model.name for entry in subjects]
     if twice := {name for name in names if names.count(name) > 1}:
         raise SpecError(
             f"two models are called {', '.join(sorted(twice))}", "put them into a sweep file, with names of their own"

@@ -159,7 +159,7 @@ class LazyCommand(click.Command):
         self._path = path
 
     def load(self) -> click.Command:
-        """Raises `EdgeSweepError` if the command needs a package of an extra that is not installed."""
+        """The command itself. Raises `EdgeSweepError` if it needs a package of an extra that is not installed."""
         module, _, attribute = self._path.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
@@ -211,7 +211,7 @@ class Group(Program, click.Group):
     """The program with all commands, listed by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
+        """Write a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
         column = max(map(len, self.commands))
         for heading, verbs in VERBS_BY_PURPOSE.items():
             with formatter.section(heading):

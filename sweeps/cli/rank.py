@@ -46,16 +46,18 @@ def rank(
     workspace = Workspace(root)
     tables = everything or verbose or device is not None
     with of_latest(workspace, sweep), open_results(workspace, sweep, compare=compare_runs) as stored:
-        whole_results(stored.journal, _told_once())
+        whole_results(stored.journal, _notice_once())
         names = stored.device_names
-        asked = meant(device, names)
-        ranked = rank_sweep(stored.journal, stored.name, asked) if as_json or tables else None
+        device_id = meant(device, names)
+        ranked = rank_sweep(stored.journal, stored.name, device_id) if as_json or tables else None
         verdicts = [] if ranked is not None and not as_json else overview(stored.files, stored.name, stored.journal)
         if ranked is not None:
-            there = {(entry.device_id, entry.model) for entry in ranked.devices}
-            verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
+            ranked_places = {(entry.device_id, entry.model) for entry in ranked.devices}
+            verdicts = [
+                verdict for verdict in verdicts if device is None or (verdict.device_id, verdict.model) in ranked_places
+            ]
             _show(ranked, verdicts, workspace, stored, names, as_json=as_json, verbose=verbose)
-        elif any(one.finished or one.not_ranked for one in verdicts):
+        elif any(verdict.finished or verdict.not_ranked for verdict in verdicts):
             spec = stored.journal.plans.spec(stored.name)
             notes = [*still_open(workspace, stored), *more_images_of(spec, verdicts)]
             print_overview(stored.name, verdicts, notes, here=here(workspace, stored.name), names=names)
@@ -63,15 +65,15 @@ def rank(
             raise no_results(stored.journal, stored.name)
 
 
-def _told_once() -> Callable[[int, int], None]:
-    """Say why it takes long, when it does: where the table of results was damaged."""
-    said = False
+def _notice_once() -> Callable[[int, int], None]:
+    """A function that says why ranking takes long, where the table of results was damaged."""
+    is_told = False
 
     def each(_: int, jobs: int) -> None:
-        nonlocal said
-        if not said:
+        nonlocal is_told
+        if not is_told:
             click.echo(f"The table of results is made from the journal's attempts ({jobs} jobs), once.", err=True)
-        said = True
+        is_told = True
 
     return each
 

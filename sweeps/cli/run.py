@@ -91,8 +91,8 @@ def run_spec(
     lab: Lab | None = None,
     file: Path | None = None,
 ) -> SweepResults:
-    """As `run_sweep`, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted. `file`: the sweep
-    file, if it is to be run again."""
+    """Run a sweep as `run_sweep` does, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted.
+    `file`: the sweep file, if it is to be run again."""
     watch = Watch(asking=CtrlC, file=file)
     ended = run_sweep(spec, roots, workspace, executor, retry_failed=retry_failed, settle=settle, lab=lab, watch=watch)
     for line in ended.still_to_do:

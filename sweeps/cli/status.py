@@ -35,7 +35,7 @@ def status(sweep: str | None, root: Path, verbose: bool, as_json: bool) -> None:
     kept_out = quarantines_of(devices)
     if as_json:
         not_in_mlflow = None if lag is None else lag.document()
-        quarantined = {key: one.document for key, one in kept_out.items()}
+        quarantined = {key: entry.document for key, entry in kept_out.items()}
         print_json(current.document() | {"not_in_mlflow": not_in_mlflow, "quarantined": quarantined})
     else:
         left_alone = {facts.name: kept_out[facts.device_id] for facts in devices if facts.device_id in kept_out}

@@ -6,7 +6,7 @@ from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
 
 EVERY_UNIT = ""
-"""In place of a device: the variant is measured on every unit, and compares them."""
+"""The value in place of a device for a variant that is measured on every unit, to compare the units."""
 
 
 class Assignments:
@@ -30,8 +30,8 @@ class Assignments:
         return dict(self._file.rows("SELECT pool_key, device_id FROM assignments WHERE sweep = ? ORDER BY id", sweep))
 
     def set_apart(self, sweep: str, link_key: str, reason: str) -> None:
-        """Record that a unit is no longer in its pool. `link_key`: of its job of the common variant. The first reason
-        stays."""
+        """Record that a unit is no longer in its pool. `link_key`: the key of the unit's job of the common variant. The
+        first reason stays."""
         with self._file.writing():
             self._file.db.execute(
                 "INSERT OR IGNORE INTO units_apart (sweep, link_key, reason, created) VALUES (?, ?, ?, ?)",
@@ -39,5 +39,5 @@ class Assignments:
             )
 
     def units_apart(self, sweep: str) -> dict[str, str]:
-        """The reasons, by the key of the unit's job of the common variant."""
+        """The reasons why units are not in their pools, by the key of each unit's job of the common variant."""
         return dict(self._file.rows("SELECT link_key, reason FROM units_apart WHERE sweep = ? ORDER BY created", sweep))

@@ -16,7 +16,7 @@ from sweeps.settled import Settled
 from sweeps.trust import stored_in_order
 
 LATEST = 5_000
-"""So many attempts are looked through for what a device was like last."""
+"""The number of the journal's newest attempts that are searched for the last conditions of a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class DatedBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockMarks:
-    """How many blocks a job has, and how many of them are no rounds: those that confirm it as the winner of a race, and
-    those that check batches. `added`: rounds that were measured after its rounds had ended, which no race saw."""
+    """The numbers of a job's blocks: of all, of those that confirm it as the winner of a race, and of those that check
+    batches. `added`: rounds that were measured after the job's rounds had ended, which no race saw."""
 
     blocks: int
     confirmations: int
@@ -103,7 +103,7 @@ class Attempts:
         return int(count)
 
     def block_marks(self, job_key: str) -> BlockMarks:
-        """What the blocks of a job are for."""
+        """The numbers of a job's blocks by their purpose."""
         marks = self._file.row(
             "SELECT count(*), total(json_extract(record, '$.confirms')), total(json_extract(record, '$.checks')),"
             " total(json_extract(record, '$.added')) FROM attempts WHERE key = ? AND kind = 'block'",
@@ -200,7 +200,7 @@ class Attempts:
 
 
 def incomplete(block: Block) -> str | None:
-    """Why a block may not be accepted; `None` if it may."""
+    """The reason why a block may not be accepted; `None` if it may."""
     required = ("job_key", "backend_ran", "engine_ran", "runner", "runtime_version", "artifact_sha256")
     if empty := [name for name in required if not getattr(block, name)]:
         return f"no {', '.join(empty)}"

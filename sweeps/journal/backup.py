@@ -30,13 +30,13 @@ _OTHER_ARCHIVE = "give a file that `edgesweep journal backup` has written"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What a backup holds. `root`: the workspace that it was made of."""
+    """The content of a backup. `root`: the workspace that the backup was made of."""
 
     files: int
     bytes: int
     root: str
     left_out: tuple[str, ...] = ()
-    """Links and special files."""
+    """The links and special files that the backup lacks."""
 
 
 def back_up(workspace: Workspace, target: Path) -> Backup:
@@ -87,12 +87,12 @@ def restore(archive: Path, root: Path) -> Backup:
         raise WorkspaceError(f"there is something at {root} already", "name a new folder with --workspace")
     with _opened(archive) as packed:
         members, document = _checked(packed, archive)
-        found = _summary(document)
+        summary = _summary(document)
         root.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(root.parent).free
-        if free < found.bytes:
+        if free < summary.bytes:
             raise StoreError(
-                f"the backup needs {found.bytes / 1e6:.0f} MB at {root.parent}, which has {free / 1e6:.0f} MB",
+                f"the backup needs {summary.bytes / 1e6:.0f} MB at {root.parent}, which has {free / 1e6:.0f} MB",
                 "free space on its disk, or name another folder with --workspace",
             )
         folder = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
@@ -110,7 +110,7 @@ def restore(archive: Path, root: Path) -> Backup:
             folder.rename(root)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return found
+    return summary
 
 
 def _check_target(workspace: Workspace, target: Path) -> None:
@@ -136,13 +136,13 @@ def _copy_database(path: Path, copy: Path) -> None:
 def _files(workspace: Workspace, left_out: list[str]) -> Iterator[Path]:
     """Every plain file but databases, locks and what is being written (hidden until it is complete)."""
     for folder, folders, names in os.walk(workspace.root):
-        here = Path(folder)
-        links = [here / name for name in sorted(folders) if (here / name).is_symlink()]
+        parent = Path(folder)
+        links = [parent / name for name in sorted(folders) if (parent / name).is_symlink()]
         left_out += [link.relative_to(workspace.root).as_posix() for link in links]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            path = here / name
-            own = here == workspace.root and (".sqlite" in name or name == "driver.lock")
+            path = parent / name
+            own = parent == workspace.root and (".sqlite" in name or name == "driver.lock")
             if own or name.startswith("."):
                 continue
             if path.is_symlink() or not path.is_file():
@@ -211,10 +211,10 @@ def _checked(packed: tarfile.TarFile, archive: Path) -> tuple[dict[str, tarfile.
         name = min(members.keys() ^ files.keys())
         raise StoreError(f"{archive} and its own list differ in {name!r}: not unpacked", _OTHER_ARCHIVE)
     for name, member in members.items():
-        wanted = files[name]
-        if not isinstance(wanted, dict) or wanted.get("bytes") != member.size:
+        entry = files[name]
+        if not isinstance(entry, dict) or entry.get("bytes") != member.size:
             raise StoreError(f"{name!r} in {archive} has another size than listed: not unpacked", "take another backup")
-        if hashlib.file_digest(_content(packed, member), "sha256").hexdigest() != wanted.get("sha256"):  # type: ignore[arg-type]
+        if hashlib.file_digest(_content(packed, member), "sha256").hexdigest() != entry.get("sha256"):  # type: ignore[arg-type]
             raise StoreError(f"{name!r} in {archive} is damaged: not unpacked", "take another backup")
     return members, document
 
@@ -224,18 +224,18 @@ def _read_list(packed: tarfile.TarFile, member: tarfile.TarInfo | None, archive:
         raise StoreError(f"{archive} is no backup of EdgeSweep, or was cut off: it has no {LIST}", _OTHER_ARCHIVE)
     try:
         document = json.loads(_content(packed, member).read())
-        found, journal = int(document["edgesweep_backup"]), int(document["journal_version"])
+        backup, journal = int(document["edgesweep_backup"]), int(document["journal_version"])
         if not isinstance(document["files"], dict) or not isinstance(document["root"], str):
             raise TypeError("files and root")
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{LIST} in {archive} cannot be read: {error!r}", _OTHER_ARCHIVE) from error
-    for what, version, known in (
-        ("is a backup of", found, VERSION),
+    for phrase, version, known in (
+        ("is a backup of", backup, VERSION),
         ("holds a journal of", journal, journal_schema.VERSION),
     ):
         if version != known:
             raise StoreError(
-                f"{archive} {what} version {version}; this EdgeSweep reads and writes version {known}",
+                f"{archive} {phrase} version {version}; this EdgeSweep reads and writes version {known}",
                 "update EdgeSweep" if version > known else "restore it with the EdgeSweep that wrote it",
             )
     return dict(document)
@@ -248,7 +248,7 @@ def _is_inside(name: str) -> bool:
 
 def _content(packed: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     content = packed.extractfile(member)
-    if content is None:  # of what is no plain file
+    if content is None:  # a member that is no plain file
         raise StoreError(f"{member.name!r} cannot be unpacked", _OTHER_ARCHIVE)
     return content
 
@@ -257,7 +257,7 @@ def _summary(document: Mapping[str, Any], left_out: tuple[str, ...] = ()) -> Bac
     files = document["files"]
     return Backup(
         files=len(files),
-        bytes=sum(one["bytes"] for one in files.values()),
+        bytes=sum(entry["bytes"] for entry in files.values()),
         root=document["root"],
         left_out=left_out,
     )

@@ -43,19 +43,19 @@ class Batches:
     def of_jobs(self, job_keys: Iterable[str]) -> list[StoredBatch]:
         """The processes that timed any of these jobs, or in which one failed, in the order of measuring.
 
-        With what is of these jobs only.
+        Items and failures of other jobs are left out.
         """
-        found: dict[int, dict[str, BatchItem]] = {}
+        items: dict[int, dict[str, BatchItem]] = {}
         failed: dict[int, dict[str, Failed]] = {}
         for key in sorted(set(job_keys)):
             for batch_id, record in self._file.rows("SELECT batch_id, record FROM batch_items WHERE job_key = ?", key):
-                found.setdefault(batch_id, {})[key] = from_json(BatchItem, record)
+                items.setdefault(batch_id, {})[key] = from_json(BatchItem, record)
             for batch_id, record in self._file.rows(
                 "SELECT batch_id, record FROM batch_failures WHERE job_key = ?", key
             ):
                 failed.setdefault(batch_id, {})[key] = from_json(Failed, record)
         stored = []
-        for batch_id in sorted({*found, *failed}):
+        for batch_id in sorted({*items, *failed}):
             session, number, seconds = self._file.row(
                 "SELECT session, number, device_seconds FROM batches WHERE id = ?", batch_id
             )
@@ -64,7 +64,7 @@ class Batches:
                     session=session,
                     number=number,
                     device_seconds=seconds,
-                    items=found.get(batch_id, {}),
+                    items=items.get(batch_id, {}),
                     failed=failed.get(batch_id, {}),
                 )
             )
@@ -94,5 +94,5 @@ class Batches:
         )
 
     def has_timed(self, job_key: str) -> bool:
-        """Whether any batch timed the job."""
+        """Tell whether any batch timed the job."""
         return self._file.row("SELECT 1 FROM batch_items WHERE job_key = ? LIMIT 1", job_key) is not None

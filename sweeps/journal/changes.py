@@ -40,9 +40,9 @@ class Changes:
         """The jobs with new attempts since `position`, and all jobs of devices whose sentinel result changed since. If
         the plan is new or `position` is `None`: all jobs."""
         present = self._plans.current_id(sweep)
-        everything = position is None or position.plan_id != present
+        reads_all = position is None or position.plan_id != present
         newer = 0 if position is None else position.attempt_id
-        sentinels = [] if everything else self._sentinels_with_changes(sweep, newer)
+        sentinels = [] if reads_all else self._sentinels_with_changes(sweep, newer)
         rows = self._file.rows(
             "SELECT record, plan_id FROM jobs WHERE sweep = ? AND (? OR"
             " job_key IN (SELECT key FROM attempts WHERE id > ?) OR"
@@ -50,7 +50,7 @@ class Changes:
             " build_key IN (SELECT substr(key, 1, instr(key || '@', '@') - 1) FROM attempts WHERE id > ?) OR"
             " json_extract(record, '$.sentinel') IN (SELECT value FROM json_each(?))) ORDER BY position",
             sweep,
-            everything,
+            reads_all,
             newer,
             newer,
             json.dumps(sentinels),

@@ -1,4 +1,4 @@
-"""All that the journal has of one job, and of one device: for whoever looks at just these."""
+"""The journal's evidence about one job, or about one device, for readers who need only that."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,9 +50,9 @@ class JobEvidence:
     row: ResultRow | None
     blocks: tuple[DatedBlock, ...]
     changed: frozenset[int]
-    """The positions of those of its blocks in which the device changed its speed."""
+    """The positions of those of the job's blocks in which the device changed its speed."""
     failures: tuple[Failed, ...]
-    """Of the job and of its build, since the last retry."""
+    """The failures of the job and of its build, since the last retry."""
     settled: Settled | None
     manifest: Manifest | None
     accuracy: Accuracy | None
@@ -61,20 +61,20 @@ class JobEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDevice:
-    """A device of the current plans, with the facts that the latest one has of it."""
+    """A device of the current plans, with its facts in the latest of them."""
 
     facts: DeviceFacts
     sweeps: tuple[str, ...]
-    """The latest first."""
+    """The sweeps whose plans have the device, the latest first."""
 
     @property
     def place_ids(self) -> tuple[str, str]:
-        """What its results may be stored under: its own id, and that of its pool."""
+        """The ids that the device's results may be stored under: its own, and that of its pool."""
         return self.facts.device_id, pool_id(self.facts.fingerprint)
 
 
 def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
-    """All of one job; `None` if the sweep never had it. Raises `StoreError`."""
+    """The evidence about one job; `None` if the sweep never had the job. Raises `StoreError`."""
     try:
         planned = journal.jobs.planned(sweep, job_key)
     except StoreError:
@@ -91,7 +91,7 @@ def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
         row=None if stored is None else stored[0],
         blocks=blocks,
         changed=frozenset(
-            one.placed.position for one in blocks if any(span.holds(one.placed) for span in sentinel.spans)
+            dated.placed.position for dated in blocks if any(span.holds(dated.placed) for span in sentinel.spans)
         ),
         failures=tuple(
             failed
@@ -110,10 +110,10 @@ def known_devices(journal: Journal) -> list[KnownDevice]:
     facts: dict[str, DeviceFacts] = {}
     sweeps: dict[str, list[str]] = {}
     for sweep, record in journal.plans.current_devices():
-        found = from_json(DeviceFacts, record)
-        facts.setdefault(found.device_id, found)
-        sweeps.setdefault(found.device_id, []).append(sweep)
-    return [KnownDevice(facts=one, sweeps=tuple(sweeps[key])) for key, one in facts.items()]
+        device_facts = from_json(DeviceFacts, record)
+        facts.setdefault(device_facts.device_id, device_facts)
+        sweeps.setdefault(device_facts.device_id, []).append(sweep)
+    return [KnownDevice(facts=device, sweeps=tuple(sweeps[key])) for key, device in facts.items()]
 
 
 def read_sentinels(journal: Journal, device: KnownDevice) -> tuple[Sentinel, ...]:
@@ -123,21 +123,21 @@ def read_sentinels(journal: Journal, device: KnownDevice) -> tuple[Sentinel, ...
         for sweep in device.sweeps
         for key in journal.sentinels.keys(sweep, device.facts.device_id, device.place_ids)
     )
-    found = [_sentinel(journal.attempts.dated_blocks(key)) for key in keys]
-    return tuple(one for one in found if one.looks)
+    sentinels = [_sentinel(journal.attempts.dated_blocks(key)) for key in keys]
+    return tuple(sentinel for sentinel in sentinels if sentinel.looks)
 
 
 def _sentinel(blocks: Sequence[DatedBlock]) -> Sentinel:
     return Sentinel(
-        looks=tuple(_look(one) for one in blocks), spans=tuple(changed_spans([one.placed for one in blocks]))
+        looks=tuple(_look(dated) for dated in blocks), spans=tuple(changed_spans([dated.placed for dated in blocks]))
     )
 
 
-def _look(one: DatedBlock) -> Look:
-    block, conditions = one.block, one.block.conditions
+def _look(dated: DatedBlock) -> Look:
+    block, conditions = dated.block, dated.block.conditions
     return Look(
-        stored=one.stored,
-        position=one.placed.position,
+        stored=dated.stored,
+        position=dated.placed.position,
         session=block.session,
         check=check_of(block.round),
         ms=figure_ns(block.samples_ns) / 1e6,

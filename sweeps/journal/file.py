@@ -16,14 +16,14 @@ FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 
 @dataclass(slots=True)
 class News:
-    """What the open transaction has written that results follow from."""
+    """The writes of the open transaction that results follow from."""
 
     keys: set[str] = field(default_factory=set)
     """Job keys, build keys and keys of sentinels with news."""
     sweep: str = ""
-    """The sweep with a new plan ..."""
+    """The sweep with a new plan; empty if there is none."""
     affected: frozenset[str] = frozenset()
-    """... and the keys of its jobs whose results may be others under that plan."""
+    """The keys of that sweep's jobs whose results may differ under the new plan."""
 
 
 class JournalFile:
@@ -37,9 +37,9 @@ class JournalFile:
         self.path = path
         self.news = News()
         self.before_commit: Callable[[News], object] | None = None
-        """Writes what follows from the writes of a transaction with them."""
+        """A function that adds to a transaction what follows from its writes."""
         self.after_rollback: Callable[[], object] | None = None
-        """Forgets what is known of the writes of a transaction: their ids will be those of others."""
+        """A function that forgets what is known of a transaction's writes: later writes will get their ids."""
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
@@ -52,7 +52,8 @@ class JournalFile:
         db = _connected(path, read_only, busy_timeout_s)
         try:
             if read_only and not journal_schema.is_made(db, path):
-                # Alone: the last connection puts the log into the file, unless it is a reader.
+                # This reader closes first: the connection that closes last puts the log into the file, unless it is a
+                # reader.
                 db.close()
                 cls.open(path, busy_timeout_s=busy_timeout_s).close()
                 db = _connected(path, read_only, busy_timeout_s)

@@ -27,5 +27,5 @@ class Imports:
         return tuple(from_json(Imported, record) for (record,) in rows)
 
     def count(self) -> int:
-        """How many figures of tools there are, of all sweeps."""
+        """The number of imported figures, of all sweeps."""
         return int(self._file.row("SELECT count(*) FROM imported")[0])

@@ -107,25 +107,25 @@ class Jobs:
 
     def waiting_rows(self, place: Place, ended: Iterable[str] | None = None) -> list[ResultRow]:
         """The rows (`row_of_waiting`) of a place's jobs in the current plan that have no result yet, in order. `ended`:
-        the keys of those that have one elsewhere, in a copy; then the results here do not count."""
-        here = "SELECT job_key FROM results WHERE results.sweep = jobs.sweep AND results.job_key = jobs.job_key"
-        there = "SELECT 1 FROM json_each(?5) WHERE value = jobs.job_key"
+        the keys of the jobs with a result in a copy; with it, the results of this journal do not count."""
+        own_result = "SELECT job_key FROM results WHERE results.sweep = jobs.sweep AND results.job_key = jobs.job_key"
+        copied_result = "SELECT 1 FROM json_each(?5) WHERE value = jobs.job_key"
         units = {
             device_id: pool_id(from_json(DeviceFacts, facts).fingerprint)
             for device_id, facts in self._file.rows(
                 "SELECT device_id, facts FROM sweeps JOIN devices USING (plan_id) WHERE name = ?", place.sweep
             )
         }
-        mine = [unit for unit, pool in units.items() if place.place_id in (unit, pool)]
+        unit_ids = [unit for unit, pool in units.items() if place.place_id in (unit, pool)]
         rows = self._file.rows(
-            # `+`: by the index of devices.
+            # The `+` makes sqlite search by the index of devices.
             "SELECT record FROM jobs WHERE +sweep = ?1"  # noqa: S608  # an expression of ours
             " AND plan_id = (SELECT plan_id FROM sweeps WHERE name = ?1)"
             f" AND {JOB_DEVICE} IN (SELECT value FROM json_each(?2)) AND json_extract(record, '$.model') = ?3"
             f" AND ({JOB_DEVICE} = ?4 OR json_extract(record, '$.link') != '')"
-            f" AND NOT EXISTS ({here if ended is None else there}) ORDER BY position",
+            f" AND NOT EXISTS ({own_result if ended is None else copied_result}) ORDER BY position",
             place.sweep,
-            json.dumps(mine),
+            json.dumps(unit_ids),
             place.model,
             place.place_id,
             *([] if ended is None else [json.dumps(list(ended))]),

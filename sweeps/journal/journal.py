@@ -30,7 +30,7 @@ class Journal:
     """An open journal. Use it as a context manager, or call `close()`. It belongs to the thread that opened it; other
     threads and processes open their own.
 
-    One class, since it only holds the parts, each of which reads and writes some of the tables. Each call of theirs
+    The class only holds the parts, each of which reads and writes some of the tables. Each call of a part
     that writes is one transaction, unless it is made within `transaction`.
     """
 
@@ -90,12 +90,12 @@ class Journal:
 
     @property
     def data_version(self) -> int:
-        """Another number after another connection has written to the file."""
+        """A number that changes when another connection has written to the file."""
         return int(self.file.row("PRAGMA data_version")[0])
 
     @property
     def is_copy(self) -> bool:
-        """Whether its results are those of a tracking server, and follow from no attempts."""
+        """Tell whether the results are a copy of those of a tracking server, and follow from no attempts."""
         return bool(self.file.row("PRAGMA application_id")[0])
 
     def transaction(self) -> AbstractContextManager[None]:

@@ -25,11 +25,11 @@ def json_lines(path: Path) -> Iterator[str]:
         journal_schema.translated(path),
         closing(connect(path, read_only=True)) as db,
     ):
-        journal_schema.is_made(db, path)  # it raises for another version
+        journal_schema.is_made(db, path)  # `is_made` raises for another version
         db.execute("BEGIN")
         [journal_version] = db.execute("PRAGMA user_version").fetchone()
         names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-        # Quoted for SQL: the file may be another person's.
+        # Names of tables are quoted for SQL: the file may be another person's.
         tables = {name: '"' + name.replace('"', '""') + '"' for (name,) in db.execute(names)}
         counts = {
             name: db.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]  # noqa: S608  # a quoted name

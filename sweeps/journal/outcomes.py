@@ -1,4 +1,4 @@
-"""How the jobs of the journal ended, computed from their attempts when it is asked for."""
+"""The ends of the journal's jobs, computed from their attempts when they are asked for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Complete:
 
 
 class Outcomes:
-    """How the jobs of an open journal ended."""
+    """The ends of the jobs of an open journal."""
 
     def __init__(self, jobs: Jobs, attempts: Attempts, batches: Batches, sentinels: Sentinels) -> None:
         self._jobs = jobs
@@ -66,7 +66,7 @@ class Outcomes:
                 self._attempts.add_settled(settled.reopened())
 
     def of_job(self, planned: PlannedJob) -> Measured | Failed | None:
-        """As `ending`, but with the summary of all accepted blocks if the job is complete.
+        """The end of a job as `ending` gives it, but with the summary of all accepted blocks if the job is complete.
 
         A job whose lost blocks are still to be measured again has an outcome, too: its labels say what is wrong.
         """
@@ -76,13 +76,13 @@ class Outcomes:
         job = planned.job
         if job.emulated:
             return Measured(timing=None, accuracy=ended.accuracy)
-        # What only checks batches makes no figure. A job without another block of its own has none.
+        # A block that only checks batches makes no figure. A job without another block of its own has none.
         blocks = [block for block in self._attempts.blocks(job.key, job.sentinel) if not block.checks]
         timing = summarize(job.key, blocks, planned.protocol) if blocks else None
         return Measured(timing=timing, accuracy=ended.accuracy)
 
     def ending(self, planned: PlannedJob) -> Complete | Failed | None:
-        """How the job ended; `None` while it is pending.
+        """The end of a job; `None` while the job is pending.
 
         Complete: its rounds ended (the maximum was reached, or they were settled earlier), or it is only checked by a
         reference implementation; and it has an accuracy by `planned.executor`, unless none is needed. Failed: its build
@@ -107,7 +107,7 @@ class Outcomes:
         return None
 
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
-        """Whether the job needs no more blocks under this protocol, nor any in place of lost ones."""
+        """Tell whether the job needs no more blocks under this protocol, nor any in place of lost ones."""
         return self._had_its_rounds(job, protocol) and not self._lacks_lost(job, protocol)
 
     def _lacks_lost(self, job: Job, protocol: Protocol) -> bool:
@@ -131,21 +131,21 @@ class Outcomes:
             return False
         return marks.blocks > 0 or settled.batches > 0 or settled.reason == "same_program"
 
-    def missing_confirmations(self, job: Job, wanted: int) -> int:
-        """How many more blocks confirm this winner of a race, which needs `wanted` that are not lost."""
+    def missing_confirmations(self, job: Job, needed: int) -> int:
+        """The number of further blocks that confirm this winner of a race, which needs `needed` that are not lost."""
         lost = lost_count(block for block in self._changed(job) if block.confirms)
-        return missing_confirmations(wanted, self._attempts.block_marks(job.key).confirmations, lost)
+        return missing_confirmations(needed, self._attempts.block_marks(job.key).confirmations, lost)
 
     def _changed(self, job: Job) -> tuple[Block, ...]:
-        """Its blocks, if any of them may be lost: most devices never shift."""
+        """The blocks of a job, if any of them may be lost: most devices never shift."""
         return (
             self._attempts.blocks(job.key, job.sentinel) if job.sentinel and self._sentinels.spans(job.sentinel) else ()
         )
 
     def in_sweep(self, sweep: str, job: Job) -> Measured | Failed | None:
-        """`of_job` of the job as it was last planned in this sweep."""
+        """The end (`of_job`) of the job as it was last planned in this sweep."""
         return self.of_job(self._jobs.planned(sweep, job.key))
 
     def was_raced(self, job_key: str) -> bool:
-        """Whether the job was measured, in a process of its own or in a batch."""
+        """Tell whether the job was measured, in a process of its own or in a batch."""
         return self._batches.has_timed(job_key) or self._attempts.block_count(job_key) > 0

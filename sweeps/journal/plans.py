@@ -102,7 +102,7 @@ class Plans:
         return [(name, facts) for name, facts in rows]
 
     def current_ids(self) -> dict[str, int]:
-        """The current plan of each sweep."""
+        """The id of each sweep's current plan."""
         return dict(self._file.rows("SELECT name, plan_id FROM sweeps"))
 
     def current_id(self, sweep: str) -> int:
@@ -116,7 +116,8 @@ class Plans:
         return int(row[0])
 
     def planned_under(self, plan_id: int, device_id: str) -> tuple[Protocol, str | None, DeviceFacts]:
-        """What a job of a plan is measured under: protocol, id of the evaluation set, facts of its device."""
+        """The protocol, the id of the evaluation set and the facts of the device that a job of a plan is measured
+        under."""
         protocol, evaluation_id, facts = self._file.rows(
             "SELECT protocol, evaluation_id, facts FROM plans JOIN devices ON plan_id = plans.id"
             " WHERE plans.id = ? AND device_id = ?",

@@ -1,6 +1,6 @@
-"""Makes the journal's table of results again from its attempts, where it is damaged.
+"""The rebuild of the journal's table of results from its attempts, where it is damaged.
 
-The driver may write meanwhile: what it accepts is in its own transactions, and the parts here are short ones.
+The driver may write meanwhile, in transactions of its own: those of a rebuild are short.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from sweeps.locks import locked
 
 Found = TypeVar("Found")
 _PART = 200
-"""Jobs in one transaction: about a second."""
+"""The number of jobs in one transaction, which takes about a second."""
 
 
 def whole_results(source: Path | Journal, each: Callable[[int, int], object] | None = None) -> Watermark:
@@ -28,8 +28,8 @@ def whole_results(source: Path | Journal, each: Callable[[int, int], object] | N
 def read_results(
     source: Path | Journal, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
 ) -> Found:
-    """What `read` finds in the table of results, which is made again once if it is damaged. `source`: an open journal,
-    or the path of one. `each`: as of `rebuild`."""
+    """The result of `read` on the table of results, which is made again once if it is damaged. `source`: an open
+    journal, or the path of one. `each`: as of `rebuild`."""
     with nullcontext(source) if isinstance(source, Journal) else Journal.open(source, read_only=True) as journal:
         try:
             return _read(journal, read)
@@ -62,7 +62,7 @@ def _read(journal: Journal, read: Callable[[Journal], Found]) -> Found:
 def _turn(path: Path) -> Iterator[None]:
     """One process makes the table at a time, and the others wait: they would undo each other's work."""
     with ExitStack() as stack:
-        with suppress(OSError):  # a folder or file system without locks: then it is as it is
+        with suppress(OSError):  # without locks in this folder or file system, nobody waits
             stack.enter_context(locked(path.with_suffix(".rebuild.lock"), mode=0o600))
         yield
 

@@ -11,7 +11,7 @@ class Place(NamedTuple):
 
     sweep: str
     place_id: str
-    """As `sweeps.results.ResultRow.place`: a unit's id, or that of its pool."""
+    """The id as in `sweeps.results.ResultRow.place`: a unit's own, or that of its pool."""
     model: str
 
     @classmethod

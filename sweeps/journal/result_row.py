@@ -32,9 +32,9 @@ def row_of_job(
     sessions: tuple[int, ...] = (),
     batches: BatchShare | None = None,
 ) -> ResultRow:
-    """The row of a finished job. `blocks`: its own, also those that only check batches. `settled`: why its rounds
-    ended. `sessions`: the starts of those that they are from. `batches`: its part of processes that timed others, too.
-    """
+    """The row of a finished job. `blocks`: the job's own, also those that only check batches. `settled`: why its rounds
+    ended. `sessions`: the starts of the sessions that the blocks are from. `batches`: the job's part of processes that
+    timed others, too."""
     job = planned.job
     metrics = {} if manifest is None else manifest.metrics
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
@@ -101,7 +101,9 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "waited_seconds": round(cost.waiting_s, 3),
             "push_seconds": round(cost.pushing_s, 3),
             "check_medians_ms": tuple(
-                (one.visit, figure_ns(one.samples_ns) / 1e6) for one in checks if not disqualified(in_race(one.labels))
+                (block.visit, figure_ns(block.samples_ns) / 1e6)
+                for block in checks
+                if not disqualified(in_race(block.labels))
             ),
         }
     if timing is not None and (own := [block for block in blocks if not block.checks]):

@@ -1,4 +1,4 @@
-"""Updates the journal's table of results: in each transaction what follows from it, or as a whole."""
+"""Updates of the journal's table of results: in each transaction what follows from it, or as a whole."""
 
 import sqlite3
 from collections import Counter
@@ -77,7 +77,7 @@ class ResultUpdates:
             self._refresh_plan(sweep)
 
     def finish(self, epoch: int) -> int:
-        """The table of results is whole now. Returns the number of its rows.
+        """Mark the table of results as whole. Returns the number of its rows.
 
         Raises `DamagedResultsError` if it was emptied or damaged since `empty` returned this epoch.
         """
@@ -107,7 +107,7 @@ class ResultUpdates:
                 raise
             self._file.db.execute("ROLLBACK TO results")
             with suppress(sqlite3.OperationalError):  # the table may be gone
-                # Also for whoever makes it again just now: a new epoch.
+                # The new epoch also stops a process that makes the table again just now.
                 self._file.db.execute("UPDATE results_state SET is_whole = 0, epoch = abs(random())")
         self._file.db.execute("RELEASE results")
 
@@ -123,11 +123,11 @@ class ResultUpdates:
     def _jobs_of(self, touched: Iterable[str]) -> set[tuple[str, str]]:
         """The jobs (sweep, job key) whose results may depend on these job, build and sentinel keys."""
         jobs: set[tuple[str, str]] = set()
-        [seen] = self._file.row("SELECT attempt FROM results_state")
+        [last_attempt] = self._file.row("SELECT attempt FROM results_state")
         for key in touched:
             rows = self._file.rows("SELECT sweep, job_key FROM jobs WHERE job_key = ?1 OR build_key = ?1", key)
             blocks = [] if rows else self._from.sentinels.placed_blocks(key)
-            if blocks and spans_of(blocks) != spans_of([block for block in blocks if block.position <= seen]):
+            if blocks and spans_of(blocks) != spans_of([block for block in blocks if block.position <= last_attempt]):
                 rows = self._file.rows(f"SELECT sweep, job_key FROM jobs WHERE {JOB_SENTINEL} = ?", key)  # noqa: S608
             jobs.update(rows)
         return jobs
@@ -157,8 +157,8 @@ class ResultUpdates:
             elif before is None:
                 continue
             else:
-                # Pending again (more rounds, or a retry): the old result stays until there is a new one. But an
-                # accuracy on other images than the sweep file's must not be ranked with the new ones.
+                # The job is pending again (more rounds, or a retry): the old result stays until there is a new one. But
+                # an accuracy on other images than the sweep file's must not be ranked with the new ones.
                 row = replace(before[0], stale=planned.stale or before[1] != evaluation_id)
                 evaluation_id = before[1]
             if before is None or before != (row, evaluation_id):
@@ -180,7 +180,8 @@ class ResultUpdates:
         )
 
     def _start_of(self, device_id: str, run: int) -> int | None:
-        """`session_start`, asked for once: later blocks do not change it, and the question takes long."""
+        """The start of the session that a run of a device belongs to. It is asked for once: later blocks do not change
+        it, and the query takes long."""
         if (device_id, run) not in self._starts:
             self._starts[device_id, run] = self._from.times.session_start(device_id, run)
         return self._starts[device_id, run]

@@ -19,7 +19,7 @@ from sweeps.journal.schema import FILTERS, result_columns
 from sweeps.results import ResultRow
 
 COLUMNS = ("attempt", "place_id", "evaluation_id", *ROW_COLUMNS)
-"""Those of the table, without `seq`."""
+"""The columns of the table, without `seq`."""
 _PLACES = ", ".join("?" * len(COLUMNS))
 _PUT = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) VALUES ({_PLACES})"  # noqa: S608  # names of ours
 
@@ -30,7 +30,7 @@ class DamagedResultsError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """How far a reader has read. The epoch changes when the table was made again."""
+    """The position up to which a reader has read. The epoch changes when the table was made again."""
 
     epoch: int
     seq: int
@@ -42,10 +42,11 @@ class Results:
     def __init__(self, file: JournalFile) -> None:
         self._file = file
         self._columns: frozenset[str] = frozenset()
-        """Those of the table, once they are known."""
+        """The columns that the file's table has, once they are known."""
 
     def watermark(self) -> Watermark:
-        """How far the table goes now. Raises `DamagedResultsError` if it is not whole or lacks the last attempts."""
+        """The position up to which the table goes now. Raises `DamagedResultsError` if it is not whole or lacks the
+        last attempts."""
         with _reading():
             state = self._file.row(
                 "SELECT is_whole, epoch, attempt, (SELECT coalesce(max(id), 0) FROM attempts),"
@@ -113,12 +114,12 @@ class Results:
 
     def last(self, sweep: str, count: int) -> list[ResultRow]:
         """The jobs that ended last, the latest first. Raises as `rows`."""
-        # Backwards by `seq`, not by the index of axes: the sweep that runs has the latest rows.
+        # The order is backwards by `seq`, not by the index of axes: the sweep that runs has the latest rows.
         where = "WHERE +sweep = ? AND +stale = 0 AND outcome != 'skipped' ORDER BY seq DESC LIMIT ?"
         return self._read(where, sweep, count)
 
     def stored(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
-        """One row, also a stale one, with the id of its evaluation set. Raises as `rows`."""
+        """The row of a job, also a stale one, with the id of its evaluation set. Raises as `rows`."""
         with _reading():
             columns = f"evaluation_id, {self._selected()}"
             query = f"SELECT {columns} FROM results WHERE sweep = ? AND job_key = ?"  # noqa: S608  # names of ours
@@ -131,24 +132,24 @@ class Results:
         return {row.job_key: row for row in self._read(where, sweep, json.dumps(list(job_keys)))}
 
     def matching(
-        self, wanted: Mapping[str, Collection[str | int]], sweep: str | None = None, *, most: int = 1_000
+        self, filters: Mapping[str, Collection[str | int]], sweep: str | None = None, *, most: int = 1_000
     ) -> list[ResultRow]:
-        """Over all places: rows that have one of the wanted values in each of these columns (`FILTERS`) and are not
-        stale, the fastest first, at most so many.
+        """The rows of all places that are not stale and have, in each column of `filters` (`FILTERS`), one of its
+        values; the fastest first, `most` at most.
 
         Raises `ValueError` for another column, `DamagedResultsError` if a row cannot be read.
         """
-        where, values = _matching(wanted, sweep)
-        # First which ones, and only then their long texts.
+        where, values = _matching(filters, sweep)
+        # The query chooses the rows first, and only then reads their long texts.
         order = "ORDER BY latency_p50_ms IS NULL, latency_p50_ms, seq"
         chosen = f"SELECT seq FROM results{where} {order} LIMIT ?"  # noqa: S608  # names of ours
         return self._read(f"WHERE seq IN ({chosen}) {order}", *values, most)
 
     def matching_places(
-        self, wanted: Mapping[str, Collection[str | int]], sweep: str | None = None
+        self, filters: Mapping[str, Collection[str | int]], sweep: str | None = None
     ) -> dict[Place, int]:
-        """How many rows of each place `matching` would find; places without any are left out."""
-        where, values = _matching(wanted, sweep)
+        """The number of rows of each place that `matching` would give; places without any are left out."""
+        where, values = _matching(filters, sweep)
         query = f"SELECT sweep, place_id, model, count(*) FROM results{where} GROUP BY 1, 2, 3"  # noqa: S608
         return {Place(*place): count for *place, count in self._file.rows(query, *values)}
 
@@ -166,14 +167,14 @@ class Results:
 
     def _selected(self) -> str:
         """The columns that `read_row` takes."""
-        if not self._columns >= FIGURE_COLUMNS.keys():  # the next opening for writing adds those that lack
+        if not self._columns >= FIGURE_COLUMNS.keys():  # the next opening for writing adds the columns that lack
             self._columns = result_columns(self._file.db)
         return selected(self._columns)
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Raises `DamagedResultsError` where a row cannot be read."""
+    """A block that raises `DamagedResultsError` where a row cannot be read."""
     try:
         yield
     except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
@@ -186,15 +187,15 @@ def damaged(why: str) -> DamagedResultsError:
     )
 
 
-def _matching(wanted: Mapping[str, Collection[str | int]], sweep: str | None) -> tuple[str, list[str | int]]:
+def _matching(filters: Mapping[str, Collection[str | int]], sweep: str | None) -> tuple[str, list[str | int]]:
     """A condition of SQL and its values."""
-    if unknown := wanted.keys() - FILTERS:
+    if unknown := filters.keys() - FILTERS:
         raise ValueError(f"results are not filtered by {', '.join(sorted(unknown))}")
-    given = {**wanted, **({} if sweep is None else {"sweep": [sweep]})}
-    # As rows are stored; a number that no column has chooses nothing.
-    asked = {
+    all_filters = {**filters, **({} if sweep is None else {"sweep": [sweep]})}
+    # Values are compared as rows store them; a number that no column has chooses nothing.
+    stored_filters = {
         name: [stored(value) for value in values if isinstance(value, str) or abs(value) < 2**63]
-        for name, values in given.items()
+        for name, values in all_filters.items()
     }
-    parts = ["stale = 0", *(f"{name} IN ({', '.join('?' * len(values))})" for name, values in asked.items())]
-    return f" WHERE {' AND '.join(parts)}", [value for values in asked.values() for value in values]
+    parts = ["stale = 0", *(f"{name} IN ({', '.join('?' * len(values))})" for name, values in stored_filters.items())]
+    return f" WHERE {' AND '.join(parts)}", [value for values in stored_filters.values() for value in values]

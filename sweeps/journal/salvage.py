@@ -1,4 +1,4 @@
-"""Saves what can be read of a damaged journal, row by row, into a new file, which then takes its place."""
+"""The salvage of a damaged journal: rows that can be read go into a new file, which then takes its place."""
 
 import sqlite3
 import threading
@@ -21,19 +21,19 @@ _MADE_FROM_OTHERS = ("results", "places", "ended", "results_state")
 _SALVAGED = "journal.salvaged.sqlite"
 _PART = 1_000
 _BEYOND = 2_000
-"""So many rows are tried behind the last known one, where the end of a table cannot be found."""
+"""The number of rows that are tried behind the last known one, where the end of a table cannot be found."""
 _LOOK_S = 5.0
-"""Enough for a file of more than 1 GB."""
+"""A time that is enough for a file of more than 1 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """How many rows were saved, and how many were not, by table. `damaged`: where the old file is;
-    `None`: where it was."""
+    """The numbers of rows that were saved and that were not, by table. `damaged`: where the old file is; `None`: where
+    it was."""
 
     saved: Mapping[str, int]
     lost: Mapping[str, int]
-    """At most: where a page cannot be read, every number that it may have had counts."""
+    """The largest number that is possible: where a page cannot be read, every row that it may have had counts."""
     damaged: Path | None
 
 
@@ -43,30 +43,30 @@ def check_whole(path: Path) -> None:
         _look_for_parts(path)
         return
     with closing(connect(path, read_only=True)) as db:
-        # Of one large table sqlite's progress handler is not called, but an interruption is heard.
+        # sqlite's progress handler is not called for one large table, but sqlite hears an interruption.
         enough = threading.Timer(_LOOK_S, db.interrupt)
         enough.start()
         try:
-            [[said]] = db.execute("PRAGMA quick_check(1)").fetchall()
+            [[answer]] = db.execute("PRAGMA quick_check(1)").fetchall()
         except sqlite3.OperationalError:
-            return  # no time left; busy, or not readable: who opens it says so
+            return  # no time is left, or the file is busy or not readable: whoever opens it says so
         except sqlite3.DatabaseError as error:
-            said = str(error)
+            answer = str(error)
         finally:
             enough.cancel()
             enough.join()
-    if said != "ok":
+    if answer != "ok":
         raise StoreError(
-            f"the journal {path} is damaged: {said.splitlines()[-1]}",
+            f"the journal {path} is damaged: {answer.splitlines()[-1]}",
             "edgesweep journal salvage saves what can be read (--dry-run says how much)",
         )
 
 
 def _look_for_parts(path: Path) -> None:
-    """Where there is no journal, but what a salvage that was cut off has left. Raises `StoreError`."""
-    made = path.with_name(_SALVAGED)
-    if made.exists() and list(path.parent.glob("journal.damaged-*.sqlite")):
-        raise StoreError(f"there is no journal {path}: a salvage was cut off", f"rename {made.name} to {path.name}")
+    """Raise `StoreError` where there is no journal, but the parts of a salvage that was cut off."""
+    salvaged = path.with_name(_SALVAGED)
+    if salvaged.exists() and list(path.parent.glob("journal.damaged-*.sqlite")):
+        raise StoreError(f"there is no journal {path}: a salvage was cut off", f"rename {salvaged.name} to {path.name}")
 
 
 def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_run: bool = False) -> Salvaged:
@@ -80,48 +80,48 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
     with suppress(sqlite3.DatabaseError), closing(connect(path, read_only=True)) as db:
         [[version]] = db.execute("PRAGMA user_version")
         schema.check_version(version, path)
-    made = path.with_name(_SALVAGED)
-    _remove(made)
-    Journal.open(made).close()
+    salvaged = path.with_name(_SALVAGED)
+    _remove(salvaged)
+    Journal.open(salvaged).close()
     lost: Counter[str] = Counter()
-    with closing(connect(path, read_only=True)) as old, closing(connect(made)) as new:
+    with closing(connect(path, read_only=True)) as old, closing(connect(salvaged)) as new:
         new.execute("BEGIN")
         try:
-            there = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            old_tables = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         except sqlite3.DatabaseError as error:
-            _remove(made)
+            _remove(salvaged)
             raise StoreError(
                 f"nothing of the journal {path} can be read: {error}", "take a backup: edgesweep journal restore"
             ) from error
-        # In the order in which they are made: those that others refer to come first.
+        # Tables are copied in the order in which they are made: those that others refer to come first.
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
         tables = [name for (name,) in new.execute(query) if name not in _MADE_FROM_OTHERS]
         for table in tables:
-            if table in there:
+            if table in old_tables:
                 each(table)
                 lost[table] += _copy(old, new, table)
         lost += _drop_unreadable(new)
         new.commit()
         saved = {table: _count(new, table) for table in tables}
     if not saved["plans"]:
-        _remove(made)
+        _remove(salvaged)
         raise StoreError(f"no plan of the journal {path} can be read", "take a backup: edgesweep journal restore")
     lost = +lost
     if dry_run:
-        _remove(made)
+        _remove(salvaged)
         return Salvaged(saved=saved, lost=lost, damaged=None)
-    rebuild(made)
-    with closing(connect(made)) as new:
+    rebuild(salvaged)
+    with closing(connect(salvaged)) as new:
         new.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     damaged = _put_aside(path)
     for suffix in ("-wal", "-shm"):
-        made.with_name(made.name + suffix).unlink(missing_ok=True)
-    made.replace(path)
+        salvaged.with_name(salvaged.name + suffix).unlink(missing_ok=True)
+    salvaged.replace(path)
     return Salvaged(saved=saved, lost=lost, damaged=damaged)
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
-    """Copies what can be read. Returns how many rows could not be."""
+    """Copy the rows that can be read. Returns the number of those that cannot."""
     columns = [name for name in _columns(old, table) if name in _columns(new, table)]
     listed = ", ".join(columns)
     put = f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608  # ours
@@ -155,7 +155,7 @@ def _read(db: sqlite3.Connection, query: str, first: int, last: int) -> Iterator
 
 
 def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
-    """The first and last number of its rows, as far as it can be known."""
+    """The first and last row number of a table, as far as they can be known."""
     ends = []
     for end in ("min", "max"):
         try:
@@ -176,7 +176,7 @@ def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
 
 
 def _drop_unreadable(db: sqlite3.Connection) -> Counter[str]:
-    """Deletes records that cannot be read, and what refers to rows that are gone."""
+    """Delete records that cannot be read, and rows that refer to missing ones."""
     dropped: Counter[str] = Counter()
     for table, row in list(unreadable(db)):
         dropped[table] += db.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,)).rowcount  # noqa: S608  # ours

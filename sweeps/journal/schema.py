@@ -44,9 +44,9 @@ RESULTS: tuple[str, ...] = (
         {_TYPED}, {_FIGURES},
         UNIQUE (sweep, job_key)
     )""",
-    # All that results are chosen by, so that their long texts are not read for it.
+    # The index has all columns that results are chosen by, so that their long texts are not read for it.
     f"CREATE INDEX results_by_axes ON results ({_INDEXED})",
-    # What of a sweep is later than an attempt, without reading the rows.
+    # The index finds the results of a sweep that are later than an attempt, without reading the rows.
     """CREATE INDEX results_by_attempt ON results (sweep, attempt, job_key)
         WHERE stale = 0 AND outcome != 'skipped'""",
     """CREATE TABLE places (
@@ -59,7 +59,7 @@ RESULTS: tuple[str, ...] = (
         is_whole INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL
     )""",
     "INSERT INTO results_state SELECT 1, NOT EXISTS (SELECT 1 FROM jobs), abs(random()), 0",
-    # How many results each device has that are not stale, counted with each that is written: no row is ever deleted
+    # The table counts the results of each device that are not stale, with each that is written: no row is ever deleted
     # alone.
     """CREATE TABLE ended (
         sweep TEXT NOT NULL, device_id TEXT NOT NULL, outcome TEXT NOT NULL, jobs INTEGER NOT NULL,
@@ -106,7 +106,7 @@ SCHEMA: tuple[str, ...] = (
         created TEXT NOT NULL,
         updated TEXT NOT NULL
     )""",
-    # What people wrote about a sweep. `tags`: a JSON object.
+    # The texts that people wrote about a sweep. `tags`: a JSON object.
     "CREATE TABLE sweep_labels (sweep TEXT PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL)",
     # Names under which MLflow may still have a renamed sweep.
     "CREATE TABLE former_names (sweep TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (sweep, name))",
@@ -146,7 +146,7 @@ SCHEMA: tuple[str, ...] = (
         manifest TEXT NOT NULL,
         PRIMARY KEY (sweep, manifest_id)
     )""",
-    # Append-only. `key` is a job key or a build key. AUTOINCREMENT, because readers select by "newer than".
+    # Rows are only added. `key` is a job key or a build key. AUTOINCREMENT, because readers select by "newer than".
     """CREATE TABLE attempts (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         key TEXT NOT NULL,
@@ -165,7 +165,7 @@ SCHEMA: tuple[str, ...] = (
             SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
             WHERE retry.key = failure.key AND retry.kind = 'retry'
         )""",
-    # When deleted sweeps used a device last.
+    # The times when deleted sweeps used a device last.
     """CREATE TABLE past_sessions (
         device_id TEXT NOT NULL, session INTEGER NOT NULL, last TEXT NOT NULL, PRIMARY KEY (device_id, session)
     )""",
@@ -195,8 +195,8 @@ SCHEMA: tuple[str, ...] = (
     )"""
         for name in ("batch_items", "batch_failures")
     ),
-    # Which unit measures a variant that several units share: the last row of a variant counts. Without a device, it is
-    # measured on every unit.
+    # A row says which unit measures a variant that several units share: the last row of a variant counts. Without a
+    # device, the variant is measured on every unit.
     """CREATE TABLE assignments (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         sweep TEXT NOT NULL,
@@ -227,7 +227,7 @@ def make(db: sqlite3.Connection, path: Path) -> None:
             return
         db.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have done it while this one waited for the lock.
+            # Another process may have made the tables while this one waited for the lock.
             for statement in _additions(db) if is_made(db, path) else SCHEMA:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {VERSION}")

@@ -1,4 +1,4 @@
-"""What the sentinels of a workspace say about the speed of its devices from session to session."""
+"""The speed of a workspace's devices from session to session, as their sentinels measured it."""
 
 from collections.abc import Iterable
 from functools import cache

@@ -15,14 +15,14 @@ class Sentinels:
     def __init__(self, file: JournalFile) -> None:
         self._file = file
         self._spans: dict[str, tuple[int | None, list[Span]]] = {}
-        """By sentinel: the id of its newest block, and where the device changed up to it."""
+        """The id of each sentinel's newest block, and the spans in which the device changed up to that block."""
 
     def forget(self) -> None:
-        """Blocks that were read in a transaction are not there after it was rolled back."""
+        """Forget the spans: blocks that were read in a transaction are not there after it was rolled back."""
         self._spans.clear()
 
     def spans(self, sentinel: str) -> list[Span]:
-        """Where the device changed, by this sentinel: for good, or in doubt.
+        """The spans in which the device changed, by this sentinel: for good, or in doubt.
 
         The sentinel's blocks are read again only when there is a new one: each job that ends asks.
         """
@@ -67,6 +67,6 @@ def placed_blocks(file: JournalFile, key: str) -> list[PlacedBlock]:
 
 
 def spans_of(blocks: Sequence[PlacedBlock]) -> list[Span]:
-    """Where a device changed, by the blocks of its sentinel in the order of measuring: those that changed for good come
-    first."""
+    """The spans in which a device changed, by the blocks of its sentinel in the order of measuring: those that changed
+    for good come first."""
     return [*changed_spans(blocks), *doubtful_spans(blocks)]

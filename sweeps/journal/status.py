@@ -11,7 +11,7 @@ from sweeps.protocol.spent import Spent, spent
 from sweeps.records import Accuracy, Block, Failed
 
 STATES = ("measured", "failed", "pending", "stale")
-"""`stale`: measured or planned once, but no longer in the sweep file."""
+"""The states of a job. `stale`: it was measured or planned once, but is no longer in the sweep file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +23,13 @@ class JobStatus:
     job_key: str
     state: str
     emulated: bool
-    """Whether it is only checked, by a reference implementation of its backend. Such a job has no rounds."""
+    """The job is only checked, by a reference implementation of its backend. Such a job has no rounds."""
     rounds: int
-    """Number of its blocks."""
+    """The number of the job's blocks."""
     least_rounds: int
-    """So many rounds it gets at least, on its device ..."""
+    """The fewest rounds that the job gets on its device."""
     most_rounds: int
-    """... and at most."""
+    """The most rounds that the job gets on its device."""
     reason: str
     next_step: str
     settled: str
@@ -46,7 +46,7 @@ class SweepStatus:
     jobs: tuple[JobStatus, ...]
     skipped: int
     spent: Spent
-    """Of all blocks and accuracy passes of jobs that are not stale; the sentinel's are not counted."""
+    """The cost of all blocks and accuracy passes of jobs that are not stale; the sentinel's are not counted."""
 
     def count(self, state: str) -> int:
         return sum(job.state == state for job in self.jobs)
@@ -56,11 +56,11 @@ class SweepStatus:
         least, most = job.least_rounds, job.most_rounds
         if job.state == "stale" or job.settled or job.rounds > most:
             return str(job.rounds)
-        wanted = f"{least}" if least == most else f"{least} to {most}"
-        return f"{job.rounds} of {wanted}"
+        planned = f"{least}" if least == most else f"{least} to {most}"
+        return f"{job.rounds} of {planned}"
 
     def document(self) -> dict[str, object]:
-        """`edgesweep status --json`."""
+        """The document of `edgesweep status --json`."""
         counts = {state: self.count(state) for state in STATES}
         return {
             "sweep": self.sweep,
@@ -95,7 +95,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         if not stale:
             counted += blocks
             if (accuracy := _accuracy(journal, planned, ended)) is not None:
-                passes[accuracy.build_key, accuracy.executor] = accuracy  # jobs of one build share it
+                passes[accuracy.build_key, accuracy.executor] = accuracy  # jobs of one build share one accuracy
         jobs.append(
             JobStatus(
                 name=job.name,
@@ -125,7 +125,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
 
 
 def _accuracy(journal: Journal, planned: PlannedJob, ended: Complete | Failed | None) -> Accuracy | None:
-    """Also that of a job whose rounds have not ended."""
+    """The accuracy of a job, also of one whose rounds have not ended."""
     if isinstance(ended, Complete) or planned.evaluation_id is None:
         return ended.accuracy if isinstance(ended, Complete) else None
     job = planned.job

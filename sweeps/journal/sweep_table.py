@@ -38,7 +38,7 @@ class SweepRow:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What people wrote about a sweep."""
+    """The texts that people wrote about a sweep."""
 
     tags: Mapping[str, str]
     note: str = ""
@@ -63,12 +63,12 @@ class Sweeps:
         return next((row.name for row in self.all()), None)
 
     def labels(self, sweep: str) -> Labels | None:
-        """`None` if nobody has written any."""
+        """The labels of a sweep; `None` if nobody has written any."""
         row = self._file.row("SELECT tags, note FROM sweep_labels WHERE sweep = ?", sweep)
         return None if row is None else Labels(json.loads(row[0]), row[1])
 
     def label(self, sweep: str, labels: Labels) -> None:
-        """Replaces what the sweep had."""
+        """Write labels in place of those that the sweep had."""
         self._plans.current_id(sweep)
         with self._file.writing():
             self._file.db.execute(
@@ -77,12 +77,12 @@ class Sweeps:
             )
 
     def check_unused(self, name: str) -> None:
-        """Raises `StoreError` if there is a sweep called `name`."""
+        """Check that no sweep is called `name`. Raises `StoreError` if there is one."""
         if name in {info.name for info in self.all()}:
             raise StoreError(f"there is a sweep called {name!r} already", "give another name")
 
     def rename(self, sweep: str, name: str) -> None:
-        """Raises `StoreError` as `check_unused`."""
+        """Give a sweep another name. Raises `StoreError` as `check_unused`."""
         self._plans.current_id(sweep)
         with self._file.writing():
             self.check_unused(name)
@@ -94,28 +94,28 @@ class Sweeps:
             self._read_anew()
 
     def former_names(self, sweep: str) -> list[str]:
-        """Names that it had, under which MLflow may still have its runs."""
+        """The names that the sweep had before, under which MLflow may still have its runs."""
         return [
             name for (name,) in self._file.rows("SELECT name FROM former_names WHERE sweep = ? ORDER BY name", sweep)
         ]
 
     def forget_former_name(self, sweep: str, name: str) -> None:
-        """MLflow has nothing of it under this name any more."""
+        """Forget a former name, under which MLflow has nothing of the sweep any more."""
         with self._file.writing():
             self._file.db.execute("DELETE FROM former_names WHERE sweep = ? AND name = ?", (sweep, name))
 
     def builds_of_it_alone(self, sweep: str) -> frozenset[str]:
-        """The keys of its builds that no other sweep has."""
-        return self._of_it_alone("build_key", sweep)
+        """The keys of the sweep's builds that no other sweep has."""
+        return self._in_no_other_sweep("build_key", sweep)
 
     def delete(self, sweep: str) -> None:
-        """With what was measured for it alone. What the results of others are computed from stays: processes that timed
-        their jobs too, and when their devices were used."""
+        """Delete a sweep with what was measured for it alone. Rows that the results of other sweeps are computed from
+        stay: processes that timed their jobs too, and when their devices were used."""
         self._plans.current_id(sweep)
         with self._file.writing():
             [newest] = self._file.row("SELECT coalesce(max(id), 0) FROM attempts")
-            jobs, builds = self._of_it_alone("job_key", sweep), self._of_it_alone("build_key", sweep)
-            measured = jobs | self._of_it_alone(JOB_SENTINEL, sweep)
+            jobs, builds = self._in_no_other_sweep("job_key", sweep), self._in_no_other_sweep("build_key", sweep)
+            measured = jobs | self._in_no_other_sweep(JOB_SENTINEL, sweep)
             self._keep_sessions(sweep, measured)
             plans = "SELECT id FROM plans WHERE sweep = ?"
             self._file.db.execute("DELETE FROM sweeps WHERE name = ?", (sweep,))
@@ -145,8 +145,8 @@ class Sweeps:
             )
             self._read_anew()
 
-    def _of_it_alone(self, column: str, sweep: str) -> frozenset[str]:
-        """What no job of another sweep has. `column`: of the jobs, or an expression."""
+    def _in_no_other_sweep(self, column: str, sweep: str) -> frozenset[str]:
+        """The values that no job of another sweep has. `column`: a column of the jobs, or an expression."""
         rows = self._file.rows(
             f"SELECT {column} FROM jobs WHERE sweep = ?1"  # noqa: S608  # ours
             f" EXCEPT SELECT {column} FROM jobs WHERE sweep != ?1",
@@ -155,7 +155,7 @@ class Sweeps:
         return frozenset(key for (key,) in rows if key)
 
     def _keep_sessions(self, sweep: str, keys: frozenset[str]) -> None:
-        """The sessions of other sweeps on a device depend on when it was last used, whatever for."""
+        """Keep the times when devices were last used, whatever for: the sessions of other sweeps depend on them."""
         rows = self._file.rows(
             f"SELECT DISTINCT job_key, {JOB_SENTINEL}, {JOB_DEVICE} AS device FROM jobs WHERE sweep = ?1"  # noqa: S608
             f" AND device IN (SELECT {JOB_DEVICE} FROM jobs WHERE sweep != ?1)",
@@ -170,5 +170,5 @@ class Sweeps:
         )
 
     def _read_anew(self) -> None:
-        """Readers that have read some of the results must not go on from there."""
+        """Make readers start anew: those that have read some of the results must not go on from there."""
         self._file.db.execute("UPDATE results_state SET epoch = abs(random())")

@@ -1,4 +1,4 @@
-"""When a job was measured, by the clock of the computer that accepted its results."""
+"""The times when jobs were measured, by the clock of the computer that accepted their results."""
 
 import json
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class Times:
         self._file = file
 
     def measured(self, job_key: str, accuracy_key: str, failure_keys: Iterable[str] = ()) -> Span | None:
-        """From the start of the job's first process to the end of its last one, alone or in a batch.
+        """The time from the start of the job's first process to the end of its last one, alone or in a batch.
 
         `accuracy_key`: key of its build, whose last accuracy pass counts for a job without a process of its own.
         `failure_keys`: of a failed job; its last failure is its end. `None` if nothing is recorded.
@@ -47,7 +47,8 @@ class Times:
         return Span(min(span.start_s for span in spans), max(span.end_s for span in spans))
 
     def block_seconds(self, job_key: str) -> tuple[int, float]:
-        """How many blocks a job has, and the mean of what each took, with the wait before it; 0.0 without any."""
+        """The number of a job's blocks, and the mean of the seconds that each took, with the wait before it; 0.0
+        without any."""
         [count, mean] = self._file.row(
             "SELECT count(*), avg(json_extract(record, '$.device_seconds')"
             " + coalesce(json_extract(record, '$.conditions.waited_seconds'), 0.0))"
@@ -57,12 +58,12 @@ class Times:
         return int(count), float(mean or 0.0)
 
     def accepted(self, attempt: int) -> datetime | None:
-        """When an attempt was stored; `None` if there is none with this id."""
+        """The time when an attempt was stored; `None` if there is none with this id."""
         row = self._file.row("SELECT created FROM attempts WHERE id = ?", attempt)
         return None if row is None else datetime.fromisoformat(row[0])
 
     def created(self, sweep: str) -> float | None:
-        """When the sweep was first planned, in seconds since 1970; `None` if it never was."""
+        """The time when the sweep was first planned, in seconds since 1970; `None` if it never was."""
         row = self._file.row("SELECT created, 0.0 FROM sweeps WHERE name = ?", sweep)
         return None if row is None else _dated(row)[0]
 
@@ -81,8 +82,9 @@ class Times:
         if not has_start(run):
             return None
         while True:
-            # What is older than the gap between sessions does not matter. Backwards by id, which is the order of time:
-            # the block is near the run. `+key`: not by the index of keys.
+            # Attempts that are older than the gap between sessions do not matter. The search goes backwards by id,
+            # which is the order of time: the block is near the run. The `+` of `+key` keeps sqlite from the index of
+            # keys.
             oldest, newest = (self._attempts_before(start_text(time)) for time in (run - GAP_S, run))
             before = self._file.row(
                 "SELECT created, CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"  # noqa: S608

@@ -22,13 +22,13 @@ class Ask:
     by: str
     """The person's address, or words for this computer's user."""
     at_s: float
-    """Seconds since 1970."""
+    """The time in seconds since 1970."""
     pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One start."""
+    """One start of a sweep from the browser."""
 
     sweep: str
     file: str
@@ -37,10 +37,10 @@ class Launch:
     """Arguments of `edgesweep run` besides the file and the workspace."""
     by: str
     started_s: float
-    """Seconds since 1970."""
+    """The time in seconds since 1970."""
     pid: int
     log: str
-    """Path of its output."""
+    """The path of the run's output."""
 
 
 RecordT = TypeVar("RecordT", Launch, Ask)
@@ -48,7 +48,7 @@ _FILES: Mapping[type, str] = MappingProxyType({Launch: "started.json", Ask: "ask
 
 
 def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
-    """`None` if there is none, or none that this EdgeSweep can read."""
+    """The last record of a kind; `None` if there is none, or none that this EdgeSweep can read."""
     try:
         return from_json(kind, (workspace.launches / _FILES[kind]).read_text(encoding="utf-8"))
     except (OSError, ValueError, StoreError):
@@ -56,18 +56,19 @@ def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
 
 
 def keep(workspace: Workspace, record: Launch | Ask) -> None:
-    """Raises `OSError`."""
+    """Write a record in place of the last one of its kind. Raises `OSError`."""
     workspace.launches.mkdir(parents=True, exist_ok=True)
     write_whole(workspace.launches / _FILES[type(record)], to_json(record))
 
 
 def kept_file(workspace: Workspace, sweep: str) -> Path:
-    """The sweep file of what was started from the browser."""
+    """The sweep file that was started from the browser."""
     return workspace.launches / f"{sweep}.yaml"
 
 
 def lock_of(workspace: Workspace) -> Path:
-    """Every process that was started from the browser has it: also before it has the workspace's lock, and after."""
+    """The lock of every process that was started from the browser: held also before it has the workspace's lock, and
+    after."""
     return workspace.launches / "lock"
 
 

@@ -1,4 +1,4 @@
-"""Builds and measures a sweep, and continues one that was interrupted."""
+"""The run of a sweep, which builds and measures, and continues one that was interrupted."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -51,34 +51,35 @@ from workers.models import apart
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 
-Stop = Callable[[], bool]  # whether an orderly end is asked for
+Stop = Callable[[], bool]  # tells whether an orderly end is asked for
 
 
-def _nobody(note: Callable[[str], None], asked: Callable[[], None]) -> AbstractContextManager[Stop]:
+def _nobody(note: Callable[[str], None], on_request: Callable[[], None]) -> AbstractContextManager[Stop]:
     return nullcontext(lambda: False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Who watches a run, and may ask for its end. By default nobody asks, and no signal handler is set."""
+    """The watcher of a run, which may ask for its end. By default nobody asks, and no signal handler is set."""
 
     event: Callable[[Event], object] = lambda _: None
-    """Called in the thread of the run. An event is in the journal by then."""
+    """A function that is called with each event in the thread of the run. The event is in the journal by then."""
     asking: Callable[[Callable[[str], None], Callable[[], None]], AbstractContextManager[Stop]] = _nobody
-    """Around the work. It is given two functions: one that shows a message, one to call when the end is asked for."""
+    """A context around the work. It is given two functions: one that shows a message, one to call when the end is asked
+    for."""
     quiet: bool = False
-    """No progress."""
+    """The run shows no progress."""
     file: Path | None = None
     """The sweep file, which advice names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended."""
+    """The end of a run."""
 
     interrupted: bool
     still_to_do: tuple[str, ...]
-    """In words, what the next run does."""
+    """The work of the next run, in words."""
 
 
 def run_sweep(
@@ -147,17 +148,17 @@ def _run(
             interrupted = not complete and drive.shared(sharing, away)
             while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away.values()))):
                 try:
-                    anew = make_plan(spec, roots, workspace, lab)
+                    new_plan = make_plan(spec, roots, workspace, lab)
                 except EdgeSweepError as error:
                     tell(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
                     break
-                if not {facts.name for facts in anew.devices} & set(names):
+                if not {facts.name for facts in new_plan.devices} & set(names):
                     continue
-                if anew.identities != whole.identities:
+                if new_plan.identities != whole.identities:
                     tell(f"{', '.join(names)} came, but models, data or versions are others now: run again to measure")
                     break
                 tell(f"{', '.join(names)} came: measured now")
-                whole, sharing, complete = anew, Sharing(anew, journal), False
+                whole, sharing, complete = new_plan, Sharing(new_plan, journal), False
                 with journal.transaction():
                     sharing.advance(wait=True)
                     journal.save_plan(sharing.plan)
@@ -189,7 +190,7 @@ def _run(
 
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
-    """Say what there is to do. Returns whether it is nothing."""
+    """Say what there is to do. Returns whether nothing is."""
     endings = [journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs]
     failed = [ended.kind for ended in endings if isinstance(ended, Failed)]
     measured = sum(isinstance(ended, Complete) for ended in endings)
@@ -219,15 +220,15 @@ def _still_to_do(pending: int, waiting: int, shared: int, late: Collection[str])
         yield f"{shared} variants have no unit yet: none of theirs has measured the common variant; run again"
     if waiting := min(waiting, pending):
         yield f"{waiting} jobs wait for devices that are away: run the same command again when they are back"
-    if again := pending - waiting:
-        yield f"{again} jobs will be tried again: run the same command again"
+    if to_retry := pending - waiting:
+        yield f"{to_retry} jobs will be tried again: run the same command again"
     if late:
         yield f"{', '.join(sorted(late))} went away: run the same command again when back, to add the rounds"
 
 
 @dataclass(frozen=True, slots=True)
 class _Drive:
-    """Runs pending jobs of a plan."""
+    """The drive of a plan's pending jobs."""
 
     roots: Sequence[Path]
     workspace: Workspace
@@ -238,7 +239,8 @@ class _Drive:
     watch: Watch
 
     def shared(self, sharing: Sharing, away: dict[str, Away]) -> bool:
-        """All of it: what units share is assigned once they have been compared. `away`, and returns, as `run`."""
+        """Run a whole plan: work that units share is assigned once they have been compared. `away` and the result are
+        those of `run`."""
         interrupted = self.run(sharing.plan, away)
         while not interrupted and sharing.advance(wait=False):
             self.journal.save_plan(sharing.plan)
@@ -248,11 +250,11 @@ class _Drive:
         return interrupted
 
     def run(self, planned: Plan, away: dict[str, Away], more: Mapping[str, int] | None = None) -> bool:
-        """Returns whether it was stopped before the end.
+        """Run the pending jobs of a plan. Returns whether the run was stopped before its end.
 
         `away` is filled with the devices that went away, by their names.
         """
-        # The first of all: while one imports MLflow, the other imports torch.
+        # The publisher and the model process start first: while one imports MLflow, the other imports torch.
         publisher = Publisher(self.workspace, planned.sweep.name)
         apart.start()
         spec, journal = planned.sweep, self.journal
@@ -266,19 +268,19 @@ class _Drive:
             open_executor(self.executor, self.workspace, planned, self.lab) as executor,
             self.watch.asking(progress.note, self.live.stopping) as stop,
         ):
-            # All are told of before the first one is prepared, which may take long.
-            wanted = [one for one in spec.models if one.name in pending]
-            bad = unusable(wanted, spec.data, self.roots, self.workspace, progress, self.live, stop)
+            # Every model that cannot be used is told of before the first one is prepared, which may take long.
+            pending_models = [model for model in spec.models if model.name in pending]
+            bad = unusable(pending_models, spec.data, self.roots, self.workspace, progress, self.live, stop)
 
             def prepare(model: ModelSpec) -> PreparedModel:
                 if model.name in bad:
                     raise bad[model.name]
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
-                made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
-                for text in made.texts:
+                prepared = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
+                for text in prepared.texts:
                     progress.note(f"{model.name}: {text}")
-                return made
+                return prepared
 
             driver = Driver(
                 planned,

@@ -1,4 +1,4 @@
-"""Shows the events of a driver: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
+"""The output of a driver's events: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -40,7 +40,7 @@ _RUNGS: Mapping[Rung, str] = {
 
 
 def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
-    """`live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
+    """Show an event. `live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
     match event:
         case events.Preparing(model):
             progress.preparing(model, None)
@@ -62,8 +62,8 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None, work
 def in_words(event: _Noted) -> str:
     match event:
         case events.AttemptFailed(name, failed, final):
-            again = "" if final else "; trying again"
-            return f"{name}: {failed.stage} failed ({failed.kind}): {_short(failed)}{again}"
+            outlook = "" if final else "; trying again"
+            return f"{name}: {failed.stage} failed ({failed.kind}): {_short(failed)}{outlook}"
         case events.Waiting(device, lacking, waited):
             return f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}"
         case events.Back(device, host, seconds):
@@ -81,8 +81,8 @@ def in_words(event: _Noted) -> str:
         case events.Readmitted(device, _):
             return f"{device} is in quarantine no more: its canary job succeeded"
         case events.MeasuredAlone(names, failed):
-            which = names[0] if len(names) == 1 else f"{len(names)} builds"
-            return f"{which}: measured in processes of their own only ({failed.kind}): {_short(failed)}"
+            builds = names[0] if len(names) == 1 else f"{len(names)} builds"
+            return f"{builds}: measured in processes of their own only ({failed.kind}): {_short(failed)}"
         case events.TrackingDown(message):
             return f"MLflow does not take results now; the journal keeps them: {message}"
         case never:

@@ -1,4 +1,5 @@
-"""What a command that ranks reads: results of the workspace's own journal, or of the copy of a tracking server."""
+"""The results that a ranking command reads: those of the workspace's own journal, or of the copy of a tracking
+server."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -28,34 +29,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSweep:
-    """One sweep's results, open: what a command that ranks reads."""
+    """One sweep's results, open for a command that ranks them."""
 
     name: str
     files: ResultFiles
     journal: Journal
-    """The workspace's own, or the copy of a tracking server."""
+    """The workspace's own journal, or the copy of a tracking server."""
     plans: Journal | None
-    """The journal that knows the jobs and devices of the sweep; `None` if it is of another workspace."""
+    """The journal that knows the jobs and devices of the sweep; `None` if the sweep is of another workspace."""
 
     @property
     def device_names(self) -> dict[str, str]:
-        """As `names_of`."""
+        """The names of the sweep's devices, as `names_of` gives them."""
         return {} if self.plans is None else names_of(self.plans, self.name)
 
 
 @contextmanager
 def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> Iterator[StoredSweep]:
-    """What a command reads of the sweep that it means (`None`: the latest). The journal is opened once; a copy's state
-    is told. Raises `StoreError`, `NoResultsError` if there is no such sweep."""
+    """The results that a command reads of the sweep that it means (`None`: the latest). The journal is opened once; a
+    copy's state is told. Raises `StoreError`, `NoResultsError` if there is no such sweep."""
     with ExitStack() as stack:
         own = None
         if not has_store(workspace.tracking_uri):
-            own = stack.enter_context(open_journal(workspace))  # says if there is none
+            own = stack.enter_context(open_journal(workspace))  # `open_journal` says if there is none
         elif workspace.journal.exists():
             # Another version may have written it, or it is damaged: a server's results are read without it.
             with nullcontext() if sweep is None else suppress(StoreError):
                 own = stack.enter_context(open_journal(workspace))
-        files = result_files(workspace, sweep, compare=compare, each=_told_of_reading(), own=own)
+        files = result_files(workspace, sweep, compare=compare, each=_notice_of_reading(), own=own)
         if own is not None and not files.is_copy:
             yield StoredSweep(name=sweep_name(own, sweep), files=files, journal=own, plans=own)
             return
@@ -82,48 +83,48 @@ def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
 
 
 def still_open(workspace: Workspace, stored: StoredSweep) -> Iterator[str]:
-    """A line for what waits, and for each device of the sweep that is away, as Fleet has it."""
+    """A line for the jobs that wait, and one for each device of the sweep that is away, as Fleet has it."""
     if stored.plans is None:
         yield JOBS_UNKNOWN
         return
     yield from running_now(workspace)
     if not runs_now(workspace, stored.name):
         yield from waiting(stored.plans, stored.name)
-    gone = gone_now(workspace)
-    for facts in stored.plans.plans.devices(stored.name) if gone.devices else ():
-        if facts.name in gone.devices:
-            yield f"{facts.name}: {gone.text(facts.name)}"
+    away = gone_now(workspace)
+    for facts in stored.plans.plans.devices(stored.name) if away.devices else ():
+        if facts.name in away.devices:
+            yield f"{facts.name}: {away.text(facts.name)}"
 
 
 def names_of(journal: Journal, sweep: str) -> dict[str, str]:
-    """What the sweep file calls each device of the current plan, by its id; devices that share a name keep the id, as
-    in a plan."""
+    """The names of the current plan's devices in the sweep file, by device id; devices that share a name keep the id,
+    as in a plan."""
     devices = journal.plans.devices(sweep)
     counts = Counter(facts.name for facts in devices)
     return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
 
 
 def meant(device: str | None, names: Mapping[str, str]) -> str | None:
-    """What `--device` names, for results: the id of the device that the sweep file calls so (`names_of`), else the text
-    itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
+    """The device that `--device` names, for results: the id of the device that the sweep file calls so (`names_of`),
+    else the text itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
     return next((device_id for device_id, name in names.items() if name == device), device)
 
 
 def connectable(workspace: Workspace, device: str) -> str:
-    """What `--device` names, to connect to: the name in the workspace's sweep files of the device with this id or text
-    for people, else the text itself."""
+    """The device that `--device` names, to connect to: the name in the workspace's sweep files of the device with this
+    id or text for people, else the text itself."""
     if catalog.device(device) is not None or places.host_of(device) is not None or not workspace.journal.exists():
         return device
     with open_journal(workspace) as journal:
-        every = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]
-    found = {
-        facts.device_id: facts.name for facts in reversed(every) if device in (facts.device_id, facts.device_class)
+        all_facts = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]
+    names = {
+        facts.device_id: facts.name for facts in reversed(all_facts) if device in (facts.device_id, facts.device_class)
     }
-    return next(iter(found.values())) if len(found) == 1 else device
+    return next(iter(names.values())) if len(names) == 1 else device
 
 
-def _told_of_reading() -> Callable[[int], None]:
-    """Say how far it is, where a server has many runs."""
+def _notice_of_reading() -> Callable[[int], None]:
+    """A function that says how far the reading is, where a server has many runs."""
     count = 0
 
     def each(runs: int) -> None:
@@ -145,9 +146,9 @@ def of_latest(workspace: Workspace, sweep: str | None) -> Iterator[None]:
             raise
         with open_journal(workspace) as journal:
             latest = journal.sweeps.latest()
-            others = [info.name for info in journal.sweeps.all() if info.name != latest]
-        if not others:
+            other_sweeps = [info.name for info in journal.sweeps.all() if info.name != latest]
+        if not other_sweeps:
             raise
         raise StoreError(
-            f"{latest}, the latest sweep here, has no results yet", f"name another one: {', '.join(others)}"
+            f"{latest}, the latest sweep here, has no results yet", f"name another one: {', '.join(other_sweeps)}"
         ) from error
