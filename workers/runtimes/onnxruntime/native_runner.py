@@ -40,24 +40,24 @@ def program() -> Path:
 
 
 def flags() -> tuple[str, ...]:
-    """With which a program knows the library of the wheel. Raises `EdgeSweepError`."""
+    """The flags with which a program knows the library of the wheel. Raises `EdgeSweepError`."""
     return (f'-DEDGESWEEP_ONNXRUNTIME="{library()}"',)
 
 
 def link() -> tuple[str, ...]:
-    """It opens the library when it starts."""
+    """The flags for a program that opens the library when it starts."""
     return ("-ldl",)
 
 
 def library(toolchain: str = INSTALLED) -> Path:
     """`libonnxruntime.so` of the installed wheel, or of another release. Raises `EdgeSweepError`."""
     folder = environments.package_folder("onnxruntime", toolchain)
-    found = sorted((folder / "capi").glob("libonnxruntime.so*")) if folder is not None else []
-    if not found and toolchain != INSTALLED:
+    libraries = sorted((folder / "capi").glob("libonnxruntime.so*")) if folder is not None else []
+    if not libraries and toolchain != INSTALLED:
         environments.check(toolchain)
-    if not found:
+    if not libraries:
         raise registry.not_installed("onnxruntime", "onnxruntime")
-    return found[0]
+    return libraries[0]
 
 
 def with_library(runner: Path, library: Path) -> Path:

@@ -36,8 +36,8 @@ class OnnxRuntime(Profiles):
 
     def versions(self) -> dict[str, str]:
         """See `Runtime.versions`. Raises `EdgeSweepError` if a library is not installed."""
-        found = registry.versions(self.name, "torch", "torchvision", "onnx", "onnxscript", "onnxruntime")
-        return {**found, "builder": f"{self.name} {BUILDER_VERSION}"}
+        libraries = registry.versions(self.name, "torch", "torchvision", "onnx", "onnxscript", "onnxruntime")
+        return {**libraries, "builder": f"{self.name} {BUILDER_VERSION}"}
 
     def runner(self) -> str:
         return f"{NAME} {VERSION}"
@@ -68,9 +68,9 @@ class OnnxRuntime(Profiles):
         try:
             ended = subprocess.run(_ASK, capture_output=True, timeout=_ASK_S, check=True, text=True)  # noqa: S603  # our own words
         except (OSError, subprocess.SubprocessError):
-            return ()  # what is not installed is said elsewhere
-        there = ended.stdout.split()
-        return tuple(backend for backend, provider in PROVIDERS.items() if provider in there)
+            return ()  # Another check reports what is not installed.
+        available = ended.stdout.split()
+        return tuple(backend for backend, provider in PROVIDERS.items() if provider in available)
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)

@@ -91,7 +91,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """As in NeuralNetworks.h, without the prefix; `OPERATION_<code>` if it is not in `OPERATIONS`."""
+        """The name in NeuralNetworks.h, without the prefix; `OPERATION_<code>` if it is not in `OPERATIONS`."""
         return OPERATIONS[self.code][0] if self.code in OPERATIONS else f"OPERATION_{self.code}"
 
 
@@ -106,7 +106,7 @@ class NnapiModel:
     outputs: tuple[int, ...]
 
     def counts(self) -> dict[str, int]:
-        """How often each operation occurs, by name, the most frequent first."""
+        """The number of each operation, by name, the most frequent first."""
         return dict(Counter(operation.name for operation in self.operations).most_common())
 
     def feature_level(self) -> int:
@@ -187,7 +187,7 @@ class _Reader:
         return content
 
 
-def _malformed(what: str) -> BuildError:
+def _malformed(why: str) -> BuildError:
     return BuildError(
-        "malformed_nnapi_model", f"this is not an NNAPI model of PyTorch: {what}", "build the artifact again"
+        "malformed_nnapi_model", f"this is not an NNAPI model of PyTorch: {why}", "build the artifact again"
     )
