@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from sweeps.cli.main import main
+from sweeps.label_kinds import TRUST
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
-from sweeps.protocol.sentinel import MOVED
+from sweeps.protocol.sentinel_rules import MOVED
 from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.session_ratio import ENOUGH_FOR_ONE, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.ties import UNREPEATED_SPREAD
 from sweeps.spec.protocol import GateSpec
 from sweeps.stats import NEGLIGIBLE
-from sweeps.trust import TRUST
 from sweeps.variant import Variant
 from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
 from tests.benchmarks.simulation_report import markdown

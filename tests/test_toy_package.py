@@ -44,7 +44,7 @@ def entry_points(**group):
     return original(**group)
 importlib.metadata.entry_points = entry_points
 import workers.plan_inputs, workers.runtimes.registry, workers.devices.registry
-import sweeps.ranking.rank, sweeps.ranking.verdict
+import sweeps.ranking.rank, sweeps.ranking.eligibility
 import dashboard.views.registry
 before = [one for one in read if one.startswith("edgesweep.")]
 from sweeps.spec import built_in, catalog

@@ -19,9 +19,10 @@ from sweeps import errors
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, USAGE, another_try, remedy
+from sweeps.label_kinds import TRUST
 from sweeps.metrics import METRICS
+from sweeps.ranking.eligibility import VERDICTS
 from sweeps.ranking.overview import State
-from sweeps.ranking.verdict import VERDICTS
 from sweeps.report import terms
 from sweeps.report.explanations import SORTS, explanation, explanations
 from sweeps.report.explanations import explained as of_sort
@@ -29,7 +30,6 @@ from sweeps.report.ranking_text import _CHECKED_COLUMNS, _RANKING_COLUMNS
 from sweeps.skip_kinds import SKIPS
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
-from sweeps.trust import TRUST
 from tests.source_code import ROOT, files_of, nodes_of
 from workers import artifacts
 

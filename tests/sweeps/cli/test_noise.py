@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
-from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.operations.sweep_plan import load_sweep, make_plan, roots_of
 from sweeps.records import Failed
 from sweeps.workspace import Workspace
 from tests import shared

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.trust import disqualified
+from sweeps.label_kinds import disqualified
 from tests.computers import missing
 from tests.conftest import EDGESWEEP
 from workers.forks.limits import Ended

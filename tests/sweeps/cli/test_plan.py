@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
-from sweeps.operations.sweep_file import make_plan
+from sweeps.operations.sweep_plan import make_plan
 from sweeps.planning.plan import Plan
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace

@@ -24,7 +24,7 @@ from sweeps.json_records import document, from_json, to_json
 from sweeps.manifest import Coverage, Manifest
 from sweeps.planning.planned_job import PlannedJob
 from sweeps.protocol.presets import resolve
-from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
+from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Skipped
 from sweeps.spec.label import label_of
 from sweeps.spec.model_inputs import DataSpec, FolderData

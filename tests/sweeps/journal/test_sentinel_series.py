@@ -10,7 +10,7 @@ import pytest
 from sweeps.journal.journal import Journal
 from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.journal.sentinels import Sentinels
-from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
+from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, round_of
 
 DAY_S = 86_400
 START = 1_790_000_000

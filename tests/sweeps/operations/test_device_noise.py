@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
-from sweeps.journal.calibrations import append, batch_file_of
 from sweeps.journal.journal import Journal
+from sweeps.journal.noise_blocks import append, batch_file_of
 from sweeps.protocol.batch_noise import PairedRound, batch_key
 from sweeps.workspace import Workspace
 from workers.noise_run import BatchNoiseRun

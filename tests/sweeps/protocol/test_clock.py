@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweeps.protocol.blocks import block_labels, summarize
+from sweeps.protocol.block_labels import block_labels
+from sweeps.protocol.blocks import summarize
 from sweeps.protocol.clock import Readings, figure_ns, is_coarse, tick_ns, with_resolution
 from sweeps.protocol.presets import resolve
 from sweeps.spec.protocol import ProtocolSpec

@@ -10,8 +10,10 @@ import pytest
 
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError, SpecError
+from sweeps.label_kinds import TRUST, disqualified, in_order
 from sweeps.metrics import Metric
-from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summarize
+from sweeps.protocol.block_labels import BUSY_LOAD, STEAL_SHARE, block_labels
+from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import DEFAULT_GATE, LAST_DECISION_ROUND, PRESETS, Gate, protocol_of, resolve
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Conditions
@@ -21,7 +23,6 @@ from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, json_schema
-from sweeps.trust import TRUST, disqualified, in_order
 
 QUICK = resolve(ProtocolSpec(preset="quick"))
 RACE = resolve(ProtocolSpec(), "race")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from sweeps.distributions import studentized_range_quantile
-from sweeps.ranking.first_place import first_place
 from sweeps.ranking.multiplicity import Family
 from sweeps.ranking.ties import LATENCY, latency_ratio, settling, worse
+from sweeps.ranking.winner import first_place
 from sweeps.settled import Settled
 
 RACE = Settled(job_key="", budget="race", rounds=9, reason="best", message="")

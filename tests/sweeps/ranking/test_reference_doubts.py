@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sweeps.distributions import binomial_tail
+from sweeps.label_kinds import TRUST
 from sweeps.ranking.reference_causes import Answers, Inputs
 from sweeps.ranking.reference_doubts import doubts, figure
 from sweeps.spec.folder_levels import Levels
-from sweeps.trust import TRUST
 
 ANIMALS = ("cat", "dog", "eel")
 

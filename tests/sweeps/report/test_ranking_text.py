@@ -9,6 +9,7 @@ from sweeps.command_hints import Here
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.sweep_progress import read_status
+from sweeps.label_kinds import TRUST
 from sweeps.launching.live_report import LiveFile
 from sweeps.operations.event_output import show
 from sweeps.planning.size import estimate
@@ -27,7 +28,6 @@ from sweeps.settled import Settled
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
-from sweeps.trust import TRUST
 from sweeps.workspace import Workspace
 from workers.driver import driver_events
 

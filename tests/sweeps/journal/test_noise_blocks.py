@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import StoreError
-from sweeps.journal.calibrations import (
+from sweeps.journal.noise_blocks import (
     append,
     batch_file_of,
     file_of,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sweeps.journal.journal import Journal
-from sweeps.protocol.sentinel import (
+from sweeps.protocol.sentinel_rules import (
     CHECK_BLOCKS,
     PlacedBlock,
     Span,

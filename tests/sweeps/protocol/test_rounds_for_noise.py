@@ -3,9 +3,9 @@ from collections.abc import Mapping
 import pytest
 
 from sweeps.json_records import from_json, to_json
-from sweeps.protocol.calibrated import MOST_ROUNDS, rounds_by_device
 from sweeps.protocol.presets import PRESETS, Protocol, resolve
 from sweeps.protocol.resolvable_difference import Calibration, rounds_for
+from sweeps.protocol.rounds_for_noise import MOST_ROUNDS, rounds_by_device
 from sweeps.spec.protocol import ProtocolSpec
 
 QUICK, FULL = ProtocolSpec(preset="quick"), ProtocolSpec(preset="full")
