@@ -85,7 +85,7 @@ def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exception
     assert len(inside) <= 30, "\n".join(inside)
 
 
-def test_modules_are_imported_by_name_only_in_registries_the_table_of_commands_and_for_the_user_s_own_models() -> None:
+def test_modules_are_imported_by_name_only_in_registries_and_for_the_user_s_models() -> None:
     naming = {
         path.relative_to(ROOT).as_posix()
         for path in files_of(*PACKAGES)

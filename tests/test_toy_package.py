@@ -174,7 +174,7 @@ def test_its_metric_decides_who_wins_and_who_keeps_a_bound(home: Path) -> None:
     assert other["why"] == "toy_multiplications is 3076 ×, not at most 3074 ×"
 
 
-def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_better_side(
+def test_a_sweep_file_names_its_metric_only_where_installed_and_by_its_better_side(
     home: Path, edgesweep: Edgesweep
 ) -> None:
     wrong = home / "wrong.yaml"
@@ -280,9 +280,7 @@ def test_what_is_no_unit_that_a_transport_finds_is_not_cleaned(name: str) -> Non
     assert refused.message == f"{name!r} names no phone"
 
 
-def test_jobs_of_built_in_runtimes_have_the_same_keys_whether_it_is_installed_or_swept_with_them(
-    home: Path, edgesweep: Edgesweep
-) -> None:
+def test_jobs_of_built_in_runtimes_keep_their_keys_with_it_installed_or_swept(home: Path, edgesweep: Edgesweep) -> None:
     usual = SWEEP.replace(TOYS, "precision: [fp32], layout: [nchw]").replace(OBJECTIVE, "{}")
     (home / "usual.yaml").write_text(usual.replace("toybox:red", "local"))
     both = usual.replace("grids: [", "grids: [{" + TOYS + "}, ")
@@ -543,9 +541,7 @@ ONE_UNIT = "['bad:red'], []"
     indirect=["boxes"],
 )
 @pytest.mark.usefixtures("boxes")
-def test_a_transport_that_does_not_work_is_listed_with_its_package_and_the_other_devices_too(
-    tmp_path: Path, problem: str
-) -> None:
+def test_a_broken_transport_is_listed_with_its_package_beside_the_other_devices(tmp_path: Path, problem: str) -> None:
     done = CliRunner().invoke(devices, ["--workspace", str(tmp_path / "data"), "--json"])
     assert done.exit_code == 0, done.exception
     told = json.loads(done.stdout)

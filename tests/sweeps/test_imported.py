@@ -64,7 +64,7 @@ def test_a_median_and_a_number_of_iterations_come_from_the_samples(imported) -> 
     assert imported(WITH_SAMPLES, iterations=3) == one
 
 
-def test_iterations_are_the_users_where_the_log_does_not_say_and_the_logs_where_it_does(imported) -> None:
+def test_iterations_are_the_user_s_where_the_log_does_not_say_else_the_log_s(imported) -> None:
     assert imported(iterations=200).iterations == 200
     with pytest.raises(EdgeSweepError, match="the log has 3 iterations, and --iterations says 200"):
         imported(WITH_SAMPLES, iterations=200)

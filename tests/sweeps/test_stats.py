@@ -61,7 +61,7 @@ def test_one_block_has_a_p50_and_no_interval():
     assert p50_estimate([4.2]) == Estimate(4.2, None, None)
 
 
-def test_the_p50_is_the_median_of_block_medians_with_a_student_interval_over_logarithms():
+def test_the_p50_is_the_median_of_block_medians_with_a_student_interval_over_logs():
     estimate = p50_estimate([1.0, 2.0, 4.0])
     # t(0.975, 2) = 4.3027; the standard deviation of the logarithms is ln 2.
     half = 4.30265273 * np.log(2.0) / np.sqrt(3)

@@ -145,7 +145,7 @@ def test_folders_of_two_splits_are_one_for_calibration_and_one_for_evaluation(ho
     assert (data.calibration.path, data.evaluation.path) == (home / "photos" / "train", home / "photos" / "val")
 
 
-def test_on_a_terminal_it_asks_for_what_is_missing_also_for_the_arguments_of_the_function(
+def test_a_terminal_is_asked_for_missing_values_also_for_arguments_of_the_function(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pictures(home / "photos", 3)

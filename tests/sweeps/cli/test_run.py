@@ -49,7 +49,7 @@ def unlucky(_: str, workspace: Workspace, __: Plan, ___: Lab | None) -> Iterator
 
 
 @pytest.mark.system
-def test_jobs_that_wait_for_a_device_are_told_apart_from_those_that_are_to_be_tried_again(
+def test_jobs_that_wait_for_a_device_are_told_apart_from_those_to_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sweeps.operations.run.open_executor", unlucky)

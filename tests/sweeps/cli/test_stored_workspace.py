@@ -74,7 +74,7 @@ def test_a_workspace_of_before_the_move_is_measured_no_further(stored: Path) -> 
 
 
 @pytest.mark.compiler
-def test_a_race_the_host_s_own_jobs_and_nnapi_s_checks_of_before_the_move_are_measured_no_further(raced: Path) -> None:
+def test_a_race_host_jobs_and_nnapi_checks_before_the_move_are_measured_no_further(raced: Path) -> None:
     before, published = attempts(raced / "journal.sqlite"), runs(raced / "mlflow.sqlite")
     done = CliRunner().invoke(main, ["run", "sweep.yaml", "--workspace", str(raced), "--executor", "inline"])
     assert done.exit_code == 0, done.output

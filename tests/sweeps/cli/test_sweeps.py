@@ -154,7 +154,7 @@ def test_a_deleted_sweep_leaves_nothing_and_takes_nothing_from_others(
 
 
 @pytest.mark.parametrize("ms", [5.0, 6.0], ids=["the same figures", "figures of its own"])
-def test_what_another_workspace_has_on_the_same_server_stays_until_it_is_deleted_there(
+def test_runs_of_another_workspace_on_the_server_stay_until_they_are_deleted_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any, ms: float
 ) -> None:
     server = f"sqlite:///{tmp_path / 'server.sqlite'}"
@@ -216,7 +216,7 @@ def test_a_name_that_does_not_fit_on_the_disk_is_told_and_made_when_there_is_roo
     assert workspace_names.read(workspace) == made
 
 
-def test_a_restored_workspace_leaves_its_original_s_runs_until_it_is_told_that_the_original_is_gone(
+def test_a_restored_workspace_leaves_its_original_s_runs_until_told_that_it_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any
 ) -> None:
     server = f"sqlite:///{tmp_path / 'server.sqlite'}"

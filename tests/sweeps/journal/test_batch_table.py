@@ -41,7 +41,7 @@ def batch(number: int, *keys: str, session: int = 100) -> StoredBatch:
     )
 
 
-def test_batches_come_back_in_the_order_of_measuring_with_the_items_that_were_asked_for(path):
+def test_batches_come_back_in_the_order_of_measuring_with_the_requested_items(path):
     written = [batch(0, "a", "b"), batch(1, "b", "a"), batch(0, "a", session=200), batch(2, "x")]
     with closing(Journal.open(path)) as journal:
         for one in written:
@@ -68,7 +68,7 @@ def test_the_shares_of_all_jobs_are_the_seconds_of_the_processes(path):
     assert {key: share.waited_seconds for key, share in shares.items()} == {"a": 4.0, "b": 0.0, "c": 0.0, "x": 0.0}
 
 
-def test_a_share_has_the_medians_of_its_blocks_that_count_and_which_process_each_is_of(path):
+def test_a_share_has_the_medians_of_its_blocks_that_count_and_the_process_of_each(path):
     fell_back, moved = (replace(item("a", 7.0), labels=(label,)) for label in ("backend_fell_back", "device_changed"))
     with closing(Journal.open(path)) as journal:
         for number, items in enumerate([{"a": item("a", 10.0), "b": item("b", 20.0)}, {"a": fell_back}, {"a": moved}]):

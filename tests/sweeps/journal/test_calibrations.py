@@ -98,7 +98,7 @@ def test_a_run_soon_after_the_last_block_goes_on_with_its_session(records: Recor
     assert next_place(blocks, 50.0) == (100_000, 3), "a clock that was set back begins no session"
 
 
-def test_the_noise_of_a_device_is_that_of_its_last_job_and_not_known_from_too_few_blocks(
+def test_the_noise_of_a_device_is_of_its_last_job_and_unknown_from_too_few_blocks(
     records: Records, tmp_path: Path
 ) -> None:
     workspace = Workspace.open(tmp_path)

@@ -106,7 +106,7 @@ def test_a_record_without_a_field_that_came_later_takes_its_default(records):
     assert from_json(Block, json.dumps(older)) == replace(block, labels=())
 
 
-def test_a_record_without_a_push_and_without_the_time_of_a_pass_is_as_it_was_before_these_were_kept(records):
+def test_a_record_without_push_and_pass_time_is_as_it_was_before_these_were_stored(records):
     block, accuracy = records.block(records.job(0), 0), records.accuracy(records.job(0))
     for record in (block, accuracy):
         assert not {"push_seconds", "accuracy_seconds"} & json.loads(to_json(record)).keys()
@@ -692,7 +692,7 @@ with Journal.open(Path(sys.argv[1])) as journal:
 """
 
 
-def test_kill_9_in_the_middle_of_writing_keeps_all_that_was_accepted_and_nothing_else(path, records):
+def test_kill_9_in_the_middle_of_writing_keeps_exactly_the_accepted_records(path, records):
     job = records.job(0)
     block = records.block(job, 0, samples=2000)
     accepted = -1

@@ -218,7 +218,7 @@ def test_a_row_that_cannot_be_read_is_told_of(path, records, value):
             journal.results.stored("phones", job.key)
 
 
-def test_a_journal_of_the_day_before_a_figure_is_readable_and_gets_its_column_when_it_is_written(path, records):
+def test_a_journal_from_before_a_figure_is_readable_and_gets_its_column_when_written(path, records):
     earlier, later = records.job(0), records.job(1)
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(earlier, later))

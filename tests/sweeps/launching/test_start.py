@@ -80,7 +80,7 @@ def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(
 
 @pytest.mark.system
 @pytest.mark.long
-def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice_also_if_the_disk_is_full_meanwhile(
+def test_a_paused_and_resumed_sweep_measures_nothing_twice_even_if_the_disk_fills(
     workspace: Workspace, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = small.replace("preset: quick", "preset: quick, rounds: 100").replace("nhwc]", "nhwc], threads: [1, 2, 4]")
@@ -140,7 +140,7 @@ def test_a_sweep_that_is_starting_can_be_stopped(workspace: Workspace, small: st
     assert found.told.ended == "stopped"
 
 
-def test_of_two_who_pause_at_the_same_time_the_second_is_refused_also_if_the_disk_is_full(
+def test_the_second_of_two_simultaneous_pauses_is_refused_even_if_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = Workspace.open(tmp_path)

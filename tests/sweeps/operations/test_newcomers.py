@@ -29,7 +29,7 @@ def named(device_id: str, host: str = "lab-1") -> DeviceFacts:
     return phone_facts(device_id, name=f"host:{host}/adb:{device_id}")
 
 
-def test_a_phone_or_a_host_with_phones_that_comes_joins_if_the_sweep_file_asks_for_it(
+def test_a_new_phone_or_host_with_phones_joins_if_the_sweep_file_asks_for_it(
     world: World, book: QuarantineBook
 ) -> None:
     host, _ = world.add("lab-1", "one")
@@ -50,7 +50,7 @@ def test_a_phone_or_a_host_with_phones_that_comes_joins_if_the_sweep_file_asks_f
     assert single.joining(planned, ()) == ()
 
 
-def test_a_device_that_went_away_joins_once_more_when_it_is_there_and_not_in_quarantine(
+def test_a_device_that_went_away_joins_again_when_it_is_back_and_not_in_quarantine(
     world: World, book: QuarantineBook
 ) -> None:
     world.add("lab-1", "one", "two")

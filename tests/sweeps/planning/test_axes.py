@@ -87,7 +87,7 @@ INT8 = Variant(precision="int8", quantization="static_fx", qengine="onednn", gra
 @pytest.mark.parametrize("method", ["static_fx", "static_eager", "qat"])
 @pytest.mark.parametrize("abi", ["x86_64", "x86"])
 @pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512f")])
-def test_onednn_gets_a_reduced_range_where_the_cpu_is_not_known_to_add_int8_products_right(
+def test_onednn_gets_a_reduced_range_where_the_cpu_may_add_int8_products_wrongly(
     method: str, abi: str, features: tuple[str, ...]
 ) -> None:
     found = resolve_variant(replace(INT8, quantization=method), abi, features)

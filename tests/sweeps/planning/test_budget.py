@@ -132,9 +132,7 @@ def test_where_a_race_would_be_refused_all_rounds_stay_the_default(parts: dict[s
 
 @pytest.mark.parametrize("budget", ["full", "race", MinutesBudget(device_minutes=3.0)])
 @pytest.mark.parametrize("now", [2, 20])
-def test_a_sweep_that_was_planned_before_keeps_its_budget_however_many_variants_it_has_now(
-    budget: Any, now: int
-) -> None:
+def test_a_planned_sweep_keeps_its_budget_however_many_variants_it_has_now(budget: Any, now: int) -> None:
     before = protocol_of(sweep_of(variants(9), budget=budget))
     kept, reason = keep_budget(sweep_of(variants(now)), before)
     plan = planned(kept)

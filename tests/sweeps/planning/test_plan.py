@@ -107,7 +107,7 @@ def test_the_auto_engine_follows_the_devices_abi(abi: str, engine: str) -> None:
     assert job.variant.qengine == engine
 
 
-def test_onednn_is_planned_for_each_devices_own_cpu_and_everything_else_for_all_alike() -> None:
+def test_onednn_is_planned_for_each_device_s_cpu_and_all_else_for_all_alike() -> None:
     exact = replace(X86, device_id="host-9", name="vnni", cpu_features=("avx2", "avx512_vnni"))
     plain = replace(X86, cpu_features=("avx2",))
     grid = GridSpec(layout=("nchw",), qengine=("auto", "onednn", "qnnpack"), quantization=("static_fx", "dynamic"))
@@ -461,7 +461,7 @@ def _job(cell: Cell, device: DeviceFacts) -> Job | None:
 
 
 @pytest.mark.parametrize("axis", AXES)
-def test_another_value_of_an_axis_is_another_job_exactly_where_it_means_something_else(axis: str) -> None:
+def test_another_value_of_an_axis_is_another_job_exactly_where_its_meaning_differs(axis: str) -> None:
     # A seed with which each axis differs somewhere: of most cells one value is as good as another.
     seeded, differing = Random(f"{axis} 3"), 0
     for _ in range(240):

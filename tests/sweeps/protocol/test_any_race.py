@@ -42,7 +42,7 @@ def test_with_noise_larger_than_the_difference_the_race_stays_open(kind):
     assert race.why == ""
 
 
-def test_one_spiked_block_of_the_best_does_not_lose_it_whatever_the_round_and_the_field(kind):
+def test_one_spiked_block_does_not_lose_the_best_whatever_the_round_and_the_field(kind):
     for contenders in (2, 5, 60):
         for spiked in range(4):
             keys = [f"v{number:02d}" for number in range(contenders)]

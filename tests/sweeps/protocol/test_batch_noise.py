@@ -27,7 +27,7 @@ def test_the_upper_bound_of_what_batches_change_holds_in_nine_of_ten_cases(sprea
     assert math.sqrt(np.mean([one.spread**2 for one in found])) == pytest.approx(spread, rel=0.1, abs=6e-4)
 
 
-def test_thirty_rounds_show_that_batches_change_less_than_one_percent_and_three_do_not() -> None:
+def test_thirty_rounds_and_not_three_show_that_batches_change_less_than_one_percent() -> None:
     assert np.mean([batches_of(seed, 0.0).upper <= 0.01 for seed in range(300)]) > 0.9
     assert np.mean([batches_of(seed, 0.0, rounds=3).upper <= 0.01 for seed in range(300)]) < 0.3
 

@@ -82,7 +82,7 @@ def test_a_limit_that_contradicts_the_preset_is_refused(override):
     assert "max_seconds" in caught.value.next_step
 
 
-def test_more_rounds_or_another_seed_leave_results_comparable_and_other_blocks_do_not():
+def test_results_stay_comparable_with_more_rounds_or_another_seed_not_other_blocks():
     assert replace(QUICK, rounds=9, seed=1).comparable() == QUICK.comparable()
     for field in ("warmup_iterations", "warmup_seconds", "iterations", "min_seconds", "max_seconds"):
         changed = replace(QUICK, **{field: getattr(QUICK, field) + 1})
@@ -409,7 +409,7 @@ def test_a_label_of_any_block_is_one_of_the_job_in_the_order_of_the_list():
     assert summarize("job", blocks, QUICK).labels == ("throttled", "ungated", "busy_host")
 
 
-def test_a_stored_label_of_another_version_is_kept_after_the_known_ones_and_distrusted():
+def test_a_stored_label_of_another_version_comes_after_known_ones_and_is_distrusted():
     blocks = [block(number, labels=("haunted", "ungated")) for number in range(3)]
     labels = summarize("job", blocks, QUICK).labels
     assert labels == ("ungated", "haunted")
@@ -567,7 +567,7 @@ def test_who_only_shortens_the_wait_shortens_the_wait_for_other_programs_with_it
         assert gate.load_wait_seconds == min(wait_seconds, before.load_wait_seconds)
 
 
-def test_a_wait_for_other_programs_that_is_longer_than_the_preset_s_whole_wait_is_refused() -> None:
+def test_a_wait_for_other_programs_beyond_the_preset_s_whole_wait_is_refused() -> None:
     longer = GateSpec(load_wait_seconds=90.0)
     with pytest.raises(
         SpecError, match=r"load_wait_seconds \(90\) .* wait_seconds of the preset quick \(60\)"

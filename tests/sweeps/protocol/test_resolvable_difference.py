@@ -61,7 +61,7 @@ def test_the_spread_is_split_into_processes_and_samples(records: Records) -> Non
     assert found.timed_s == pytest.approx(0.4, rel=0.01)
 
 
-def test_samples_that_depend_on_their_neighbours_are_not_taken_for_differences_between_processes(
+def test_dependent_samples_are_not_taken_for_differences_between_processes(
     records: Records,
 ) -> None:
     shocks = normal(2, 400, 100)
@@ -95,7 +95,7 @@ def test_the_difference_that_is_told_apart_is_resolved_in_four_of_five_sweeps(ro
     assert np.mean(ratios.mean(axis=1) > half) == pytest.approx(0.8, abs=0.015)
 
 
-def test_less_than_two_percent_is_never_told_apart_and_more_only_if_it_is_seen_to_be_more() -> None:
+def test_less_than_two_percent_is_never_told_apart_and_more_only_with_evidence() -> None:
     assert told_apart(1e-6, 10) == pytest.approx(0.02, abs=1e-4)
     spread, rounds = 0.005, 10
     shift = math.log1p(told_apart(spread, rounds))

@@ -35,7 +35,7 @@ def test_blocks_are_brief_until_a_build_is_known_to_be_near_the_leader():
     assert screen.brief == ("d",)
 
 
-def test_what_no_burst_can_explain_is_left_out_of_the_second_batch_and_leaves_at_the_end():
+def test_a_time_that_no_burst_explains_skips_the_second_batch_and_leaves_at_the_end():
     screen = Screen(dict.fromkeys("abcd", 2.0))
     assert screen.add_batch({"a": 10.0, "b": 10.6, "c": 25.0, "d": 40.0}) == (), "nobody leaves after one block"
     assert screen.active == ("a", "b", "c"), "a block may be up to 3 times as slow as its build"

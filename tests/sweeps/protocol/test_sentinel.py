@@ -30,7 +30,7 @@ def test_a_steady_device_marks_nothing(records):
     assert changed_spans(looks(records, 5.0, 5.2, 4.9, 5.1)) == []
 
 
-def test_a_shift_that_lasts_marks_what_was_measured_between_the_looks_before_and_after_it(records):
+def test_a_lasting_shift_marks_the_blocks_between_the_looks_before_and_after_it(records):
     assert changed_spans(looks(records, 5.0, 5.1, 6.0, 6.1)) == [Span(1, 112, 120)]
     assert changed_spans(looks(records, 6.0, 6.1, 5.0)) == [Span(1, 112, 120)], "it may get faster, too"
     assert changed_spans(looks(records, 5.0, 6.0, 7.0)) == [Span(1, 102, 110), Span(1, 112, 120)]
@@ -78,7 +78,7 @@ def test_every_run_is_judged_by_its_own_first_check(records):
     assert changed_spans([*looks(records, 5.0, 5.0), *looks(records, 9.0, 9.1, session=2, start=2)]) == []
 
 
-def test_a_speed_that_did_not_last_is_in_doubt_from_the_look_before_it_to_the_one_after(records):
+def test_a_passing_speed_is_in_doubt_from_the_look_before_it_to_the_look_after_it(records):
     assert doubtful_spans(looks(records, 5.0, 5.1, 7.5, 5.0)) == [Span(1, 112, 130, lasts=False)]
     assert doubtful_spans(looks(records, 5.0, 7.5, 7.6, 5.0)) == [Span(1, 102, 130, lasts=False)]
 

@@ -213,7 +213,7 @@ def test_what_a_full_measurement_costs_follows_from_starts_and_latency(records):
 
 
 @pytest.mark.parametrize(("lost", "rounds"), [(0, 3), (1, 4), (3, 6), (4, 6)])
-def test_rounds_that_a_shift_made_worthless_are_measured_again_up_to_twice_the_rounds(records, lost, rounds):
+def test_rounds_that_a_shift_spoiled_are_measured_again_up_to_twice_the_rounds(records, lost, rounds):
     one_job = contest(resolve(ProtocolSpec(preset="quick")), "a")
     number = 0
     while one_job.active:

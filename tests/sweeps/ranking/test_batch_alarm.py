@@ -40,7 +40,7 @@ def test_a_contradiction_of_ten_percent_is_found_where_processes_differ_by_littl
     assert least <= alarms(1.1, spread, spread) <= most
 
 
-def test_without_two_blocks_of_the_winner_in_the_run_of_the_check_nothing_is_contradicted() -> None:
+def test_the_run_of_the_check_contradicts_nothing_without_two_blocks_of_the_winner() -> None:
     batches = Estimate(1.0, 0.99, 1.01)
     winner = {0: 10.0, 1: 10.0, 2: 10.0}
     assert contradicted(batches, [(7, 20.0)], winner, 0.01) == pytest.approx(2.0)

@@ -108,7 +108,7 @@ def test_only_an_interval_within_the_margin_is_the_same(value, low, high, margin
     assert latency_finding(unchecked(value, low, high), margin_percent) == judgement
 
 
-def test_a_margin_under_two_percent_is_also_the_least_that_is_slower_so_more_rounds_always_end_it():
+def test_a_margin_under_two_percent_is_also_the_least_slower_so_more_rounds_end_it():
     assert latency_finding(Estimate(1.015, 1.014, 1.016), 1.0) == "slower"
     assert latency_finding(Estimate(1 / 1.015, 1 / 1.016, 1 / 1.014), 1.0) == "faster"
     assert latency_finding(Estimate(1.005, 1.004, 1.006), 1.0) == "the same"
@@ -229,7 +229,7 @@ def test_a_median_that_is_no_positive_number_is_not_known(damaged):
     assert (one.finding, one.why) == ("not comparable", "B has one timed block, 2 are needed")
 
 
-def test_something_slower_outweighs_what_is_not_comparable_which_outweighs_what_is_unresolved():
+def test_slower_outweighs_not_comparable_which_outweighs_unresolved():
     # Bonferroni over four pairs, so their rounds agree better than those of one.
     same = result("same", (10.0, 10.01, 9.99, 10.0))
     slow = changed(same, name="net · slow", setup=("slow",), medians_ms=(20.0, 20.1, 19.9, 20.0))
@@ -245,7 +245,7 @@ def test_something_slower_outweighs_what_is_not_comparable_which_outweighs_what_
     assert against(base[:1], [same]).exit_code == 0
 
 
-def test_something_slower_outweighs_what_is_not_comparable_and_all_of_a_has_to_be_compared():
+def test_slower_outweighs_not_comparable_and_all_of_a_has_to_be_compared():
     slow = result("slow", [20.0, 20.1, 19.9])
     other = result("b", STEADY, fingerprint="f2")
     same = result("same", STEADY)
@@ -294,7 +294,7 @@ def test_a_unit_that_only_b_has_takes_nothing_from_what_was_compared(named, fing
         assert (found.only_a, found.only_b, found.exit_code) == (("new",), (), EXIT_NOT_COMPARED)
 
 
-def test_units_that_only_one_side_has_stand_in_for_each_other_once_the_nearest_are_matched():
+def test_units_of_only_one_side_stand_in_for_each_other_once_the_nearest_are_matched():
     a = [result("a", STEADY, device_id="left"), result("a", STEADY, device_id="both")]
     b = [result("a", [2 * ms for ms in STEADY], device_id=unit) for unit in ("right", "both", "late")]
     found = against(a, [replace(one, name=one.device_id) for one in b])
@@ -366,7 +366,7 @@ def test_the_same_blocks_in_the_same_run_are_slower():
     assert against([over_sessions("a", STEADY, *ONE)], [elsewhere]).exit_code == EXIT_UNRESOLVED
 
 
-def test_an_unchanged_build_of_one_session_has_not_passed_and_is_told_how_many_sessions_would_do():
+def test_an_unchanged_build_of_one_session_fails_and_is_told_how_many_would_do():
     a, b = over_sessions("a", STEADY, *ONE), over_sessions("a", STEADY, *OTHER)
     found = against([a], [b])
     assert (found.results[0].finding, found.exit_code) == ("unresolved", EXIT_UNRESOLVED)

@@ -100,7 +100,7 @@ def test_a_manifest_is_comparable_with_the_row_that_it_came_from(export, tmp_pat
     assert shipped == replace(there, trust=shipped.trust)
 
 
-def test_a_manifest_says_in_which_runs_and_sessions_it_was_measured_and_older_ones_are_one_session(
+def test_a_manifest_names_its_runs_and_sessions_and_older_manifests_are_one_session(
     export, tmp_path: Path, records
 ) -> None:
     first, second = 1_790_000_000, 1_790_100_000
@@ -179,7 +179,7 @@ def test_a_manifest_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) 
         read_shipped(tmp_path / "nowhere.json")
 
 
-def test_what_was_measured_in_batches_only_is_exported_by_name_without_a_time_and_says_so(
+def test_a_build_of_batches_only_is_exported_by_name_and_says_that_it_has_no_time(
     workspace, records, tmp_path: Path
 ) -> None:
     ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)

@@ -31,7 +31,7 @@ def holds(estimate: Estimate, truth: float) -> bool:
     return estimate.low <= truth <= estimate.high
 
 
-def test_the_interval_of_two_speeds_holds_the_median_of_their_mixture_and_that_of_one_does_not() -> None:
+def test_the_interval_of_two_speeds_not_of_one_holds_the_median_of_their_mixture() -> None:
     share = 0.35
     # Above the fast speed: (1 - share) of the processes lie around it.
     truth = 10.0 * math.exp(CV * 0.736)
@@ -44,7 +44,7 @@ def test_the_interval_of_two_speeds_holds_the_median_of_their_mixture_and_that_o
     assert np.mean(others) < 0.9
 
 
-def test_where_the_rounds_show_which_speed_is_more_common_the_interval_is_at_that_speed() -> None:
+def test_the_interval_is_at_the_speed_that_the_rounds_show_to_be_more_common() -> None:
     for share, level in ((0.2, 10.0), (0.8, 10.0 * math.exp(STEP))):
         medians = drawn(1, 30, share)
         speeds = two_speeds(medians)

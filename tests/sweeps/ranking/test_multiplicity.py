@@ -50,9 +50,7 @@ def sharing(rows: list[Build]) -> set[str]:
 
 
 @pytest.mark.parametrize(("rounds", "spread"), [(3, 0.02), (3, 0.1), (10, 0.04)])
-def test_of_six_equal_builds_any_is_called_slower_than_the_winner_in_at_most_one_sweep_of_twenty(
-    rounds: int, spread: float
-) -> None:
+def test_any_of_six_equal_builds_is_called_slower_in_at_most_one_sweep_of_twenty(rounds: int, spread: float) -> None:
     draw = np.random.default_rng(1)
     wrong = [len(sharing(drawn(draw, [1.0] * 6, rounds, spread))) < 6 for _ in range(400)]
     assert np.mean(wrong) <= 0.05
@@ -142,7 +140,7 @@ def test_all_at_once_and_one_by_one_the_same_rows_are_slower(spread: float) -> N
     assert 0 < sum(found) < len(rows)
 
 
-def test_five_builds_behind_the_best_are_slower_together_where_the_last_alone_would_not_be() -> None:
+def test_five_builds_behind_the_best_are_slower_together_where_the_last_alone_is_not() -> None:
     noise = np.random.default_rng(9).standard_normal((6, 5)) * 0.02
     noise -= noise.mean(axis=1, keepdims=True)
 
@@ -159,7 +157,7 @@ def test_five_builds_behind_the_best_are_slower_together_where_the_last_alone_wo
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.2])
-def test_many_builds_near_the_best_with_different_rounds_are_not_compared_pair_by_pair(spread: float) -> None:
+def test_many_builds_near_the_best_with_different_rounds_are_not_compared_in_pairs(spread: float) -> None:
     asked = 0
 
     class Counted(Build):

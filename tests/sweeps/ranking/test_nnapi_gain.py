@@ -75,7 +75,7 @@ def test_the_quickest_build_of_each_backend_is_compared(row) -> None:
     assert figure(rows).headline == ""
 
 
-def test_heat_that_both_share_in_a_round_does_not_widen_the_ratio_which_is_called_paired(row, capsys) -> None:
+def test_heat_shared_in_a_round_does_not_widen_the_ratio_which_is_called_paired(row, capsys) -> None:
     rows = [row(0, CPU, 8.0, 12.0, 16.0), row(1, NNAPI, 10.0, 15.0, 20.01)]
     print_ranking(rank(to_frame(rows), FREE, "s"))
     shown = capsys.readouterr().out

@@ -42,7 +42,7 @@ def test_with_a_winner_there_is_none(row):
     assert found([row("a", 10.0), row("b", 9.0, (30, 0, 600))]).provisional is None
 
 
-def test_an_open_constraint_is_settled_by_images_and_an_estimate_that_keeps_it_goes_first(row):
+def test_images_settle_an_open_constraint_and_an_estimate_that_keeps_it_goes_first(row):
     rows = [
         row("quick", 8.0, (9, 2, 480), accuracy_seconds=20.0),
         row("near", 9.0, (5, 3, 480), accuracy_seconds=20.0),
@@ -159,7 +159,7 @@ def test_without_any_figure_there_is_something_to_do(row, outcome, text):
     assert ("--retry-failed" in choice.settle.text) == (outcome == "failed")
 
 
-def test_where_all_are_shown_to_break_a_bound_the_bound_that_the_nearest_keeps_is_named(row):
+def test_where_all_are_shown_to_break_a_bound_the_bound_of_the_nearest_is_named(row):
     choice = found([row("a", 8.0, (30, 0, 600)), row("b", 9.0, (40, 0, 600))]).provisional
     assert choice.name == ""
     assert choice.settle.field == "objective.constraints, accuracy_drop_points: at_most"

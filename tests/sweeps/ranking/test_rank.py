@@ -124,7 +124,7 @@ def test_a_difference_under_two_percent_is_a_tie_however_well_it_is_resolved():
     assert [candidate.place for candidate in ranked.ranking] == ["1=", "1="]
 
 
-def test_a_difference_that_is_not_resolved_leaves_the_better_estimate_first_however_accurate_the_other_is():
+def test_an_unresolved_difference_leaves_the_better_estimate_first_despite_accuracy():
     ranked = entry([measured("a", (10.0, 10.0, 10.0)), measured("b", (9.0, 14.0, 20.0), top1=97.5)])
     assert ranked.winner.name == "a"
     assert names(ranked.unresolved) == ["b"]
@@ -150,7 +150,7 @@ def decided(reason="best", rounds=3, leads=True):
     return {"settled": Settled(**about, leads=leads)}
 
 
-def test_the_leader_of_a_decided_race_wins_before_a_better_estimate_and_a_more_accurate_equal():
+def test_a_decided_race_s_leader_beats_a_better_estimate_and_a_more_accurate_equal():
     rows = [
         measured("leader", (10.0, 10.1, 9.9), **decided()),
         measured("smaller", (9.5, 10.3, 9.6), **decided(leads=False)),
@@ -250,7 +250,7 @@ def test_a_winner_says_that_the_clock_may_not_show_who_is_faster(label, said):
     assert ("clock is coarse" in winner.winner_reason) is said
 
 
-def test_inside_a_tie_a_file_that_is_hardly_smaller_does_not_go_before_the_better_estimate():
+def test_inside_a_tie_a_hardly_smaller_file_does_not_go_before_the_better_estimate():
     steady = (10.0, 10.001, 9.999)
     rows = [measured("quick", steady, size=1.64), measured("slow", [ms + 0.1 for ms in steady], size=1.639)]
     ranked = entry(rows)
@@ -303,7 +303,7 @@ def of_counts(name, lost, gained, images, **changes):
     return measured(name, drop=(drop.value, drop.low, drop.high), images=images, **changes)
 
 
-def test_where_the_images_behind_a_drop_are_known_the_question_is_one_sided_and_says_how_many_more_settle_it():
+def test_a_drop_with_known_images_is_one_sided_and_says_how_many_more_settle_it():
     rows = [of_counts("same", 0, 0, 268), of_counts("better", 5, 7, 480), of_counts("open", 5, 3, 480)]
     found = {one.name: one for one in entry([*rows, of_counts("worse", 20, 2, 480)], DEFAULT).ranking}
     assert {name: one.verdict for name, one in found.items()} == {
@@ -428,7 +428,7 @@ def test_what_was_only_checked_has_its_verdict_on_the_constraints(drop, trust, v
     assert "latency" not in found.why
 
 
-def test_the_most_accurate_of_what_was_only_checked_comes_first_and_what_missed_a_constraint_last():
+def test_the_most_accurate_checked_build_comes_first_and_a_missed_constraint_last():
     missed = {"accuracy_drop_points": 5.0, "accuracy_drop_low_points": 4.0, "accuracy_drop_high_points": 6.0}
     rows = [checked("a", top1_percent=96.0), checked("b", top1_percent=98.0), checked("c", top1_percent=99.0, **missed)]
     assert names(entry(rows, DEFAULT).checked) == ["b", "a", "c"]
@@ -488,7 +488,7 @@ def test_unlike_conditions_never_meet(column):
     assert all(len(e.ranking) == 1 for e in ranked)
 
 
-def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed_between_them():
+def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed():
     monday, tuesday = (10.0, 10.1, 9.9), (11.0, 11.1, 10.9)
     (same_run,) = entries([measured("a", monday), measured("b", tuesday)])
     assert same_run.tied == ()
@@ -606,7 +606,7 @@ def test_the_winner_is_explained_in_one_line(rows, objective, text):
     assert explain(entry(rows, ObjectiveSpec(**objective, constraints=()))) == text
 
 
-def test_who_was_eliminated_never_wins_nor_ties_and_keeps_its_figure_and_the_evidence():
+def test_an_eliminated_build_never_wins_nor_ties_and_keeps_its_figure_and_evidence():
     rows = [
         measured("winner", (10.0, 10.1, 9.9)),
         measured("behind", (14.0, 14.1, 13.9)),
@@ -660,7 +660,7 @@ def test_an_elimination_for_latency_does_not_count_where_latency_is_not_asked_fo
     assert entry(rows, ObjectiveSpec(minimize="artifact_mb", constraints=())).winner.name == "b"
 
 
-def test_inside_a_tie_of_equal_accuracy_and_size_the_better_estimate_goes_before_the_name():
+def test_inside_a_tie_of_equal_accuracy_and_size_the_better_estimate_beats_the_name():
     rows = [measured("a", (10.0, 10.6, 10.2)), measured("b", (10.3, 9.9, 10.1))]
     assert entry(rows).winner.name == "b"
 
@@ -729,7 +729,7 @@ def test_what_measuring_cost_is_added_up():
     assert (entry(rows).device_seconds, entry(rows).waited_seconds) == (90.0, 5.0)
 
 
-def test_the_seconds_of_batches_count_once_also_where_a_build_of_batches_only_is_in_two_groups():
+def test_the_seconds_of_batches_count_once_even_for_a_build_in_two_groups():
     gone = left("net · a")
     gone["settled"] = replace(gone["settled"], rounds=0, batches=2)
     rows = [
@@ -747,7 +747,7 @@ def test_the_seconds_of_batches_count_once_also_where_a_build_of_batches_only_is
     assert entries(old)[1].cost_text.endswith("and batches, whose time edgesweep status shows")
 
 
-def test_a_metric_that_another_packages_runner_tells_ranks_and_bounds_and_makes_a_front(monkeypatch):
+def test_a_metric_of_another_package_s_runner_ranks_and_bounds_and_makes_a_front(monkeypatch):
     monkeypatch.setitem(catalog.runtimes(), "toy", TOY)
     rows = [
         measured("few", blocks=(12.0, 12.1, 11.9), extra_metrics={"beads": 10.0}),
@@ -806,7 +806,7 @@ def test_a_variant_that_left_in_batches_is_ranked_as_eliminated_and_has_no_time(
     assert "it was measured in batches only, which give ratios" in b.why
 
 
-def test_a_build_that_is_the_same_program_as_the_winner_stands_beneath_it_without_a_time():
+def test_a_build_of_the_winner_s_program_stands_beneath_it_without_a_time():
     same = left("net · a", ratio_low=None, reason="same_program", rounds=0)
     same["settled"] = replace(same["settled"], ratio=None)
     bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
@@ -861,7 +861,7 @@ def test_the_winner_s_figure_and_interval_are_those_of_the_blocks_that_confirm_i
 BY_ACCURACY = ObjectiveSpec(maximize="top1_percent")
 
 
-def test_the_upper_end_of_the_winner_s_interval_allows_for_those_it_was_selected_among():
+def test_the_upper_end_of_the_winner_s_interval_allows_for_its_selection():
     noise = 0.05 * np.random.default_rng(1).standard_normal((6, 4))
     blocks = {f"v{number}": (10.0 * np.exp(row)).tolist() for number, row in enumerate(noise)}
     slower = measured("slower", tuple(3.0 * one for one in blocks["v0"]))
@@ -902,7 +902,7 @@ def beside(name, *ratio, **changes):
     return measured(name, blocks=(), **changes) | in_batches(*ratio)
 
 
-def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_without_a_time():
+def test_a_build_left_by_batches_stands_beside_the_winner_with_a_ratio_and_no_time():
     rows = [
         beside("open", 1.01, 0.99, 1.03, top1=99.0),
         beside("equal", 1.002, 0.99, 1.015, top1=99.0),
@@ -1008,7 +1008,7 @@ def test_the_leader_of_batches_is_known_by_its_key_whatever_it_is_called_now():
 
 
 @pytest.mark.parametrize(("rounds", "winner"), [((9.0,), "a"), ((9.7, 10.6), "a"), ((9.0, 9.1, 9.05), "b")])
-def test_rounds_that_settle_take_the_first_place_only_if_they_show_that_the_leader_is_slower(rounds, winner):
+def test_settling_rounds_take_the_first_place_only_if_they_show_the_leader_slower(rounds, winner):
     visits = range(20, 20 + len(rounds))
     first = leader(block_medians_ms=tuple((visit, 10.0 + 0.05 * (visit % 3)) for visit in visits))
     added = tuple(zip(visits, rounds, strict=True))
@@ -1044,7 +1044,7 @@ def test_without_enough_batches_for_a_leader_the_ranking_says_what_it_takes():
 @pytest.mark.parametrize(
     ("ms", "alarmed"), [(10.1, False), (10.7, False), (9.4, False), (12.5, True), (8.2, True), (11.0, False)]
 )
-def test_a_block_that_contradicts_the_batches_raises_an_alarm_if_noise_does_not_explain_it(ms, alarmed):
+def test_a_block_that_contradicts_the_batches_beyond_noise_raises_an_alarm(ms, alarmed):
     found = entry([leader(), check("b", ms), beside("c", 1.02, 0.99, 1.05)])
     assert found.winner.name == "a"
     assert found.ranking[1].ratio_to_winner.value == 1.01, "one block says less than the batches"
@@ -1057,7 +1057,7 @@ def test_a_block_that_contradicts_the_batches_raises_an_alarm_if_noise_does_not_
         assert document["devices"][0]["alarm"] == found.alarm
 
 
-def test_the_alarm_knows_the_noise_of_the_device_and_leaves_out_blocks_of_another_run():
+def test_the_alarm_knows_the_device_s_noise_and_leaves_out_blocks_of_another_run():
     quiet = check("b", 11.0)
     quiet["settled"] = replace(quiet["settled"], noise=0.004)
     assert entry([leader(), quiet]).alarm

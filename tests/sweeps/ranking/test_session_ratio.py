@@ -152,7 +152,7 @@ def test_one_session_against_few_is_one_session(others: int, alone: bool) -> Non
     assert not one_session(two, result(*session(1, 10.0, 10.0), *session(2, 10.0, 10.0)))
 
 
-def test_single_blocks_of_many_sessions_have_an_interval_that_is_wider_and_not_narrower() -> None:
+def test_single_blocks_of_many_sessions_have_a_wider_interval_and_no_narrower_one() -> None:
     a = result(*session(1, 10.0), *session(2, 10.4), *session(3, 9.8))
     b = result(*session(4, 10.1), *session(5, 10.3), *session(6, 9.9))
     found, least = ratio(b, a, PRIOR), ratio(b, a, None)

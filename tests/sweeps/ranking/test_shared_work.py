@@ -41,7 +41,7 @@ def ranked(rows):
     return rank(to_frame(rows), FREE, "s")
 
 
-def test_units_that_share_are_ranked_as_one_by_the_ratios_to_their_own_common_variant(two_units):
+def test_units_that_share_are_ranked_as_one_by_ratios_to_their_common_variant(two_units):
     found = ranked(two_units)
     [entry] = found.devices
     assert entry.device_id == f"class:{two_units[0].fingerprint}"

@@ -34,7 +34,7 @@ def scaled(mean, spread, rounds):
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.05, 0.08), (0.03, 0.1), (-0.05, 0.08), (0.2, 0.5)])
-def test_after_so_many_more_rounds_of_the_same_kind_a_t_test_tells_them_apart_and_one_before_not(mean, spread):
+def test_after_that_many_more_rounds_a_t_test_tells_them_apart_and_one_before_not(mean, spread):
     found = settling(*with_ratios(scaled(mean, spread, 3)))
     assert found.outcome == "told apart"
     assert ttest_1samp(scaled(mean, spread, 3 + found.rounds), 0.0).pvalue < 0.05
@@ -42,7 +42,7 @@ def test_after_so_many_more_rounds_of_the_same_kind_a_t_test_tells_them_apart_an
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.0, 0.05), (0.01, 0.05), (-0.01, 0.05), (0.015, 0.02)])
-def test_a_difference_under_two_percent_is_settled_once_the_upper_end_lies_within_two_percent(mean, spread):
+def test_a_difference_under_two_percent_is_settled_once_its_upper_end_is_within_that(mean, spread):
     found = settling(*with_ratios(scaled(mean, spread, 3)))
     assert found.outcome == "equal"
 
@@ -99,7 +99,7 @@ def test_a_ratio_is_the_quotient_of_the_two_figures_that_it_is_said_to_be_made_o
     assert rounds % 2 == 0 or any(found.ms == pytest.approx(ms) for ms in row.medians_ms.values()), "a round's own"
 
 
-def test_without_a_common_round_a_ratio_is_of_the_two_p50s_and_with_batches_of_no_times():
+def test_without_a_common_round_a_ratio_is_of_the_p50s_and_with_batches_of_no_times():
     ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", by_key="b", ratio=1.1)
     ended = replace(ended, ratio_low=1.0, ratio_high=1.2)
     row, other = (
@@ -142,7 +142,7 @@ def test_without_two_common_rounds_nothing_can_be_said(rounds):
 
 
 @pytest.mark.parametrize(("value", "is_worse"), [(1.0, False), (1.03, False), (1.4, False), (1.6, True)])
-def test_a_metric_of_another_package_has_no_interval_so_runs_may_differ_as_unrepeated_times_do(value, is_worse):
+def test_a_metric_without_an_interval_lets_runs_differ_as_unrepeated_times_do(value, is_worse):
     row, best = (
         SimpleNamespace(figure=lambda _, one=one: one, name="", settled=None, medians_ms={}, figures={})
         for one in (value, 1.0)

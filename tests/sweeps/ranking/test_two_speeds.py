@@ -65,7 +65,7 @@ def test_a_speed_may_last_for_whole_rounds() -> None:
     assert slow.any()
 
 
-def test_a_variant_that_was_seen_at_one_speed_is_placed_by_the_others_of_its_rounds_or_is_not_sure() -> None:
+def test_a_variant_seen_at_one_speed_is_placed_by_others_of_its_rounds_or_unsure() -> None:
     medians, _ = drawn(3, 4, slower=1.2, slow=by_round("SSFF"))
     always_slow = {7000: 5.0, 7001: 5.02}
     found = two_speeds([*medians, always_slow])

@@ -121,7 +121,7 @@ def test_the_best_of_each_runtime_is_held_against_pytorch_mobile_s_best() -> Non
     assert documents[1]["gain_over_pytorch_mobile"]["over"] == "torchscript"
 
 
-def test_runtimes_that_were_measured_in_separate_runs_have_an_interval_that_says_what_it_is_made_of() -> None:
+def test_runtimes_measured_in_separate_runs_have_an_interval_that_names_its_parts() -> None:
     def blocks(start: int, medians_ms: tuple[float, ...]) -> dict[str, Any]:
         visits = (start * 1000 + number for number in range(1, 1 + len(medians_ms)))
         return {"block_medians_ms": tuple(zip(visits, medians_ms, strict=True)), "sessions": (start,)}
@@ -216,7 +216,7 @@ def test_times_under_other_conditions_are_not_compared() -> None:
     assert (gain.speedup, gain.latency) == (None, None)
 
 
-def test_a_step_that_failed_says_why_and_the_next_is_held_against_the_last_that_did_not() -> None:
+def test_a_failed_step_says_why_and_the_next_is_held_against_the_last_that_did_not() -> None:
     found = waterfall_of(row("1-eager", (12.0, 12.0)), failed("2-script"), row("3-int8", (3.0, 3.0)))
     assert found.steps[1].outcome == "failed"
     assert found.steps[1].reason == "build, not_scriptable: a list of *x"

@@ -36,7 +36,7 @@ def row_of(records, lost: int, gained: int) -> ResultRow:
     return row
 
 
-def test_an_open_constraint_says_it_in_tables_overview_and_reports_and_a_settled_one_nowhere(records, spec, tmp_path):
+def test_tables_overview_and_reports_name_an_open_constraint_and_no_settled_one(records, spec, tmp_path):
     ranked = rank_rows([row_of(records, 2, 1)], spec.objective, "s")
     notes = list(more_images(spec, ranked))
     assert notes == [

@@ -357,7 +357,7 @@ def rounds(*medians_ms: float) -> dict[str, object]:
     return {"block_medians_ms": tuple(enumerate(medians_ms))}
 
 
-def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stands_beneath(printed, records) -> None:
+def test_an_eliminated_build_keeps_its_row_without_a_place_above_the_evidence(printed, records) -> None:
     gone = [records.row(records.job(n), 12.0, name=f"net · gone {n}", settled=LEFT) for n in (2, 4)]
     lines = printed([records.row(records.job(0), name="net · quick"), *gone])
     assert cells(lines, "gone 2")[1] == "12.000"
@@ -438,9 +438,7 @@ def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
     assert "0, 2: the 3 minutes of the device were used up" in lines
 
 
-def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contradiction_is_said(
-    printed, records
-) -> None:
+def test_a_build_left_by_batches_has_a_ratio_and_no_time_and_contradictions_are_told(printed, records) -> None:
     ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)
     ratio = {"by_key": records.job(0).key, "ratio": 1.01, "ratio_low": 0.99, "ratio_high": 1.03}
     won = records.row(records.job(0), 10.0, name="net · won", **rounds())
@@ -542,7 +540,7 @@ def test_a_total_that_changes_repeats_no_line(capsys: pytest.CaptureFixture[str]
     assert 9 <= capsys.readouterr().err.count("Measuring on local: ") <= 10
 
 
-def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is_built(
+def test_the_bar_of_builds_stays_beside_those_of_devices_until_all_is_built(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def bars(progress: RunProgress) -> dict[str, tuple[float, float | None]]:

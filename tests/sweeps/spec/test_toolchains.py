@@ -51,7 +51,7 @@ def test_a_release_pairs_with_its_torch_or_says_with_which(text: str, words: tup
     assert all(word in " ".join(found or ()) for word in words)
 
 
-def test_an_installed_release_is_refused_only_where_it_is_known_to_pair_with_another_torch() -> None:
+def test_an_installed_release_is_refused_only_if_known_to_pair_with_another_torch() -> None:
     for text in ("onnxruntime==1.18.1", "executorch==1.3.1", "executorch==9.0"):
         assert refusal_of_installed(toolchain(text), TORCH) is None
     for torch, next_step in ((TORCH, "pip install 'executorch==1.3.*'"), ("3.0", "install a pair: 1.0 with torch 2.9")):
@@ -65,7 +65,7 @@ def test_what_to_run_tells_the_size() -> None:
     assert all(f"about {one.mb} MB" in toolchain(f"{name}==1.3").to_add for name, one in LIBRARIES.items())
 
 
-def test_versions_hold_the_release_that_builds_and_the_installed_one_only_where_it_has_a_part() -> None:
+def test_versions_hold_the_building_release_and_the_installed_one_if_it_has_a_part() -> None:
     release = "onnxruntime==1.31.1"
     assert versions_with(OWN, INSTALLED, INSTALLED) == OWN
     assert versions_with(OWN, INSTALLED, release) == OWN
