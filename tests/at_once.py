@@ -29,8 +29,8 @@ class AtOnce:
             self._try()
 
     def complaint(self) -> str:
-        said, self._complaint = self._complaint, ""
-        return said
+        complaint, self._complaint = self._complaint, ""
+        return complaint
 
     def drain(self, stop: Callable[[], bool]) -> Iterator[tuple[int, int]]:
         self._try()

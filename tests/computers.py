@@ -50,8 +50,8 @@ def missing() -> str:
         return "network namespaces need root: run it as root, or in a privileged container"
     if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
         return f"{', '.join(lacking)} is missing: apt-get install -y iproute2 util-linux mount hostname"
-    tried = subprocess.run(["unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True, text=True)
-    return f"no namespaces here: {tried.stderr.strip()}; a container must be privileged" if tried.returncode else ""
+    attempt = subprocess.run(["unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True, text=True)
+    return f"no namespaces here: {attempt.stderr.strip()}; a container must be privileged" if attempt.returncode else ""
 
 
 class Computer:
@@ -170,8 +170,8 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for one in (*self.computers.values(), self._switch):
-            one.kill()
+        for computer in (*self.computers.values(), self._switch):
+            computer.kill()
 
     def add(self, name: str) -> Computer:
         """A computer on the network. One that was killed gets its address and its files again."""
@@ -189,9 +189,9 @@ class Network:
             subprocess.run(["nsenter", f"--target={computer.keeper}", "--net", "ip", *words], check=True)
         return computer
 
-    def cable(self, one: str, other: str) -> tuple[str, str]:
+    def cable(self, name: str, peer_name: str) -> tuple[str, str]:
         """A second way between two computers, beside the switch. Returns the address of each on it."""
-        keepers = [self.computers[name].keeper for name in (one, other)]
+        keepers = [self.computers[name].keeper for name in (name, peer_name)]
         inside = ["nsenter", f"--target={keepers[0]}", "--net", "ip"]
         peer = ["peer", "name", "eth1", "netns", str(keepers[1])]
         subprocess.run([*inside, "link", "add", "name", "eth1", "type", "veth", *peer], check=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 def faked_clock(file: str | Path) -> dict[str, str]:
     """The environment of a process whose clock is that of the file, such as `+3600`, in seconds. Empty if the library
     is missing."""
-    found = importlib.util.find_spec("libfaketime")
-    if found is None or found.origin is None:
+    library = importlib.util.find_spec("libfaketime")
+    if library is None or library.origin is None:
         return {}
     return {
-        "LD_PRELOAD": str(Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
+        "LD_PRELOAD": str(Path(library.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
         "FAKETIME_TIMESTAMP_FILE": str(file),
         "FAKETIME_CACHE_DURATION": "1",  # seconds: to read the file at each call makes them 35 times slower
         # What waits goes by this clock, and a jump of it is no fault that there is.

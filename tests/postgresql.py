@@ -18,8 +18,8 @@ _START_S = 300
 
 def programs() -> Path | None:
     """The folder of Debian's newest server programs, which are on no path."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return found[-1].parent if found else None
+    paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return paths[-1].parent if paths else None
 
 
 PG_CTL = str((programs() or Path("/usr/lib/postgresql")) / "pg_ctl")
@@ -63,11 +63,11 @@ class PostgreSql:
         folder = programs()
         assert folder is not None
         # Not a pipe: the server would hold it open.
-        with (self._folder / "said").open("w+b") as said:
+        with (self._folder / "said").open("w+b") as output:
             argv = [*self._as, str(folder / program), *map(str, words)]
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/")
-            said.seek(0)
-            assert done.returncode == 0, said.read().decode(errors="replace")
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/")
+            output.seek(0)
+            assert done.returncode == 0, output.read().decode(errors="replace")
 
 
 @contextmanager

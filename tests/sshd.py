@@ -116,44 +116,44 @@ class Board:
 
     def cut(self) -> None:
         """Break every connection. Programs go on."""
-        for one in self._servers():
+        for server in self._servers():
             with suppress(psutil.Error):
-                one.kill()
+                server.kill()
 
     def stop(self) -> None:
         """No new connections, and the present ones break."""
         if self._process is not None:
             # It must serve no more while they are looked for: a late one would write its log into a folder that goes.
             self._process.send_signal(signal.SIGSTOP)
-            found = self._servers()
-            for one in found:
+            servers = self._servers()
+            for server in servers:
                 with suppress(psutil.Error):
-                    one.kill()
+                    server.kill()
             self._process.kill()
             self._process.wait(60)
             deadline = time.monotonic() + _START_S
-            while any(map(_runs, found)):
+            while any(map(_runs, servers)):
                 assert time.monotonic() < deadline, "a connection's server does not end"
                 time.sleep(0.01)
             self._process = None
 
     def _servers(self) -> list[psutil.Process]:
         """Of the connections, without their programs. Whoever ends while it is asked is not among them."""
-        found = []
-        for one in self.connections():
+        servers = []
+        for process in self.connections():
             with suppress(psutil.Error):
-                if one.name() == "sshd":
-                    found.append(one)
-        return found
+                if process.name() == "sshd":
+                    servers.append(process)
+        return servers
 
     def programs(self, word: str) -> list[psutil.Process]:
         """Of the machine, with this word in their command line."""
-        found = []
-        for one in psutil.process_iter():
+        processes = []
+        for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if any(word in part for part in one.cmdline()):
-                    found.append(one)
-        return found
+                if any(word in part for part in process.cmdline()):
+                    processes.append(process)
+        return processes
 
     def log(self) -> str:
         return (self.root / "log").read_text()
@@ -175,6 +175,6 @@ def running(root: Path) -> Iterator[Board]:
     finally:
         board.stop()
         # Whatever a test left running there.
-        for one in board.programs(str(board.root)):
+        for process in board.programs(str(board.root)):
             with suppress(psutil.Error):
-                one.kill()
+                process.kill()

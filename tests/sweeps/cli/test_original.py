@@ -60,9 +60,13 @@ def test_plan_check_ends_with_an_error_code_where_nothing_can_pass(home: Path) -
     written(home, constraints="[]")
     done = edgesweep("plan", "--check", "--json", "sweep.yaml")
     assert done.exit_code == 0
-    told = json.loads(done.stdout)["check"]
-    assert [one["code"] for one in told if one["code"]] == ["original", "reference_at_chance", "reference_one_answer"]
-    assert told[1]["figures"]["top1_percent"] == pytest.approx(100 / 3)
+    messages = json.loads(done.stdout)["check"]
+    assert [message["code"] for message in messages if message["code"]] == [
+        "original",
+        "reference_at_chance",
+        "reference_one_answer",
+    ]
+    assert messages[1]["figures"]["top1_percent"] == pytest.approx(100 / 3)
 
 
 def test_init_says_so_too_with_what_it_leaves_out(home: Path) -> None:
@@ -83,8 +87,8 @@ def test_a_run_says_so_and_no_build_wins(home: Path) -> None:
     run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
     assert run.exit_code == 0, run.output
     assert "make: the original itself is at chance: 33.3 % of 48 images are right" in " ".join(run.stderr.split())
-    for found in (json.loads(run.stdout), json.loads(edgesweep("rank", "--json").stdout)):
-        [device] = found["devices"]
+    for ranking in (json.loads(run.stdout), json.loads(edgesweep("rank", "--json").stdout)):
+        [device] = ranking["devices"]
         [row] = device["ranking"]
         assert (device["winner"], row["verdict"]) == (None, "unresolved")
         assert "the original itself is at chance" in row["why"]

@@ -27,11 +27,11 @@ class Unlucky(InlineExecutor):
     """`fake:steady` goes away at once, and no build of `nhwc` comes to its end."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        wanted = list(requests)
-        for request in (one for one in wanted if one.variant.layout == "nhwc"):
+        pending = list(requests)
+        for request in (request for request in pending if request.variant.layout == "nhwc"):
             yield request, None
             yield request, Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
-        yield from super().build([one for one in wanted if one.variant.layout != "nhwc"], stop)
+        yield from super().build([request for request in pending if request.variant.layout != "nhwc"], stop)
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         name = facts.name.partition(":")[2]
@@ -55,8 +55,8 @@ def test_jobs_that_wait_for_a_device_are_told_apart_from_those_to_be_retried(
     monkeypatch.setattr("sweeps.operations.run.open_executor", unlucky)
     sweep = Sweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"))
     run_command.run_spec(sweep.spec, (tmp_path,), sweep.workspace, "inline", retry_failed=False)
-    told = capsys.readouterr().err
-    assert re.findall(r"^(\d+) jobs wait for devices that are away", told, re.MULTILINE) == ["1"], told
-    assert re.findall(r"^(\d+) jobs will be tried again: run the same command again$", told, re.MULTILINE) == ["2"], (
-        told
-    )
+    messages = capsys.readouterr().err
+    assert re.findall(r"^(\d+) jobs wait for devices that are away", messages, re.MULTILINE) == ["1"], messages
+    assert re.findall(r"^(\d+) jobs will be tried again: run the same command again$", messages, re.MULTILINE) == [
+        "2"
+    ], messages

@@ -56,7 +56,7 @@ def raced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """On the machine that it was made on, as far as its facts tell."""
     workspace = unpack("workspace-2026-11-race.tar.xz", "/tmp/sw8b/ws/", tmp_path, monkeypatch)
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
-        [facts] = [one for one in journal.plans.devices("raced") if one.name == "local"]
+        [facts] = [device for device in journal.plans.devices("raced") if device.name == "local"]
     for module in ("workers.devices.local", "workers.devices.fake.device"):
         monkeypatch.setattr(f"{module}.local_facts", lambda: facts)
     return workspace

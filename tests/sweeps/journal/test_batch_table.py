@@ -44,11 +44,11 @@ def batch(number: int, *keys: str, session: int = 100) -> StoredBatch:
 def test_batches_come_back_in_the_order_of_measuring_with_the_requested_items(path):
     written = [batch(0, "a", "b"), batch(1, "b", "a"), batch(0, "a", session=200), batch(2, "x")]
     with closing(Journal.open(path)) as journal:
-        for one in written:
-            journal.batches.add(one)
+        for shared_process in written:
+            journal.batches.add(shared_process)
         journal.batches.add(StoredBatch(session=300, number=0, device_seconds=1.0, items={}))
         assert journal.batches.of_jobs(["a", "b"]) == written[:3]
-        assert [one.items.keys() for one in journal.batches.of_jobs(["b"])] == [{"b"}, {"b"}]
+        assert [stored.items.keys() for stored in journal.batches.of_jobs(["b"])] == [{"b"}, {"b"}]
         assert journal.batches.of_jobs(["unknown"]) == []
         assert journal.times.last_session() == 200, "a process of nobody is not recorded"
         assert (journal.outcomes.was_raced("x"), journal.outcomes.was_raced("unknown")) == (True, False)
@@ -57,8 +57,8 @@ def test_batches_come_back_in_the_order_of_measuring_with_the_requested_items(pa
 def test_the_shares_of_all_jobs_are_the_seconds_of_the_processes(path):
     waited = replace(item("a"), conditions=Conditions(waited_seconds=4.0))
     with closing(Journal.open(path)) as journal:
-        for one in (batch(0, "a", "b", "c"), batch(1, "a", "b"), batch(2, "x")):
-            journal.batches.add(one)
+        for written in (batch(0, "a", "b", "c"), batch(1, "a", "b"), batch(2, "x")):
+            journal.batches.add(written)
         journal.batches.add(StoredBatch(session=9, number=0, device_seconds=1.0, items={"a": waited}))
         shares = {key: journal.batches.share(key) for key in ("a", "b", "c", "x")}
         assert journal.batches.share("unknown") == BatchShare()

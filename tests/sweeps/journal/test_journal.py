@@ -473,16 +473,16 @@ def test_a_retry_lets_old_failures_count_no_more_and_new_ones_do(journal, record
 
 def test_accuracies_are_told_apart_by_everything_that_they_depend_on(journal, records):
     job = records.job(1)
-    mine = records.accuracy(job)
+    accuracy = records.accuracy(job)
     for other in ({"engine": "qnnpack"}, {"executor": "reference:nnapi@1"}, {"evaluation_id": "x"}):
-        journal.attempts.add_accuracy(replace(mine, **other))
-    assert journal.attempts.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor) is None
+        journal.attempts.add_accuracy(replace(accuracy, **other))
+    assert journal.attempts.accuracy(job.build_key, accuracy.evaluation_id, "x86", accuracy.executor) is None
 
-    journal.attempts.add_accuracy(mine)
-    journal.attempts.add_accuracy(replace(mine, top1_percent=50.0))
+    journal.attempts.add_accuracy(accuracy)
+    journal.attempts.add_accuracy(replace(accuracy, top1_percent=50.0))
 
-    found = journal.attempts.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor)
-    assert found == replace(mine, top1_percent=50.0)
+    stored = journal.attempts.accuracy(job.build_key, accuracy.evaluation_id, "x86", accuracy.executor)
+    assert stored == replace(accuracy, top1_percent=50.0)
 
 
 def test_the_last_manifest_of_a_build_counts(journal, records):
@@ -517,15 +517,15 @@ def test_only_jobs_with_news_are_read_again(journal, records):
 
 
 def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, records):
-    mine, other = records.job(0, sentinel="s" * 64), records.job(1, sentinel="t" * 64)
-    journal.save_plan(records.plan(mine, other))
+    first, second = records.job(0, sentinel="s" * 64), records.job(1, sentinel="t" * 64)
+    journal.save_plan(records.plan(first, second))
 
     def look(number, ms):
         for part in range(CHECK_BLOCKS):
-            journal.attempts.add_block(records.block(mine, round_of(number, part), ms=ms, job_key=mine.sentinel))
+            journal.attempts.add_block(records.block(first, round_of(number, part), ms=ms, job_key=first.sentinel))
 
     look(0, 5.0)
-    for job in (mine, other):
+    for job in (first, second):
         journal.attempts.add_block(records.block(job, 0))
     start = journal.changes.position("phones")
     look(1, 5.1)
@@ -533,7 +533,7 @@ def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, r
 
     start = journal.changes.position("phones")
     look(2, 7.0)
-    assert [planned.job for planned in journal.changes.jobs("phones", start)] == [mine]
+    assert [planned.job for planned in journal.changes.jobs("phones", start)] == [first]
 
     start = journal.changes.position("phones")
     look(3, 7.0)

@@ -57,11 +57,11 @@ def test_a_device_that_went_away_joins_again_when_it_is_back_and_not_in_quaranti
     planned = [named("one"), named("two"), named("three", "lab-2")]
     newcomers = Newcomers(["adb:*"], planned, world.lab(), book=book)
     book.put("two", "host:lab-1/adb:two", "it falls from the table")
-    gone = {"one", "two", "three"}
-    assert newcomers.joining(planned, gone) == ("host:lab-1/adb:one",), "three is still away"
-    assert newcomers.joining(planned, gone) == ()
+    away = {"one", "two", "three"}
+    assert newcomers.joining(planned, away) == ("host:lab-1/adb:one",), "three is still away"
+    assert newcomers.joining(planned, away) == ()
     book.readmit("two")
-    assert newcomers.joining(planned, gone) == ("host:lab-1/adb:two",)
+    assert newcomers.joining(planned, away) == ("host:lab-1/adb:two",)
 
 
 def test_phones_of_this_computer_join_by_their_names(book: QuarantineBook) -> None:

@@ -105,7 +105,7 @@ def test_what_did_not_last_is_no_warning_in_a_race():
 
 
 def test_a_look_has_moved_only_where_it_is_beyond_all_that_is_known(records):
-    first, second, third = ([one.block for one in looks(records, ms)] for ms in (5.0, 6.0, 5.4))
+    first, second, third = ([placed.block for placed in looks(records, ms)] for ms in (5.0, 6.0, 5.4))
     assert moved(second, first)
     assert moved(first, second)
     assert not moved(third, [*first, *second])
@@ -113,7 +113,7 @@ def test_a_look_has_moved_only_where_it_is_beyond_all_that_is_known(records):
 
 
 def test_looks_are_numbered_on(records):
-    blocks = [one.block for one in looks(records, 5.0, 5.0)]
+    blocks = [placed.block for placed in looks(records, 5.0, 5.0)]
     assert next_check([]) == 0
     assert next_check(blocks) == 2
 

@@ -13,14 +13,14 @@ def alarms(truth: float, spread: float, noise: float | None, seed: int = 0) -> f
     """The share of races with an alarm. `truth`: the ratio in processes of their own over that in a shared one."""
     random = np.random.default_rng(seed)
     error = spread * (2 / 12) ** 0.5
-    found = 0
+    count = 0
     for _ in range(RACES):
         shown = float(np.exp(error * random.standard_normal()))
         batches = Estimate(shown, shown * np.exp(-1.96 * error), shown * np.exp(1.96 * error))
         winner = dict(enumerate(10.0 * np.exp(spread * random.standard_normal(3))))
         check = 10.0 * truth * float(np.exp(spread * random.standard_normal()))
-        found += contradicted(batches, [(5, check)], winner, noise) is not None
-    return found / RACES
+        count += contradicted(batches, [(5, check)], winner, noise) is not None
+    return count / RACES
 
 
 @pytest.mark.parametrize("truth", [1.0, 1.05, 1 / 1.05])

@@ -28,14 +28,14 @@ PROTOCOL = resolve(ProtocolSpec(preset="quick", min_seconds=0.25, gate=GateSpec(
 @pytest.fixture
 def workspace(tmp_path, records) -> Workspace:
     """With the artifacts of the timed job 0 and of the checked job 1."""
-    made = Workspace.open(tmp_path / "workspace")
+    workspace = Workspace.open(tmp_path / "workspace")
     for job in (records.job(0), records.checked_job(1)):
-        folder = made.artifact(job.build_key)
+        folder = workspace.artifact(job.build_key)
         folder.mkdir(parents=True)
         (folder / "model.pt").write_bytes(MODEL)
         digest = hashlib.sha256(MODEL).hexdigest()
         records.manifest(job).model_copy(update={"file_sha256": digest}).write(folder)
-    return made
+    return workspace
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def test_a_manifest_is_comparable_with_the_row_that_it_came_from(export, tmp_pat
     export()
     path = tmp_path / "out/manifest.json"
     row = records.row(records.job(0), protocol=json.dumps(PROTOCOL.comparable()), gate="gated", grid="g")
-    (there,) = (Result.of_row(one) for one in read_rows(to_frame([row]), "s"))
+    (measured,) = (Result.of_row(row) for row in read_rows(to_frame([row]), "s"))
     shipped = read_shipped(path).comparable(path)
-    assert differing(there, shipped) == []
-    assert shipped == replace(there, trust=shipped.trust)
+    assert differing(measured, shipped) == []
+    assert shipped == replace(measured, trust=shipped.trust)
 
 
 def test_a_manifest_names_its_runs_and_sessions_and_older_manifests_are_one_session(
@@ -107,15 +107,15 @@ def test_a_manifest_names_its_runs_and_sessions_and_older_manifests_are_one_sess
     visits = ((first * 1000, 10.0), (first * 1000 + 1, 10.1), ((second + 5) * 1000 + 2, 10.2))
     export(block_medians_ms=visits, sessions=(first, second))
     path = tmp_path / "out/manifest.json"
-    found = read_shipped(path).comparable(path)
-    assert [origin.run for origin in found.origins] == [str(first), str(first), str(second + 5)]
-    assert [origin.session for origin in found.origins] == [first, first, second]
+    comparable = read_shipped(path).comparable(path)
+    assert [origin.run for origin in comparable.origins] == [str(first), str(first), str(second + 5)]
+    assert [origin.session for origin in comparable.origins] == [first, first, second]
     document = json.loads(path.read_text())
     del document["expected"]["block_runs"], document["expected"]["sessions"]
     path.write_text(json.dumps(document))
     older = read_shipped(path).comparable(path)
     assert sessions(older) == 1
-    assert not together(found, older)
+    assert not together(comparable, older)
 
 
 def test_a_manifest_with_too_few_runs_is_refused(export, tmp_path: Path) -> None:

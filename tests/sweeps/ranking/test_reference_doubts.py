@@ -18,20 +18,22 @@ ANIMALS = ("cat", "dog", "eel")
 def answers(cells: Mapping[tuple[int, int], int], outputs: int = 3, classes: tuple[str, ...] = ANIMALS) -> Answers:
     """`cells`: how many images have this label and were given this answer."""
     pairs = [pair for pair, count in cells.items() for _ in range(count)]
-    labels, given = zip(*pairs, strict=True)
-    return Answers(labels=labels, given=given, outputs=outputs, classes=classes)
+    labels, guesses = zip(*pairs, strict=True)
+    return Answers(labels=labels, given=guesses, outputs=outputs, classes=classes)
 
 
 def of_shares(right: float, *, images: int = 300, outputs: int = 10, seed: int = 0) -> Answers:
     """Ten balanced classes; the others' answers are any of the outputs."""
     random = np.random.default_rng(seed)
     labels = [number % 10 for number in range(images)]
-    given = [label if random.random() < right else int(random.integers(outputs)) for number, label in enumerate(labels)]
-    return Answers(labels=labels, given=given, outputs=outputs, classes=tuple("0123456789"))
+    guesses = [
+        label if random.random() < right else int(random.integers(outputs)) for number, label in enumerate(labels)
+    ]
+    return Answers(labels=labels, given=guesses, outputs=outputs, classes=tuple("0123456789"))
 
 
-def codes(found: Answers, levels: Levels | None = None) -> list[str]:
-    return [one.code for one in doubts(found, levels)]
+def codes(labelled: Answers, levels: Levels | None = None) -> list[str]:
+    return [doubt.code for doubt in doubts(labelled, levels)]
 
 
 GOOD = {(0, 0): 90, (0, 1): 10, (1, 1): 95, (1, 2): 5, (2, 2): 80, (2, 0): 20}
@@ -91,16 +93,16 @@ def test_one_answer_far_beyond_its_share_is_doubted_where_the_others_are_right()
 
 def test_classes_in_another_order_are_told_with_the_order_that_fits() -> None:
     turned = answers({(0, 1): 90, (0, 0): 10, (1, 2): 95, (1, 1): 5, (2, 0): 80, (2, 2): 20})
-    found = {one.code: one for one in doubts(turned)}
-    assert list(found) == ["reference_at_chance", "reference_other_order"]
-    order = found["reference_other_order"]
+    doubt_of = {doubt.code: doubt for doubt in doubts(turned)}
+    assert list(doubt_of) == ["reference_at_chance", "reference_other_order"]
+    order = doubt_of["reference_other_order"]
     assert "cat is answered as dog, dog is answered as eel, eel is answered as cat" in order.message
     assert (order.figures["moved"], order.figures["right_percent"]) == (3, pytest.approx(100 * 265 / 300))
     # Two of ten: 78 % are right, far better than chance.
     swapped = of_shares(0.97)
     turn = {3: 8, 8: 3}
-    given = [turn.get(one, one) for one in swapped.given]
-    assert codes(Answers(labels=swapped.labels, given=given, outputs=10, classes=swapped.classes)) == [
+    guesses = [turn.get(guess, guess) for guess in swapped.given]
+    assert codes(Answers(labels=swapped.labels, given=guesses, outputs=10, classes=swapped.classes)) == [
         "reference_other_order"
     ]
 
@@ -133,13 +135,13 @@ def test_more_outputs_than_folders_are_doubted_unless_the_answers_fit() -> None:
 def test_embeddings_and_a_folder_too_deep_are_named_as_causes() -> None:
     random = np.random.default_rng(0)
     cells = {(label, int(answer)): 1 for label in range(3) for answer in random.integers(0, 512, 30)}
-    for one in doubts(answers(cells, outputs=512)):
-        assert "embeddings" in one.message
+    for doubt in doubts(answers(cells, outputs=512)):
+        assert "embeddings" in doubt.message
     deep = doubts(
         answers({(0, 4): 30, (1, 4): 30}, outputs=5, classes=("black", "white")), levels({"black": (), "white": ()}, 5)
     )
-    assert {one.code for one in deep} >= {"reference_at_chance", "reference_other_classes"}
-    assert all("one level too deep" in one.message for one in deep)
+    assert {doubt.code for doubt in deep} >= {"reference_at_chance", "reference_other_classes"}
+    assert all("one level too deep" in doubt.message for doubt in deep)
 
 
 SPLITS = ("test", "train", "val")
@@ -149,19 +151,21 @@ INNER = dict.fromkeys(SPLITS, ("cat", "dog", "eel"))
 def test_a_data_set_s_root_is_doubted_with_the_path_to_give() -> None:
     random = np.random.default_rng(0)
     labels = [0] * 60 + [1] * 60 + [2] * 60
-    root = Answers(labels=labels, given=[int(one) for one in random.integers(0, 3, 180)], outputs=3, classes=SPLITS)
-    found = {one.code: one for one in doubts(root, levels(INNER))}
-    assert set(found) == {"reference_at_chance", "reference_split"}
-    assert found["reference_split"].message.startswith("photos seems one level too high")
-    assert found["reference_at_chance"].next_step == found["reference_split"].next_step == "give path: photos/test"
+    root = Answers(labels=labels, given=[int(guess) for guess in random.integers(0, 3, 180)], outputs=3, classes=SPLITS)
+    doubt_of = {doubt.code: doubt for doubt in doubts(root, levels(INNER))}
+    assert set(doubt_of) == {"reference_at_chance", "reference_split"}
+    assert doubt_of["reference_split"].message.startswith("photos seems one level too high")
+    assert (
+        doubt_of["reference_at_chance"].next_step == doubt_of["reference_split"].next_step == "give path: photos/test"
+    )
 
 
 def test_a_class_that_is_called_train_is_believed_once_its_images_are_answered_so() -> None:
     names = ("bus", "train", "truck")
-    found = levels(dict.fromkeys(names, ()))
-    assert codes(answers(GOOD, classes=names), found) == []
+    folder_levels = levels(dict.fromkeys(names, ()))
+    assert codes(answers(GOOD, classes=names), folder_levels) == []
     stray = {(0, 0): 90, (0, 2): 10, (1, 0): 45, (1, 1): 20, (1, 2): 35, (2, 2): 95, (2, 0): 5}
-    assert codes(answers(stray, classes=names), found) == ["reference_split"]
+    assert codes(answers(stray, classes=names), folder_levels) == ["reference_split"]
 
 
 def test_few_images_are_told_from_wrong_answers() -> None:

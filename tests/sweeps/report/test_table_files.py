@@ -36,9 +36,9 @@ def row(records: Records, job: Job, **changes: object) -> ResultRow:
 
 
 def test_both_files_have_every_figure_under_a_name_with_its_unit(records: Records, job: Job) -> None:
-    made = row(records, job)
-    with_extra = row(records, records.job(2), metrics=dict(made.metrics) | {"watts": 1.5})
-    table = results_table([made, with_extra])
+    plain = row(records, job)
+    with_extra = row(records, records.job(2), metrics=dict(plain.metrics) | {"watts": 1.5})
+    table = results_table([plain, with_extra])
     first, second = read_csv(csv_text(table))
     interval = {"latency_ci_low_ms", "latency_ci_high_ms"}  # so a ranking calls its own
     assert set(METRICS) - set(first) == interval
