@@ -1,4 +1,4 @@
-"""What tests around building and measuring share: artifacts by their build keys, answers by artifact and images.
+"""Tests around building and measuring share artifacts by their build keys, and answers by artifact and images.
 
 The first test that wants one has it made as the product makes it; the later ones are given the same bytes. Tests of
 building and of answering do not come here.
@@ -36,7 +36,7 @@ _PYTHON = [sys.executable, "-m"]
 
 
 def bring(workspace: Workspace, build_keys: Iterable[str]) -> None:
-    """Artifacts that are there, and the eager models' answers, into a workspace."""
+    """Copy artifacts that the gallery has, and the eager models' answers, into a workspace."""
     for key in {*build_keys}:
         if (built := _place("artifacts") / key).is_dir() and not workspace.artifact(key).exists():
             shutil.copytree(built, workspace.artifact(key))
@@ -44,7 +44,7 @@ def bring(workspace: Workspace, build_keys: Iterable[str]) -> None:
 
 
 def keep(workspace: Workspace, build_keys: Iterable[str]) -> None:
-    """Artifacts of a workspace that are not there yet."""
+    """Copy into the gallery those artifacts of a workspace that it has not."""
     for key in {*build_keys}:
         if workspace.artifact(key).is_dir():
             _put(workspace.artifact(key), _place("artifacts") / key)
@@ -53,7 +53,7 @@ def keep(workspace: Workspace, build_keys: Iterable[str]) -> None:
 
 
 def build(artifacts: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
-    """As `ArtifactStore(artifacts).build`; what another test had built is copied."""
+    """Build as `ArtifactStore(artifacts).build` does; what another test had built is copied."""
     known = _place("builds") / key(build_key, variant, inputs)
     if known.is_dir():
         shutil.copytree(known, artifacts / build_key)
@@ -63,7 +63,7 @@ def build(artifacts: Path, build_key: str, variant: Variant, inputs: BuildInputs
 
 
 def key(build_key: str, variant: Variant, inputs: BuildInputs) -> str:
-    """Of everything that a build is made of and verified with. The id of the weights stands for them."""
+    """The hash of everything that a build is made of and verified with. The id of the weights stands for them."""
     digest = hashlib.sha256(repr((build_key, variant, replace(inputs.package, state=b""))).encode())
     for field in fields(inputs):
         value = getattr(inputs, field.name)
@@ -139,7 +139,7 @@ def _place(name: str) -> Path:
 
 
 def _put(source: Path, target: Path) -> None:
-    """Whole or not at all. Another worker may have been quicker: then its copy stays."""
+    """Copy a folder whole or not at all. Another worker may have been quicker: then its copy stays."""
     if target.exists():
         return
     with tempfile.TemporaryDirectory(dir=shared.folder()) as folder:

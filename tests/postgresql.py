@@ -32,7 +32,7 @@ class PostgreSql:
         """`folder`: one that is empty, and that any user may get to."""
         self.port = free_port()
         self._folder = folder
-        # It refuses to be root's.
+        # PostgreSQL refuses to be root's.
         self._as: list[str] = []
         if os.getuid() == 0:
             shutil.chown(folder, _AS)
@@ -43,7 +43,7 @@ class PostgreSql:
         return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Start the server, and return once it answers."""
         options = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1"
         self._control("start", "-w", "-t", str(_START_S), "-o", options, "-l", str(self._folder / "log"))
 
@@ -62,7 +62,7 @@ class PostgreSql:
     def _run(self, program: str, *words: object) -> None:
         folder = programs()
         assert folder is not None
-        # Not a pipe: the server would hold it open.
+        # The output is no pipe: the server would hold a pipe open.
         with (self._folder / "said").open("w+b") as output:
             argv = [*self._as, str(folder / program), *map(str, words)]
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/")

@@ -1,10 +1,10 @@
-"""What processes listen on."""
+"""Addresses on which processes listen."""
 
 import psutil
 
 
 def listening(process: psutil.Process) -> set[str]:
-    """The addresses on which it listens for TCP; none if it has ended."""
+    """The addresses on which the process listens for TCP; none if it has ended."""
     try:
         return {
             connection.laddr.ip

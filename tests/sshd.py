@@ -32,7 +32,7 @@ MaxStartups 100
 LogLevel VERBOSE
 ForceCommand exec {root}/account
 """
-# In place of an account of its own, which only root could make.
+# The board's account stands in place of one of its own, which only root could make.
 _ACCOUNT = """#!/bin/sh
 cd {home} || exit
 export HOME={home} PATH={bin}:"$PATH"
@@ -111,7 +111,7 @@ class Board:
         return self._process is not None
 
     def connections(self) -> list[psutil.Process]:
-        """What serves one connection each; its programs are children of the last one of them."""
+        """The processes that serve one connection each; its programs are children of the last one of them."""
         return [] if self._process is None else psutil.Process(self._process.pid).children(recursive=True)
 
     def cut(self) -> None:
@@ -121,9 +121,10 @@ class Board:
                 server.kill()
 
     def stop(self) -> None:
-        """No new connections, and the present ones break."""
+        """Refuse new connections and break the present ones."""
         if self._process is not None:
-            # It must serve no more while they are looked for: a late one would write its log into a folder that goes.
+            # The server must serve no more while its connections are looked for: a late one would write its log into a
+            # folder that goes.
             self._process.send_signal(signal.SIGSTOP)
             servers = self._servers()
             for server in servers:
@@ -138,7 +139,8 @@ class Board:
             self._process = None
 
     def _servers(self) -> list[psutil.Process]:
-        """Of the connections, without their programs. Whoever ends while it is asked is not among them."""
+        """The processes that serve connections, without the programs of these. Whoever ends while it is asked is not
+        among them."""
         servers = []
         for process in self.connections():
             with suppress(psutil.Error):
@@ -147,7 +149,7 @@ class Board:
         return servers
 
     def programs(self, word: str) -> list[psutil.Process]:
-        """Of the machine, with this word in their command line."""
+        """The processes of the machine with this word in their command line."""
         processes = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):

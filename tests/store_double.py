@@ -101,7 +101,7 @@ class DoubleClient:
         self._set_stage(experiment_id, "active")
 
     def _set_stage(self, experiment_id: str, stage: str) -> None:
-        """Of the experiment and, as MLflow does it, of all its runs."""
+        """Set the stage of the experiment and, as MLflow does it, of all its runs."""
         with self._changed("experiments", int(experiment_id)) as experiment:
             experiment["lifecycle_stage"] = stage
         for number, run in self._rows("runs"):

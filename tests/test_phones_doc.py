@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("sources")
 
 PAGE = (ROOT / "infra" / "phones.md").read_text(encoding="utf-8")
 NATIVE = sorted((ROOT / "workers" / "native").glob("runner*"))
-# What runs on the way from a sweep file to a phone and back; what only builds or serves a host is left out.
+# The modules on the way from a sweep file to a phone and back; what only builds or serves a host is left out.
 _ELSEWHERE = {"artifacts", "demo_training", "doctor", "inline"}
 _TORCHSCRIPT = ("batch_report", "native_runner", "printed_tensor", "programs", "report", "speed_benchmark*")
 SOURCES = sorted(
@@ -69,7 +69,7 @@ def kinds_of(path: Path) -> frozenset[str]:
         if name not in ERRORS or not (call.args or arguments):
             continue
         if _is_text(arguments.get("stage"), "build"):
-            continue  # of a build, which happens on a host
+            continue  # an error of a build, which happens on a host
         kind = arguments.get("kind") if name == "Failed" else call.args[0]
         assert kind is not None, ast.unparse(call)
         kinds |= set(_words(kind, function, functions))
@@ -103,7 +103,7 @@ def _words(kind: ast.expr, function: ast.FunctionDef | None, functions: dict[str
 
 
 def _arguments(function: str, parameter: str, place: int) -> Iterator[str]:
-    """What all sources give a function for its parameter."""
+    """The expressions that all sources give a function for its parameter."""
     for caller, call in _callers()[function]:
         words = [word.value for word in call.keywords if word.arg == parameter]
         for word in call.args[place : place + 1] or words:
@@ -132,7 +132,7 @@ def _is_text(node: ast.expr | None, text: str) -> bool:
 
 
 def native_kinds() -> set[str]:
-    """What the C++ runner itself tells."""
+    """The kinds that the C++ runner itself tells."""
     text = "".join(path.read_text(encoding="utf-8") for path in NATIVE)
     kinds = set(re.findall(r'(?:GiveUp|return) ?\{"([a-z_]+)"', text))
     kinds |= set(re.findall(r'with\("kind", "([a-z_]+)"\)', text))
@@ -147,7 +147,7 @@ def all_kinds() -> set[str]:
 
 
 def documented() -> dict[str, list[str]]:
-    """By kind, the cells of its row: kind, meaning, what to do."""
+    """The cells of each kind's row: kind, meaning, what to do."""
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in PAGE.partition("<!-- kinds:")[2].splitlines()

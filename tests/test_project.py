@@ -1,4 +1,4 @@
-"""What the repository promises about itself."""
+"""The repository keeps what it promises about itself."""
 
 import ast
 import re
@@ -50,7 +50,8 @@ def test_every_dependency_has_its_reason() -> None:
 
 
 def test_every_module_of_sweeps_has_its_layer_in_the_import_contract() -> None:
-    # That of `workers` is `exhaustive`; this one holds two packages, which import-linter allows no exhaustive one.
+    # The contract of `workers` is `exhaustive`; this one holds two packages, which import-linter allows no exhaustive
+    # one.
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
     layered = [name for layer in contract["layers"] for name in layer.split(" | ")]
     modules = {path.stem for path in (ROOT / "sweeps").glob("[!_]*.py")}
@@ -66,7 +67,7 @@ def test_decisions_name_only_modules_that_there_are() -> None:
     for named in re.findall(r"`((?:sweeps|workers|dashboard|tests|infra)[./][\w./]+)`", decisions):
         path = named.rstrip("/")
         is_file = path in tracked or any(file.startswith(f"{path}/") for file in tracked)
-        # Of a dotted name the last part may stand in the module: `sweeps.stats.stable`.
+        # The last part of a dotted name may stand in the module: `sweeps.stats.stable`.
         if not is_file and not modules & {named, named.rpartition(".")[0]}:
             missing.append(named)
     assert missing == []
@@ -85,7 +86,7 @@ def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exception
     inside = []
     for path in files_of(*PACKAGES):
         functions = [node for node in nodes_of(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        # By line: what lies in a function of a function is there twice.
+        # Lines are counted once: an import in a function of a function is found twice.
         lines = {node.lineno for function in functions for node in ast.walk(function) if _first_party(node)}
         inside += [f"{path.relative_to(ROOT)}:{line}" for line in sorted(lines)]
     assert len(inside) <= 30, "\n".join(inside)
@@ -99,7 +100,7 @@ def test_modules_are_imported_by_name_only_in_registries_and_for_the_user_s_mode
     }
     assert {name for name in naming if Path(name).name != "registry.py"} == {
         "sweeps/cli/main.py",
-        "workers/forks/server.py",  # what a user's model needs, before it is forked
+        "workers/forks/server.py",  # imports what a user's model needs, before the process is forked
         "workers/models/model_code.py",
     }
 

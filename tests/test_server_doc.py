@@ -109,7 +109,7 @@ def test_secrets_are_in_files_alone_which_the_page_makes(tmp_path: Path, service
 
 
 def test_who_reads_a_secret_is_its_owner_or_root(services: dict[str, Any]) -> None:
-    """They are of user 1000 and mode 0600, and are mounted as they are."""
+    """The secrets are files of user 1000 and mode 0600, and are mounted as they are."""
     owner = {
         name: "1000" if service["image"] == "edgesweep" else service.get("user", "")
         for name, service in services.items()

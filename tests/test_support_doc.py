@@ -19,9 +19,9 @@ from workers.runtimes import registry
 from workers.runtimes.torchscript import references
 
 RUNTIMES = {"support": ("torchscript",), "support-exported": ("executorch", "onnxruntime")}
-"""By page."""
+"""The runtimes of each page."""
 ANSWER = re.compile(rf"≥ ({'|'.join(map(str, LEAST_DB))})|equal|skipped|failed")
-"""No digits that another machine would not print."""
+"""An answer of a cell: no digits that another machine would not print."""
 
 Table = tuple[list[str], dict[str, list[str]]]
 """Titles of the columns, and by model its cells."""
@@ -32,7 +32,7 @@ def text_of(page: str) -> str:
 
 
 def written(page: str) -> dict[str, Table]:
-    """By their headings, the tables that the page shows."""
+    """The tables that the page shows, by their headings."""
     tables: dict[str, Table] = {}
     for heading, lines in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", text_of(page), re.MULTILINE):
         head, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines.splitlines())
@@ -42,7 +42,7 @@ def written(page: str) -> dict[str, Table]:
 
 
 def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
-    """By group, the titles of the columns that `write_support.py` makes. Nothing but NNAPI and Metal is skipped."""
+    """The titles of the columns that `write_support.py` makes, by group. Nothing but NNAPI and Metal is skipped."""
     for name in runtimes:
         if lack := every_runtime.lack(name):
             pytest.skip(lack)

@@ -22,7 +22,7 @@ REAL: dict[str, Callable[[pytest.Item], bool]] = {
 
 
 def _is_given(item: pytest.Item, fixture: str) -> bool:
-    """Whether it has the fixture, by itself or by another one."""
+    """Tell whether a test has the fixture, by itself or by another one."""
     return fixture in getattr(item, "fixturenames", ())
 
 

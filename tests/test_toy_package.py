@@ -130,7 +130,7 @@ def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(ho
 
 @pytest.mark.system
 def test_its_runtime_passes_the_conformance_tests() -> None:
-    """As infra/runtimes.md says of any runtime."""
+    """The runtime of another package inherits the conformance tests, as infra/runtimes.md says of any runtime."""
     suite = ROOT / "tests" / "conformance" / "test_runtimes.py"
     done = python("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", suite, "-k", "toy")
     assert done.returncode == 0, done.stdout
@@ -510,7 +510,7 @@ def boxes(installed: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     (installed.parent / f"{good}.py").write_text(f"{BOXES}SHELF = {shelf!r}\nBAD = {entry}\n")
     (installed.parent / f"{shelf}.py").write_text(SHELF % units)
     (installed / "entry_points.txt").write_text(f"[edgesweep.devices]\na = {good}:BAD\nb = {good}:GOOD\n")
-    monkeypatch.delitem(catalog.devices(), "adb")  # which would start a server
+    monkeypatch.delitem(catalog.devices(), "adb")  # looking for its devices would start a server
     assert catalog.problems() == ()
 
 

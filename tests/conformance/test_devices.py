@@ -1,4 +1,4 @@
-"""What every registered device keeps, whatever its transport: programs, files, sensors, clock, mode."""
+"""Every registered device keeps the same promises, whatever its transport: programs, files, sensors, clock, mode."""
 
 import math
 import os
@@ -210,7 +210,7 @@ def test_the_clock_never_goes_back_and_rest_lets_it_pass(device: Device, outside
 
 def test_a_fixed_performance_mode_is_restored(name: str, device: Device, home: Path) -> None:
     device_id = device.facts().device_id
-    # Also where it is off already.
+    # The mode may be off already.
     has = device.set_fixed_performance(False)
     with FixedPerformance(device, device_id, home) as fixed:
         assert fixed.on is (True if has else None)

@@ -1,4 +1,5 @@
-"""What must hold whatever happens, checked after every injected fault by reading the journal and MLflow.
+"""The invariants that must hold whatever happens are checked after every injected fault by reading the journal and
+MLflow.
 
 1. Each job ends with exactly one accepted outcome, or is still pending.
 2. An accepted timing has its samples, exit code 0, the hash of the file that was built for its job, the device's
@@ -47,26 +48,27 @@ class BrokenError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Where a sweep ran, and what a test knows of it."""
+    """The place where a sweep ran, and what a test knows of it."""
 
     workspace: Workspace
     sweep: str
     leases: Sequence[str] = ()
     """Names of the locks of its devices."""
     started: int | None = None
-    """How often a runner was started to time a block, as the devices counted it."""
+    """The number of times that a runner was started to time a block, as the devices counted it."""
     in_flight: int = 0
-    """How many of these may have been lost: one per device and fault."""
+    """The number of these that may have been lost: one per device and fault."""
     accepted: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     """Blocks that were accepted before the fault, by job."""
     folders: Mapping[Path, Collection[str]] = field(default_factory=dict)
     """Folders that were there before, each with the names that may be in it."""
     publishes: bool = True
-    """Whether the tracking server can be asked, and filled."""
+    """The tracking server can be asked, and filled."""
 
 
 def check(scene: Scene, journal: Journal) -> None:
-    """Raises `BrokenError`. Publishes what MLflow lacks: twice, since what was brought once must not come again."""
+    """Check the invariants that the scene allows to check; raises `BrokenError`. Publishes what MLflow lacks: twice,
+    since what was brought once must not come again."""
     planned = [
         journal.jobs.planned(scene.sweep, job.key) for job, stale in journal.jobs.of_sweep(scene.sweep) if not stale
     ]
@@ -106,12 +108,12 @@ class _Rows:
             self._rows = [(*row[:3], json.loads(row[3] or "{}")) for row in db.execute(query)]
 
     def rounds(self, key: str, *, added: bool) -> list[int]:
-        """Of its blocks. `added`: also of those that were asked for after its own rounds."""
+        """The rounds of the job's blocks. `added`: also of those that were asked for after its own rounds."""
         blocks = ((round_, record) for row_key, kind, round_, record in self._rows if (row_key, kind) == (key, "block"))
         return [round_ for round_, record in blocks if added or not record.get("added")]
 
     def failures(self, key: str) -> list[dict[str, str]]:
-        """Since the last retry."""
+        """The failures of the job since its last retry."""
         failures: list[dict[str, str]] = []
         for row_key, kind, _, record in self._rows:
             if row_key == key and kind == "retry":
@@ -141,7 +143,8 @@ def _each_once(rows: _Rows, planned: PlannedJob) -> None:
 
 
 def _one_outcome(rows: _Rows, planned: PlannedJob, outcome: Measured | Failed | None) -> None:
-    """By its rows: of a job that is measured, the journal does not tell that it was given up as well."""
+    """The job has one outcome by its rows: of a job that is measured, the journal does not tell that it was given up as
+    well."""
     failures = rows.failures(planned.job.key)
     given_up = len(failures) == MAX_ATTEMPTS or any(failed["kind"] in FINAL_KINDS for failed in failures)
     _require(1, not (given_up and isinstance(outcome, Measured)), f"{planned.job.name} was given up, and is measured")

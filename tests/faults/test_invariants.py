@@ -26,7 +26,7 @@ RUNNER = "python-torchscript 1"
 
 
 def job_of(number: int) -> Job:
-    """With a key as the plan makes it."""
+    """A job with a key as the plan makes it."""
     job = RECORDS.job(number)
     protocol = RECORDS.plan(job).protocol.on(job.device_id)
     return replace(job, key=job_key(job.build_key, RECORDS.facts, job.run, protocol, RUNNER, "", replicate=0))
@@ -135,7 +135,7 @@ def test_what_the_journal_has_not_breaks_the_third(
         other = {"edgesweep.job_key": "b", "edgesweep.attempt_key": "b"} if wrong == "an unknown job" else {}
         created = client.create_run(experiment.experiment_id, tags=run.data.tags | other)
         if wrong == "left running":
-            monkeypatch.setattr(Store, "publish", lambda *_: 0)  # one that closes nothing
+            monkeypatch.setattr(Store, "publish", lambda *_: 0)  # publishing that closes nothing
         else:
             client.set_terminated(created.info.run_id)
     assert broken(scene, journal) == 3

@@ -53,7 +53,7 @@ class Records:
         return replace(default, **changes)
 
     def checked_job(self, number: int, reference: str = "reference:nnapi@1") -> Job:
-        """One that the host only checks."""
+        """A job that the host only checks."""
         variant = Variant(backend="nnapi", capture="mixed", fuse=True, preference="sustained_speed")
         return self.job(number, name=f"net checked {number}", variant=variant, run=RunAxes(), reference=reference)
 
@@ -176,7 +176,7 @@ class Records:
         return default.model_copy(update=changes)
 
     def row(self, job: Job, ms: float | None = 10.0, **changes: object) -> ResultRow:
-        """As the store gives it back: timed in three rounds, or (`ms` is `None`) only checked."""
+        """A row as the store gives it back: timed in three rounds, or (`ms` is `None`) only checked."""
         timing = {} if ms is None else {"latency_p50_ms": ms, "latency_ci_low_ms": ms, "latency_ci_high_ms": ms}
         accuracy = self.accuracy(job)
         default = ResultRow(

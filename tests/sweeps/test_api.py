@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.system
 def test_the_page_s_example_runs_beside_the_main_thread(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where Python refuses to set a signal handler."""
+    """The thread is one where Python refuses to set a signal handler."""
     fresh_mlflow(folder / "edgesweep-data")
     scope: dict[str, Any] = {}
 

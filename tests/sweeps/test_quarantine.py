@@ -1,4 +1,4 @@
-"""What puts a device into quarantine, what lets it in again, and that neither is forgotten."""
+"""Faults put a device into quarantine, time or a person lets it in again, and neither is forgotten."""
 
 import json
 import threading

@@ -55,7 +55,7 @@ LOGCAT = """--------- beginning of main
 11-26 03:10:18.240  4242  4242 I ExecuTorch: Model executed successfully 10 time(s) in 53.125000 ms.
 11-26 03:10:18.241  4242  4242 I ExecuTorch: 1 outputs:
 """
-# As learning paths of Arm show it, for two threads.
+# The log is as learning paths of Arm show it, for two threads.
 PERF_TEST = """Setting intra_op_num_threads to 2
 Session creation time cost: 0.217932 s
 First inference time cost: 196 ms

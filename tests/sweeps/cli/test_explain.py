@@ -197,7 +197,7 @@ def test_each_explanation_says_what_it_means_and_what_to_do() -> None:
     every = [entry for several in explanations().values() for entry in several]
     # A term is a word of the pages, and asks for nothing.
     assert [entry.word for entry in every if not entry.meaning or not (entry.todo or entry.sort == "term")] == []
-    # Of a failure the meaning is the cause, and a field of the protocol is what the user wants.
+    # A failure's meaning is its cause, and a field of the protocol is what the user wants.
     assert [entry.word for entry in every if not entry.why and entry.sort not in ("failure", "protocol", "term")] == []
     assert {entry.sort for entry in every} == set(SORTS)
 

@@ -18,7 +18,7 @@ from sweeps.cli.main import main
 CPU_S = 5.0
 """The longest that a person's computer works before it says so."""
 OURS = ("EDGESWEEP_", "MLFLOW_TRACKING")
-"""How the variables begin that a person who makes these mistakes has not set."""
+"""Beginnings of the variables that a person who makes these mistakes has not set."""
 MODEL = "{source: mobilenet_v2, weights: random, input_shape: [1, 3, 32, 32]}"
 SYNTHETIC = "{calibration: {source: synthetic}, evaluation: {source: synthetic}}"
 
@@ -46,14 +46,14 @@ def folder(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What was done, and what the message must have: the thing and its place, then the next step."""
+    """A mistake, and what the message must have: the thing and its place, then the next step."""
 
     name: str
     words: Sequence[str]
     parts: tuple[str, ...]
     step: str
     content: str = ""
-    """Of the sweep file `s.yaml`."""
+    """The text of the sweep file `s.yaml`."""
     environment: tuple[tuple[str, str], ...] = ()
 
 
@@ -176,7 +176,7 @@ LOADED = (
     ),
     Mistake("an image", CHECK, ("broken/cat/0a.jpg",), "replace or remove it", folder("broken")),
 )
-"""What only a look at the model or the images shows."""
+"""Mistakes that only a look at the model or the images shows."""
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def lay_out() -> None:
 
 
 def tell(mistake: Mistake) -> tuple[str, float]:
-    """What was said, and the CPU time of this process for it."""
+    """The command's message, and the CPU time of this process for it."""
     if mistake.content:
         Path("s.yaml").write_text(mistake.content)
     began_s = time.process_time()

@@ -41,7 +41,7 @@ class _TenMs(dict[str, float]):
 
 
 class Phone(FakeDevice):
-    """One whose latencies do not depend on the bytes of a build."""
+    """A phone whose latencies do not depend on the bytes of a build."""
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name, true_ms=_TenMs())
@@ -54,7 +54,7 @@ def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """With the model that noise is measured with."""
+    """A workspace with the model that noise is measured with."""
 
     def build(folder: Path) -> None:
         done = run("noise", "fake:cool", "--minutes", "0.2", "--workspace", str(folder))
@@ -160,7 +160,7 @@ def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace,
     assert f"this sweep has {rounds_text}, and {rounds} tell {advice['difference_percent']:.1f} % apart" in words
     assert f"fake:noisy: {rounds} rounds, not 3: edgesweep noise found" in run(*plan).stderr
 
-    # What a sweep was begun with stays, although its reason is gone.
+    # The rounds that a sweep was begun with stay, although their reason is gone.
     spec, roots = load_sweep(sweep, yes=False), roots_of(sweep)
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(make_plan(spec, roots, workspace))
@@ -239,7 +239,7 @@ def test_minutes_that_are_no_number_are_refused(measure) -> None:
 
 
 class _Counting(Phone):
-    """Does something when a block ends."""
+    """A phone that does something when a block ends."""
 
     blocks = 0
 
@@ -253,7 +253,7 @@ class _Counting(Phone):
 
 
 class Interrupted(_Counting):
-    """Somebody presses Ctrl-C during the twelfth block."""
+    """A phone during whose twelfth block somebody presses Ctrl-C."""
 
     def after(self, completed: Completed) -> Completed:
         if self.blocks == 12:
@@ -269,7 +269,7 @@ class InterruptedEarly(_Counting):
 
 
 class Failing(_Counting):
-    """From the eighth block on, no program ends well, but for the ninth."""
+    """A phone on which no program ends well from the eighth block on, but for the ninth."""
 
     def after(self, completed: Completed) -> Completed:
         if self.blocks >= 8 and self.blocks != 9:
@@ -319,7 +319,7 @@ def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> No
 
 
 class KilledOnce(InlineExecutor):
-    """Its first build is killed, as by a machine without memory."""
+    """An executor whose first build is killed, as by a machine without memory."""
 
     killed = 0
 
@@ -359,7 +359,7 @@ def test_a_model_that_cannot_be_built_is_an_error_with_the_reason(
 
 
 class Shared(Phone):
-    """Builds disturb each other in a process that they share."""
+    """A phone on which builds disturb each other in a process that they share."""
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         self._true_ms = _Disturbed() if "--batch" in argv else _TenMs()
@@ -372,7 +372,7 @@ class _Disturbed(dict[str, float]):
 
 
 class Without(Phone):
-    """Its program has no batches."""
+    """A phone whose program has no batches."""
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         if "--batch" in argv:

@@ -68,7 +68,7 @@ def test_a_plan_needs_no_disk_that_can_be_written(sweep: Path) -> None:
     assert (ended.returncode, len(json.loads(ended.stdout)["jobs"])) == (0, 1)
 
 
-# It stands for a slow disk: whoever waits until his data lie on the disk waits 10 ms longer, a thousand times.
+# The library stands for a slow disk: whoever waits until his data lie on the disk waits 10 ms longer, a thousand times.
 SLOW_DISK = """
 #include <unistd.h>
 #include <sys/syscall.h>

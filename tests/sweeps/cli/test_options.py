@@ -67,7 +67,7 @@ def test_the_file_of_the_last_run_is_named_and_a_run_that_goes_on_is_told(
 
 @pytest.mark.parametrize("how", ["ended", "killed"])
 def test_another_command_that_has_the_workspace_is_not_taken_for_the_last_run(tmp_path: Path, how: str) -> None:
-    """Such as `edgesweep check` or `noise`."""
+    """The other command may be `edgesweep check` or `noise`."""
     workspace = Workspace(tmp_path)
     with LiveFile(workspace.live, "nets"):
         left = json.loads(workspace.live.read_text()) | {"pid": os.getpid() + 1}

@@ -50,7 +50,7 @@ def words(workspace: Workspace, path: Path) -> str:
 
 
 def started(workspace: Workspace, path: Path) -> Plan:
-    """As `edgesweep run` does first."""
+    """Save the plan, as `edgesweep run` does first."""
     planned = make_plan(load(path), (), workspace)
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(planned)

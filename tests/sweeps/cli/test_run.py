@@ -1,4 +1,4 @@
-"""What `edgesweep run` says at its end of the jobs that are not done."""
+"""`edgesweep run` says at its end which jobs are not done."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 
 
 class Unlucky(InlineExecutor):
-    """`fake:steady` goes away at once, and no build of `nhwc` comes to its end."""
+    """An executor in which `fake:steady` goes away at once, and no build of `nhwc` comes to its end."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
         pending = list(requests)

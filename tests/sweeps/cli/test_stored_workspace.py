@@ -28,13 +28,13 @@ def attempts(journal: Path) -> list[tuple[str, str, str]]:
 
 
 def runs(database: Path) -> list[tuple[str, str, str]]:
-    """Of MLflow: id, status, whether it is deleted."""
+    """The runs of MLflow: id, status, whether it is deleted."""
     with closing(sqlite3.connect(database)) as db:
         return db.execute("SELECT run_uuid, status, lifecycle_stage FROM runs ORDER BY run_uuid").fetchall()
 
 
 def unpack(archive: str, made_in: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workspace, with its sweep file in the current folder."""
+    """Unpack the workspace, with its sweep file in the current folder."""
     with tarfile.open(DATA / archive) as packed:
         packed.extractall(folder, filter="data")
     monkeypatch.chdir(folder)
@@ -53,7 +53,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def raced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """On the machine that it was made on, as far as its facts tell."""
+    """The workspace of a race on the machine that it was made on, as far as its facts tell."""
     workspace = unpack("workspace-2026-11-race.tar.xz", "/tmp/sw8b/ws/", tmp_path, monkeypatch)
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
         [facts] = [device for device in journal.plans.devices("raced") if device.name == "local"]

@@ -1,4 +1,4 @@
-"""What people do with whole sweeps."""
+"""People list, rename, archive and delete whole sweeps."""
 
 import json
 import os
@@ -160,7 +160,7 @@ def test_runs_of_another_workspace_on_the_server_stay_until_they_are_deleted_the
     server = f"sqlite:///{tmp_path / 'server.sqlite'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     own, other = (Workspace.open(tmp_path / name) for name in ("one", "other"))
-    # Of one computer: job 0 has the same key in both; job 1 is of the first alone.
+    # Both workspaces are of one computer: job 0 has the same key in both; job 1 is of the first alone.
     for workspace, numbers, latency in ((own, (0, 1), 5.0), (other, (0,), ms)):
         with Journal.open(workspace.journal) as journal, doubled():
             jobs = [records.job(number) for number in numbers]

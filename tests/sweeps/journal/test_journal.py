@@ -63,7 +63,7 @@ def outcome(journal, records, job, rounds=2):
 
 
 def as_dataclasses_say(record):
-    """What `document` was made of until copying each sample took too long."""
+    """The objects that `document` was made of until copying each sample took too long."""
     content = asdict(record)
     for entry in fields(record):
         if entry.metadata.get("left_out_when_empty") and not content[entry.name]:
@@ -115,7 +115,7 @@ def test_a_record_without_push_and_pass_time_is_as_it_was_before_these_were_stor
     assert json.loads(to_json(replace(block, push_seconds=0.5)))["push_seconds"] == 0.5
 
 
-# As the version before NNAPI, Metal and checked jobs wrote them.
+# The version before NNAPI, Metal and checked jobs wrote these texts.
 OLD_VARIANT = (
     '{"runtime":"torchscript","backend":"cpu","precision":"int8","quantization":"static_fx","qengine":"x86",'
     '"interface":"core","layout":"nhwc","capture":"script","format":"pt","fuse":true,"optimize":true}'
@@ -313,7 +313,7 @@ def test_a_checked_job_is_measured_by_its_references_accuracy_alone(journal, rec
     assert outcome(journal, records, job) is None
 
     accuracy = records.accuracy(job)
-    # What another device or another version of the reference found says nothing of this job.
+    # A result of another device or of another version of the reference says nothing of this job.
     for executor in (records.facts.fingerprint, "reference:nnapi@2", "reference:metal@1"):
         journal.attempts.add_accuracy(replace(accuracy, executor=executor))
     journal.attempts.add_accuracy(replace(accuracy, evaluation_id="other"))
@@ -346,7 +346,7 @@ def test_a_checked_job_fails_as_others_do(journal, records):
 
     assert outcome(journal, records, job) == records.failed("evaluate")
     assert outcome(journal, records, unbuilt) == records.failed("build")
-    # What one version of the reference found says nothing of the next, nor of a device that has the backend.
+    # A failure with one version of the reference says nothing of the next, nor of a device that has the backend.
     assert outcome(journal, records, replace(unbuilt, reference="reference:nnapi@next")) is None
     assert outcome(journal, records, replace(unbuilt, reference="")) is None
     journal.attempts.retry_failures("phones")

@@ -1,4 +1,4 @@
-"""What `journal verify` finds, and that an export has everything."""
+"""`journal verify` finds what is wrong, and an export has everything."""
 
 import json
 import sqlite3
@@ -33,7 +33,7 @@ def path(tmp_path: Path, records: Records) -> Path:
 
 
 def replace_sha(manifest):
-    """Of the file that `Records.block` timed."""
+    """The manifest of the file that `Records.block` timed."""
     return manifest.model_copy(update={"file_sha256": "a" * 64})
 
 

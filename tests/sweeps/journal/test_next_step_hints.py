@@ -1,4 +1,4 @@
-"""What a sweep file tells a ranking."""
+"""A sweep file tells a ranking what its next steps need."""
 
 import math
 

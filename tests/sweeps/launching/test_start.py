@@ -106,7 +106,7 @@ def test_a_paused_and_resumed_sweep_measures_nothing_twice_even_if_the_disk_fill
 
     before = _blocks(workspace)
     with monkeypatch.context() as full:
-        full.setattr("sweeps.launching.start.keep", _full)  # it runs all the same, so no error says otherwise
+        full.setattr("sweeps.launching.start.keep", _full)  # the sweep runs all the same, so no error says otherwise
         again = resume(workspace, "ann@example.org")
     assert (again.sweep, again.options) == ("small", INLINE)
     until(lambda: driver.find(workspace).state == "idle")

@@ -1,4 +1,4 @@
-"""What a plan and a run say where batches may decide."""
+"""A plan and a run say on which devices batches may decide."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def calibrate(workspace: Workspace, shift: float, device: str = "fake:cool") -> str:
-    """Rounds on a phone whose builds are up to `shift` away from each other in batches. Returns its id."""
+    """Store rounds on a phone whose builds are up to `shift` away from each other in batches. Returns its id."""
     facts = BatchNoiseRun(device, workspace, print).facts
     for number in range(30):
         alone = tuple(1e7 * (1 + 1e-3 * ((3 * number + build) % 7)) for build in range(8))

@@ -1,4 +1,4 @@
-"""What opening an executor leaves of the program that opened it."""
+"""An executor that is opened leaves the program that opened it as it was."""
 
 import os
 import signal

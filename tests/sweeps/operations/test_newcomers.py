@@ -1,4 +1,4 @@
-"""Who joins a sweep that runs: devices that the sweep file asks for, that came or came back, each once."""
+"""Devices that the sweep file asks for, that came or came back, join a sweep that runs, each once."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What others are told at the end of a sweep, by a real program and a real server."""
+"""A real program and a real server are told how a sweep ended."""
 
 import json
 import sqlite3

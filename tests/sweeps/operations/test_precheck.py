@@ -22,7 +22,7 @@ def test_each_model_is_told_of_before_it_is_tried_and_none_after_an_end_is_asked
 
 
 def test_what_a_run_tries_lies_in_its_workspace(tmp_path: Path) -> None:
-    """Not in the system's folder, which may be small."""
+    """The files lie not in the system's folder, which may be small."""
     workspace = Workspace(tmp_path)
     workspace.temporary.touch()
     models = [ModelSpec(name="first", source="mobilenet_v2", weights="random")]

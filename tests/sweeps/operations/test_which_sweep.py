@@ -1,4 +1,4 @@
-"""Which sweep is meant where none is named, and which device by the names that EdgeSweep prints."""
+"""Commands find the sweep that is meant where none is named, and the device by the names that EdgeSweep prints."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which axes a variant really has: for every cell of a grid, whatever is in it."""
+"""A variant has the axes that matter for it, whatever is in the cell of the grid."""
 
 import itertools
 from dataclasses import asdict, replace

@@ -80,7 +80,7 @@ def test_keys_of_jobs_builds_and_skipped_combinations_stay() -> None:
 
 
 def test_one_key_of_each_kind() -> None:
-    """What the sums above would not tell apart."""
+    """Keys of one job, of facts and of axes that the sums above would not tell apart."""
     job = planned(GridSpec(precision=("fp32",))).jobs[0]
     assert job.key == "af95e52fab0c50bd63cfdc092710514b102c0629a071d77024f03cb5e3466b9d"
     assert job.build_key == "2649c4ca7c13172ccc5befea83ad6f5a5b3d8fd1f53b261d55a84045871a7731"
@@ -90,7 +90,7 @@ def test_one_key_of_each_kind() -> None:
 
 
 def test_keys_of_executorch() -> None:
-    """The same for the runtime that came third."""
+    """The keys are those of the runtime that came third."""
     grid = GridSpec(
         runtime=("executorch",),
         backend=("cpu", "portable", "vulkan"),
@@ -149,7 +149,7 @@ def test_a_phone_s_library_has_no_part_in_a_job_that_another_release_runs() -> N
     plan = planned(grid, runtimes=("onnxruntime",))
 
     def job_keys(library: str) -> dict[str, set[str]]:
-        """By the release that runs them."""
+        """The keys of jobs by the release that runs them."""
         phone = replace(PHONE, runners=(*PHONE.runners, ("onnxruntime", f"native-onnxruntime 0123 and {library}")))
         expanded = expand(plan.sweep, (phone,), lambda *_: None, plan.identities)
         return {

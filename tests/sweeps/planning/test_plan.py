@@ -65,7 +65,7 @@ NET = ModelSpec(source="mobilenet_v2", weights="random")
 
 
 def sweep_of(*grids: GridSpec, models: tuple[ModelSpec, ...] = (NET,), **parts: Any) -> SweepSpec:
-    """With a preset, so that the number of variants does not decide the budget."""
+    """A sweep with a preset, so that the number of variants does not decide the budget."""
     return SweepSpec(name="s", models=models, grids=grids, **{"protocol": ProtocolSpec(preset="quick")} | parts)
 
 
@@ -219,7 +219,7 @@ def test_big_and_little_cores_are_for_devices_that_are_known_to_have_them() -> N
         )
 
 
-# What a host can only check
+# Checks by a host
 
 EVERY_BACKEND = GridSpec(backend=("cpu", "nnapi", "metal"), capture=("script", "trace"))
 
@@ -393,8 +393,8 @@ def _granularity(cell: Cell, device: DeviceFacts) -> str:
 
 
 def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
-    """What a cell of a grid comes down to: the build axes and the run axes that matter for it, with what their values
-    mean. Written down here once more, beside `sweeps.planning.axes`, so that one checks the other."""
+    """The meaning of a grid's cell: the build axes and the run axes that matter for it, with what their values mean.
+    Written down here once more, beside `sweeps.planning.axes`, so that one checks the other."""
     timed_as = {axis: cell[axis] for axis in ("threads", "cpus", "reuse_input")}
     if cell["runtime"] == "eager":
         return {"runtime": "eager"}, timed_as
@@ -422,7 +422,7 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
 
 
 def _releases(cell: Cell) -> Cell:
-    """Those of other runtimes mean nothing."""
+    """The releases of the cell's runtime: those of other runtimes mean nothing."""
     built, ran = (cell[axis] for axis in ("toolchain", "runner_toolchain"))
     built = "installed" if "==" in built and not built.startswith(cell["runtime"]) else built
     ran = "same" if "==" in ran and not ran.startswith(cell["runtime"]) else ran
@@ -454,7 +454,7 @@ def _meaning_in_onnxruntime(cell: Cell) -> Cell:
 
 
 def _job(cell: Cell, device: DeviceFacts) -> Job | None:
-    """`None` if a value is none of the cell's runtime."""
+    """The job of a cell; `None` if a value is none of the cell's runtime."""
     return next(
         iter(planned(sweep_of(GridSpec(**{axis: (value,) for axis, value in cell.items()})), device).jobs), None
     )
@@ -544,7 +544,7 @@ def change_reference(situation: Situation, backend: str) -> Situation:
 
 
 Which = Literal["none", "all", "of the model", "of the device", "calibrated", "checked by nnapi", "checked by metal"]
-# What is changed, and which keys must change with it: those of builds, those of jobs.
+# Changes, and the keys that must change with each: those of builds, those of jobs.
 CHANGES: dict[str, tuple[Callable[[Situation], Situation], Which, Which]] = {
     "source of the code": (lambda g: change_identity(g, 0, source="torchvision:other"), "of the model", "of the model"),
     "weights": (lambda g: change_identity(g, 0, weights_id="sha256:1"), "of the model", "of the model"),

@@ -1,4 +1,4 @@
-"""What a race for one winner and a race for a front have in common."""
+"""A race for one winner and a race for a front keep the same promises."""
 
 import pytest
 

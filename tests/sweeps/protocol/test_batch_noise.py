@@ -13,7 +13,7 @@ def batches_of(seed: int, spread: float, rounds: int = 30, variants: int = 8, no
     own = np.exp(spread * random.standard_normal((variants, 1)))
     together = true * own * np.exp(noise * random.standard_normal((variants, rounds)))
     alone = true * np.exp(noise * random.standard_normal((variants, rounds)))
-    # What a round shares, and a batch beside a process, says nothing of ratios.
+    # A factor that a round or a batch shares says nothing of ratios.
     together *= 1.4 * np.exp(0.1 * random.standard_normal((1, rounds)))
     alone *= np.exp(0.1 * random.standard_normal((1, rounds)))
     return batch_spread(together.tolist(), alone.tolist())

@@ -253,7 +253,7 @@ def test_the_end_of_an_open_race_is_one_only_for_as_many_batches():
 
 
 def test_the_upper_end_of_a_ratio_is_not_its_lower_end_mirrored():
-    """Of three blocks two contradict the third: a distribution with two peaks has a long side and a short one."""
+    """Two of three blocks contradict the third: a distribution with two peaks has a long side and a short one."""
     logs = 0.01 * np.random.default_rng(1).standard_normal((3, 12))
     logs[::2, 1] += 0.3
     beliefs = posterior(logs, np.ones(3), np.ones(12, dtype=np.bool_))

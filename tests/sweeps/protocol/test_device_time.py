@@ -1,4 +1,4 @@
-"""Where the device's time went."""
+"""The parts of a device's time are where it went."""
 
 from dataclasses import replace
 

@@ -32,7 +32,8 @@ def races() -> list[dict[str, Any]]:
 
 
 def decisions(race: Mapping[str, Any]) -> list[list[Any]]:
-    """What was asked for, and who ended by it and why, step by step; last, who leads and why the race ended."""
+    """The keys that a race asked for, and who ended by them and why, step by step; last, who leads and why the race
+    ended."""
     contest = Contest(
         {key: key for key in race["precedence"]},
         PROTOCOL,

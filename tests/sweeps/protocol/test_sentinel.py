@@ -1,4 +1,4 @@
-"""What the sentinel's looks say of the blocks between them."""
+"""The sentinel's looks judge the blocks between them."""
 
 from dataclasses import replace
 

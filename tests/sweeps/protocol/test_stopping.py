@@ -1,4 +1,4 @@
-"""Who stays in the rounds, and why the others do not."""
+"""Jobs stay in the rounds or leave them, each with its reason."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whether units of one class are alike."""
+"""Units of one class are compared to see whether they are alike."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How often a block of the winner's rival contradicts the batches: by chance, and where it should."""
+"""A block of the winner's rival seldom contradicts the batches by chance, and does so where it should."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def alarms(truth: float, spread: float, noise: float | None, seed: int = 0) -> f
 def test_by_chance_an_alarm_is_raised_in_at_most_two_and_a_half_percent_of_races(
     truth: float, spread: float, known: bool
 ) -> None:
-    # 2.5 % of 2,000 are 50, give or take 7 (one standard deviation). The prior's spread is 2.5 %.
+    # The share 2.5 % of 2,000 is 50, give or take 7 (one standard deviation). The prior's spread is 2.5 %.
     limit = 0.025 if truth == 1.0 else 0.036 if known or spread < 0.03 else 0.06
     assert alarms(truth, spread, spread if known else None) <= limit
 

@@ -47,7 +47,7 @@ def unchecked(value, low, high):
 
 
 def result(name, medians_ms, **changes):
-    """Measured in one run with all others, so that sessions add nothing."""
+    """A result measured in one run with all others, so that sessions add nothing."""
     complete = Result(
         name=f"net · {name}",
         model="net",
@@ -66,7 +66,7 @@ def result(name, medians_ms, **changes):
 
 
 def changed(base, **changes):
-    """Still in that run."""
+    """A copy of a result that is still of that run."""
     copy = replace(base, **changes)
     return replace(copy, origins=(Origin(run="1"),) * len(copy.medians_ms))
 

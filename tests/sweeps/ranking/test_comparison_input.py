@@ -1,4 +1,4 @@
-"""From which runs and sessions the blocks of a result are."""
+"""The blocks of a result know their runs and sessions."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is taken out of a workspace: a file, and what to expect of it."""
+"""A build that is taken out of a workspace is a file with what to expect of it."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ PROTOCOL = resolve(ProtocolSpec(preset="quick", min_seconds=0.25, gate=GateSpec(
 
 @pytest.fixture
 def workspace(tmp_path, records) -> Workspace:
-    """With the artifacts of the timed job 0 and of the checked job 1."""
+    """A workspace with the artifacts of the timed job 0 and of the checked job 1."""
     workspace = Workspace.open(tmp_path / "workspace")
     for job in (records.job(0), records.checked_job(1)):
         folder = workspace.artifact(job.build_key)

@@ -87,7 +87,7 @@ def test_the_ratio_to_the_winner_is_above_one_only_where_the_ranking_says_slower
             if row is not first.winner:
                 ratio = first.family.ratio(row, first.best, max(2, first.candidates))
                 slower = ratio.low > 1.0 and ratio.value >= 1.02
-                # Who is left out may have been slower than another one than the best.
+                # A build that is left out may have been slower than another one than the best.
                 assert not (slower and row.name in shared)
                 combinations.add((slower, row.name in shared))
     assert {(True, False), (False, True)} <= combinations

@@ -78,7 +78,7 @@ def one_changed(factor, usual=1.0):
     ids=["unchanged", "one by the margin", "one by twice the margin", "all by the margin"],
 )
 def test_a_set_of_three_sessions_a_side_passes_if_nothing_changed(factors, passed, slower):
-    """Of 10 comparisons; `tests/benchmarks/bench_gate.py` has the figures."""
+    """The numbers are of 10 comparisons; `tests/benchmarks/bench_gate.py` has the figures."""
     comparisons = [against(drawn(seed, factors)) for seed in range(10)]
     assert sum(comparison.exit_code == 0 for comparison in comparisons) in passed
     assert (

@@ -234,6 +234,6 @@ def test_a_doubted_original_hinders_no_objective_without_accuracy(row):
     entry = ranked([row("fp32", 9.0, trust=("reference_at_chance",))], ObjectiveSpec(constraints=()))
     assert entry.winner is not None
     assert entry.winner.trust == ("reference_at_chance",)
-    # What breaks a bound all the same still breaks it.
+    # A build that breaks a bound all the same still breaks it.
     [broken] = ranked([row("int8", 5.0, (90, 0, 600), trust=("reference_at_chance",))]).ranking
     assert broken.verdict == "fail"

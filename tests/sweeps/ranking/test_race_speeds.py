@@ -118,7 +118,8 @@ NOISES: dict[str, Callable[[int], np.ndarray]] = {
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_noise_of_one_speed_is_not_taken_for_two(noise: str):
-    """In one race of a hundred at most; in three where bursts, which are another speed for a while, may meet."""
+    """Two speeds are found in one race of a hundred at most; in three where bursts, which are another speed for a
+    while, may meet."""
     most = 3 if noise == BURSTS else 1
     assert len([seed for seed in range(100) if race_speeds(race(NOISES[noise](seed)), [WINNER])]) <= most
 

@@ -79,7 +79,7 @@ def skipped(name, **changes):
 
 
 def left(by, ratio_low=1.0678, reason="slower", rounds=4):
-    """Sent away by a race."""
+    """The end of a job that a race sent away."""
     ratio = None if ratio_low is None else ratio_low + 0.05
     about = {
         "job_key": "",
@@ -139,7 +139,7 @@ def test_a_noisy_best_estimate_ties_none_that_are_told_apart_from_each_other():
         measured("slow", (9.0, 9.1, 8.9), size=1.0),
     ]
     ranked = entry(rows)
-    # Of the three none is told apart from the noisy one; but slow is slower than quick beyond doubt.
+    # No build is told apart from the noisy one; but slow is slower than quick beyond doubt.
     assert ranked.winner.name == "noisy"
     assert names(ranked.unresolved) == ["quick"]
     assert names(ranked.ranking) == ["noisy", "quick", "slow"]
@@ -298,7 +298,7 @@ def test_a_bound_on_the_drop_holds_only_where_the_whole_interval_keeps_it(drop, 
 
 
 def of_counts(name, lost, gained, images, **changes):
-    """With an accuracy drop as it is stored."""
+    """A row with an accuracy drop as it is stored."""
     drop = drop_of(lost, gained, images)
     return measured(name, drop=(drop.value, drop.low, drop.high), images=images, **changes)
 
@@ -387,7 +387,7 @@ def test_an_advisory_label_may_win():
 
 
 def checked(name, **changes):
-    """What a host only checked: an accuracy by a reference, no conditions, no time."""
+    """A row that a host only checked: an accuracy by a reference, no conditions, no time."""
     apart = {"emulated": True, "executor": "reference:nnapi@1", "preset": None, "exec_context": None}
     return measured(name, ()) | {"trust": ()} | apart | changes
 
@@ -619,7 +619,7 @@ def test_an_eliminated_build_never_wins_nor_ties_and_keeps_its_figure_and_eviden
     rows = [
         measured("winner", (10.0, 10.1, 9.9)),
         measured("behind", (14.0, 14.1, 13.9)),
-        # Its few rounds were cool ones.
+        # The build's few rounds were cool ones.
         measured("gone", (9.0, 9.1, 8.9), **left("net · winner")),
     ]
     ranked = entry(rows)
@@ -927,7 +927,8 @@ def test_a_build_left_by_batches_stands_beside_the_winner_with_a_ratio_and_no_ti
     assert [candidate.verdict for candidate in device.ranking] == ["pass"] * 4
     ratio = device.ranking[3].ratio_to_winner
     assert (ratio.value, ratio.high) == (1.06, 1.08)
-    # Of the three that share the first place: Tukey's quantile in place of a single pair's. Eliminations have half.
+    # The interval is of the three that share the first place: Tukey's quantile in place of a single pair's.
+    # Eliminations have half.
     wider = studentized_range_quantile(3, math.inf, 0.05 / 2) / math.sqrt(2) / 1.96
     assert ratio.low == pytest.approx(1.06 * (1.04 / 1.06) ** wider, rel=1e-4)
     assert device.ranking[3].tie is None

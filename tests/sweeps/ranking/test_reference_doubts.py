@@ -1,4 +1,4 @@
-"""What speaks against the original, from its answers on labelled images, with the likely cause."""
+"""The answers on labelled images speak against the original, with the likely cause."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ def answers(cells: Mapping[tuple[int, int], int], outputs: int = 3, classes: tup
 
 
 def of_shares(right: float, *, images: int = 300, outputs: int = 10, seed: int = 0) -> Answers:
-    """Ten balanced classes; the others' answers are any of the outputs."""
+    """Answers over ten balanced classes; the others' answers are any of the outputs."""
     random = np.random.default_rng(seed)
     labels = [number % 10 for number in range(images)]
     guesses = [
@@ -56,7 +56,7 @@ def test_an_original_that_knows_its_labels_is_not_doubted() -> None:
 
 def test_the_chance_to_doubt_no_one_who_guesses_is_five_percent() -> None:
     believed = sum("reference_at_chance" not in codes(of_shares(0.0, seed=seed)) for seed in range(400))
-    assert believed <= 30  # 20 and two standard deviations
+    assert believed <= 30  # the expected 20 and two standard deviations
     assert all(codes(of_shares(0.2, seed=seed)) == [] for seed in range(20))
 
 
@@ -88,7 +88,7 @@ def test_pixels_of_another_range_are_named_as_the_cause() -> None:
 def test_one_answer_far_beyond_its_share_is_doubted_where_the_others_are_right() -> None:
     assert codes(answers({(0, 0): 100, (1, 1): 100, (2, 0): 90, (2, 2): 10})) == ["reference_one_answer"]
     assert codes(answers({(0, 0): 100, (1, 1): 100, (2, 0): 45, (2, 2): 55})) == []  # 15 points at most
-    assert codes(answers({(0, 0): 10, (1, 1): 10, (2, 0): 6, (2, 2): 4})) == []  # not shown
+    assert codes(answers({(0, 0): 10, (1, 1): 10, (2, 0): 6, (2, 2): 4})) == []  # too few images to show it
 
 
 def test_classes_in_another_order_are_told_with_the_order_that_fits() -> None:
@@ -110,7 +110,7 @@ def test_classes_in_another_order_are_told_with_the_order_that_fits() -> None:
 def test_numbers_that_are_sorted_as_text_are_named() -> None:
     names = sorted(str(number) for number in range(12))
     cells = {(label, int(name)): 20 for label, name in enumerate(names)}
-    [order] = doubts(answers(cells, outputs=12, classes=tuple(names)))  # 2 of 12 are right: better than chance
+    [order] = doubts(answers(cells, outputs=12, classes=tuple(names)))  # with 2 of 12 right: better than chance
     assert order.code == "reference_other_order"
     assert "10 stands before 2" in order.next_step
 
@@ -121,7 +121,7 @@ def test_a_class_that_is_taken_for_another_one_is_an_ordinary_mistake() -> None:
 
 def test_more_outputs_than_folders_are_doubted_unless_the_answers_fit() -> None:
     assert codes(answers(GOOD, outputs=10)) == []
-    # Of classes 0 to 9 there is no folder 7: 8 and 9 count as 7 and 8.
+    # Classes 0 to 9 lack folder 7: 8 and 9 count as 7 and 8.
     missing = {(label, label + (label >= 7)): 20 for label in range(9)}
     ten = answers(missing, outputs=10, classes=tuple("012345689"))
     assert codes(ten) == ["reference_other_order", "reference_other_classes"]

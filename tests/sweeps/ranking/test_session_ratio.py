@@ -1,4 +1,4 @@
-"""What sessions add to the uncertainty of a ratio."""
+"""Sessions add to the uncertainty of a ratio."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What it would take to settle a tie."""
+"""A tie is settled by more rounds, of which the ranking says how many."""
 
 import math
 from dataclasses import replace

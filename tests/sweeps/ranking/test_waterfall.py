@@ -1,4 +1,4 @@
-"""What each step of a recipe gained, and how sure that is."""
+"""Each step of a recipe has its gain, and how sure that is."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -18,7 +18,7 @@ from sweeps.stats import drop_of
 
 @pytest.fixture
 def spec(records, tmp_path: Path) -> SweepSpec:
-    """With 200 of 300 images."""
+    """A sweep with 200 of 300 images."""
     for number in range(300):
         path = tmp_path / f"class_{number % 2}" / f"{number}.png"
         path.parent.mkdir(exist_ok=True)

@@ -162,7 +162,7 @@ def test_a_winner_that_was_only_checked_says_so(printed, records) -> None:
     lines = printed([records.row(records.job(0)), best], ObjectiveSpec(maximize="top1_percent", constraints=()))
     assert "Ship: nnapi fp32 nchw  Top-1 99.5 %, only checked, not timed" in lines
     assert CHECKED not in lines
-    # Its place in the ranking has words where others have a time.
+    # The winner's place in the ranking has words where others have a time.
     assert cells(lines, "1   ")[:3] == ["1", "nnapi fp32 nchw", "not timed"]
     assert NNAPI in lines
 
@@ -270,7 +270,7 @@ def test_what_to_do_about_a_failure_stands_in_ranking_and_status(
 def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
     records, tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of 4,000 characters, as torch writes them, in a line of progress, a status and a ranking."""
+    """The reason has 4,000 characters, as torch writes them, in a line of progress, a status and a ranking."""
     job, message = records.job(0), " ".join(["aten::convolution_overrideable"] * 133) + " END"
     file = tmp_path / "nets.yaml"
     file.touch()

@@ -676,7 +676,7 @@ def test_what_is_no_sweep_file_at_all_is_refused_quickly(tmp_path: Path, case: s
     began_s = time.process_time()
     with pytest.raises(SpecError) as caught:
         load(path)
-    # Its own time: beside other work the clock on the wall runs on.
+    # The process's own time counts: beside other work the clock on the wall runs on.
     assert time.process_time() - began_s < 10
     assert caught.value.message.startswith(f"{path}{line}")
     assert message in caught.value.message
@@ -756,7 +756,7 @@ def test_any_wrong_value_anywhere_ends_in_sentences(
     except SpecError as error:
         for line in error.message.splitlines():
             assert re.match(rf"{re.escape(str(path))}:[1-9]\d*: \S", line)
-            # What people wrote stands in quotes and may hold any word.
+            # A text that people wrote stands in quotes and may hold any word.
             own_words = re.sub(r"'[^']*'|\"[^\"]*\"", "", line.removeprefix(str(path)))
             assert not JARGON.search(own_words), line
 
