@@ -239,7 +239,7 @@ def test_there_are_forty_mistakes_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_named_with_its_place_and_the_next_step_at_once(folder: Path, mistake: Mistake) -> None:
+def test_a_mistake_is_named_with_its_place_and_the_next_step_at_once(mistakes_folder: Path, mistake: Mistake) -> None:
     message, spent_s = tell(mistake)
     check(mistake, message)
     assert spent_s < CPU_S
@@ -248,7 +248,7 @@ def test_a_mistake_is_named_with_its_place_and_the_next_step_at_once(folder: Pat
 @pytest.mark.parametrize("mistake", LOADED, ids=lambda mistake: mistake.name)
 @pytest.mark.system
 @pytest.mark.xdist_group("one server imports torch for all")
-def test_a_mistake_in_a_model_or_an_image_is_found_by_a_check(folder: Path, mistake: Mistake) -> None:
+def test_a_mistake_in_a_model_or_an_image_is_found_by_a_check(mistakes_folder: Path, mistake: Mistake) -> None:
     message, spent_s = tell(mistake)
     check(mistake, message)
     assert spent_s < CPU_S
