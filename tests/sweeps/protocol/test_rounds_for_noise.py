@@ -12,7 +12,7 @@ QUICK, FULL = ProtocolSpec(preset="quick"), ProtocolSpec(preset="full")
 
 
 def noise(process: float, sampling: float = 0.0) -> Calibration:
-    """By blocks of 0.5 s, as those of `quick`."""
+    """The noise by blocks of 0.5 s, as those of `quick`."""
     block = (process**2 + sampling**2) ** 0.5
     return Calibration(
         blocks=40,

@@ -246,7 +246,7 @@ def test_more_rounds_replace_a_row_and_tell_of_it(team: Team) -> None:
         assert journal.results.watermark() == after  # nothing has changed, so no place is ranked again
 
 
-def test_of_two_runs_of_a_job_the_last_written_counts_and_the_other_when_that_is_gone(
+def test_the_last_written_run_of_a_job_counts_and_the_other_when_that_is_gone(
     team: Team, clock: Callable[[float], None]
 ) -> None:
     [job] = team.plan(1)
