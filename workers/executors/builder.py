@@ -21,7 +21,8 @@ from workers.artifacts import failure_of_build
 from workers.executors.process_builder import UNANSWERED, write_answer
 
 _ORPHAN_END_S = 1.0
-"""The time to end by itself where the driver is gone. Unfinished files stay then, until another builder starts."""
+"""The time that this process has to end by itself after the driver is gone. Unfinished files then stay until another
+builder starts."""
 
 
 def build_forever(connection: Connection, root: Path) -> None:
@@ -47,7 +48,7 @@ def build_forever(connection: Connection, root: Path) -> None:
 
 
 def _leave_soon() -> None:
-    """The driver was killed: leave, with time to remove unfinished files."""
+    """Leave after the driver was killed, with time to remove unfinished files."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_ORPHAN_END_S)
 
