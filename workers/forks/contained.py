@@ -20,12 +20,12 @@ from sweeps.with_parent import end_with_thread
 from workers.forks.group import Group, adopt_orphans
 
 GRACE_S = 3.0
-"""The time for the program to end by itself after SIGTERM."""
+"""The time that the program has to end by itself after SIGTERM."""
 _LOOK_S = 0.5
 
 
 def contained(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` contained."""
+    """Return the command that runs `argv` contained."""
     return [sys.executable, "-P", "-m", __name__, *argv]
 
 
@@ -70,7 +70,7 @@ def _descriptors() -> list[int]:
 
 
 def _signals(number: signal.Signals) -> tuple[int, int]:
-    """A pipe that becomes readable when the signal arrives."""
+    """Return the two ends of a pipe that becomes readable when the signal arrives."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -80,7 +80,7 @@ def _signals(number: signal.Signals) -> tuple[int, int]:
 
 
 def _wait(program: "subprocess.Popen[bytes]", wake: int) -> None:
-    """Wait until the program has ended, a signal has arrived, or it is time to look after the parent."""
+    """Wait until the program has ended, a signal has arrived, or it is time to check the parent."""
     try:
         ended = os.pidfd_open(program.pid)
     except (OSError, AttributeError):  # the program has just ended, or this is no Linux
@@ -100,7 +100,8 @@ def _drained(descriptor: int) -> bool:
 
 
 def _close(descriptors: Sequence[int]) -> None:
-    """Close descriptors that are the program's: it alone decides when the other end sees an end."""
+    """Close this process's copies of descriptors that belong to the program: the program alone decides when the other
+    side sees an end."""
     for descriptor in descriptors:
         with suppress(OSError):
             os.close(descriptor)
