@@ -159,7 +159,7 @@ class NoiseRun(_SentinelRun):
     """The run that times blocks of one build, in addition to the blocks that were measured before."""
 
     def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
-        """A run on a device as a sweep file names it. Raises `DeviceError`."""
+        """Plan a run on the device that a sweep file names `device`. Raises `DeviceError`."""
         super().__init__(device, workspace, tell, _GRID, _PROTOCOL)
         self._path = file_of(workspace, self.facts)
 
@@ -201,7 +201,7 @@ class BatchNoiseRun(_SentinelRun):
     were measured before."""
 
     def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
-        """A run on a device as a sweep file names it. Raises `DeviceError`."""
+        """Plan a run on the device that a sweep file names `device`. Raises `DeviceError`."""
         super().__init__(device, workspace, tell, _SEVERAL, BLOCKS)
         self._path = batch_file_of(workspace, self.facts)
 

@@ -27,7 +27,7 @@ from workers.runtimes.interface import ReleaseRuntime
 from workers.toolchains import environments
 
 Select = Callable[[str], Iterable[DeviceFacts | DeviceError]]
-"""Returns the devices that a sweep file names by this name, as the hosts of a lab know them."""
+"""A function that returns the devices that a sweep file names by a name, as the hosts of a lab know them."""
 _PUT_THERE = "put it there (edgesweep explain runtimes), then plug the device in again"
 
 

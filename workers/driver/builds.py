@@ -38,8 +38,8 @@ class RunBuilds:
         stop: Callable[[], bool],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin without builds; `look` adds those of the plan. `now_s` returns the seconds of a clock that is never
-        set."""
+        """Create an empty set of builds; `look` adds those of the plan. `now_s` returns the seconds of a clock that is
+        never set."""
         self._now_s = now_s
         self._plan = plan
         self._journal = journal
@@ -148,7 +148,8 @@ class Field:
     among them."""
 
     def __init__(self, not_ended: Mapping[str, Job], keys: frozenset[str]) -> None:
-        """The mapping `not_ended` changes as builds end."""
+        """Wait for the builds with these `keys`. `not_ended`: the jobs of builds that have not ended, by build key; it
+        shrinks as builds end."""
         self._not_ended = not_ended
         self._keys = keys
 

@@ -23,7 +23,7 @@ SHORT_BLOCK: Mapping[str, Any] = {
 
 
 class DriftWatch:
-    """Runs the sentinel checks of one device, if its plan has a sentinel."""
+    """The sentinel checks of one device, which has them if its plan has a sentinel."""
 
     def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact

@@ -1,5 +1,5 @@
-"""The outages of all devices of one run, and whose fault each was. A device with repeated faults that are its own is
-quarantined."""
+"""The outages of all devices of one run, and the part at fault in each. A device with repeated faults that are its own,
+not its host's, is quarantined."""
 
 import time
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class Health:
         self.away_wait = away_wait
         self._book = book
         self.now_s = now_s
-        """Returns the seconds of a clock that is never set."""
+        """The function that returns the seconds of a clock that is never set."""
         self._outages: list[Outage] = []
 
     def quarantine(self, facts: DeviceFacts) -> Quarantine | None:

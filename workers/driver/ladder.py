@@ -72,8 +72,8 @@ class Ladder:
     """The ladder of one device in one run."""
 
     def __init__(self, limit_s: float, *, has_rungs: bool, may_reboot: bool) -> None:
-        """Begin without an outage. `limit_s`: the longest wait in one outage. `has_rungs`: whether the device's
-        transport can do more than wait."""
+        """Create a ladder that is in no outage. `limit_s`: the longest wait in one outage. `has_rungs`: whether the
+        device's transport can do more than wait."""
         self._limit_s = limit_s
         self._has_rungs = has_rungs
         self._may_reboot = may_reboot

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Publishing(Protocol):
-    """Publishes finished jobs from the journal. No method raises because of the tracking server."""
+    """The publisher of finished jobs from the journal. No method raises because of the tracking server."""
 
     def beside(self) -> None:
         """Publish at any time from now on: nothing is timed on this computer."""

@@ -17,7 +17,7 @@ from workers.driver.scheduler import Steps
 
 
 class Rounds:
-    """Runs the rounds of one device: times the blocks and stores them. A job that failed too often gets no more
+    """The rounds of one device, whose blocks are timed and stored here. A job that failed too often gets no more
     blocks."""
 
     def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: DeviceProgress) -> None:

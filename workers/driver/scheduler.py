@@ -43,7 +43,7 @@ class Answered:
 
 
 class Hands(Protocol):
-    """Workers that do the work of `Ask`s."""
+    """The workers that do the work of `Ask`s."""
 
     def start(self, run: Steps[None], ask: Ask) -> None: ...
 

@@ -1,6 +1,6 @@
-"""A watcher that ends the processes of a Ray node with a driver that was killed: Ray's agents would first look for
-their head, which was killed with it, for a minute. Ray itself ends a driver, without a word, that uses a raylet which
-has just ended.
+"""A watcher that ends the agents of a Ray node if the driver is killed: by themselves they would look for their head,
+which was killed with the driver, for a minute. It also reports a vital part of Ray that has ended: Ray itself ends a
+driver without a message if the driver uses a raylet that has just ended.
 
     python -P -m workers.executors.agents DRIVER PART,PART AGENT ...
 """

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable
 from workers.executors.interface import BuildRequest
 
 Rank = Callable[[BuildRequest], tuple[float, ...] | None]
-"""Returns the urgency of a build: a higher one is built first. `None`: the build is left out of this run."""
+"""A function that returns the urgency of a build: a higher one is built first. `None`: the build is left out of this
+run."""
 
 
 class BuildQueue:
@@ -18,8 +19,8 @@ class BuildQueue:
         rank: Rank = lambda _: (),
         seconds: Callable[[BuildRequest], float] = lambda _: 1.0,
     ) -> None:
-        """Begin with these requests. Without `rank` all are equally urgent. `seconds` returns how long a build is
-        expected to take."""
+        """Create a queue of these requests. Without `rank` all are equally urgent. `seconds` returns how long a build
+        is expected to take."""
         self._waiting = list(requests)
         self._rank = rank
         self._seconds = seconds

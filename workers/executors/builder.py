@@ -1,10 +1,11 @@
-"""The process of `workers.executors.process_builder` that builds one artifact after the other.
+"""The process of `workers.executors.process_builder` that builds one artifact at a time.
 
     python -P -m workers.executors.builder DESCRIPTOR ROOT
 
-DESCRIPTOR is the builder's end of a pipe to the process that asks, whose `sys.path` comes first, then a build's key,
-variant, inputs, and the file for the outcome; when that is there, the file's stem goes back. ROOT has the artifacts.
-The builder leads a process group, and ends with the pipe.
+DESCRIPTOR is this process's end of a pipe to the process that requests builds. The requesting process first sends its
+`sys.path`, then for each build the key, the variant, the inputs, and the path of the file for the outcome. When that
+file is there, its stem is sent back. ROOT is the folder of the artifacts. The builder leads a process group, and ends
+with the pipe.
 """
 
 import os

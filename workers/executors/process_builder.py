@@ -47,11 +47,12 @@ _ENDLESS_STEP = "look for a wait or an endless loop in the model's code, or buil
 
 
 class Builder:
-    """Builds one artifact at a time, all in one process as long as that process lives and the toolchain stays the
-    same."""
+    """A builder of one artifact at a time. All builds run in one process as long as that process lives and the
+    toolchain stays the same."""
 
     def __init__(self, root: Path) -> None:
-        """Begin without a process; the artifacts are stored in the folder `root`."""
+        """Create a builder, whose process starts with the first build. The artifacts are stored in the folder
+        `root`."""
         self._root = root
         self._process: _BuilderProcess | None = None
 

@@ -26,8 +26,8 @@ class VitalParts:
     watch."""
 
     def __init__(self, mark: tuple[str, str]) -> None:
-        """Begin to watch. `mark`: the name and value of an environment variable that every process of this Ray has, and
-        no process of another Ray."""
+        """Start the watch. `mark`: the name and value of an environment variable that every process of this Ray has,
+        and no process of another Ray."""
         self._mark = mark
         # Ray's agents have a title where their environment was.
         self._started = ray_processes()

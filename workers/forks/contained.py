@@ -1,9 +1,10 @@
-"""A program that runs another one, and ends all that this one has started when it has ended, wherever that went.
+"""A program that runs another one, and when that has ended, ends everything that it has started and that still runs.
 
     python -P -m workers.forks.contained PROGRAM ...
 
-A program that leaves its session and its parent would otherwise run on, beside what is measured. SIGTERM goes to the
-program, which gets some seconds to end; so does it when the process that started this one has ended.
+A process that leaves its session and its parent would otherwise keep running during measurements. SIGTERM is passed on
+to the program, which gets some seconds to end. The program gets the same if the process that started this one has
+ended.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Checks a machine before it joins a lab and before Ray is started: Ray would wait, and not say for what."""
+"""Checks a machine before it joins a lab and before Ray is started: Ray would wait, and not report the reason."""
 
 import errno
 import os

@@ -58,9 +58,9 @@ class HostAgent:
         now: Callable[[], float],
         apart: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
-        """Begin without leases. `folder`: for artifacts and device files of this host. `now` returns seconds since
-        1970, which are only displayed. `apart` makes a call that may hang, such as to end a worker, and does not wait
-        for it."""
+        """Create an agent without leases. `folder`: for artifacts and device files of this host. `now` returns seconds
+        since 1970, which are only displayed. `apart` makes a call that may hang, such as to end a worker, and does not
+        wait for it."""
         self._identity = identity
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")

@@ -20,8 +20,8 @@ class Head:
     meanwhile share the failure."""
 
     def __init__(self, find: Callable[[], Sequence[Found]], clock: Callable[[], float]) -> None:
-        """Begin without an answer. `find` raises `DeviceError("head_away", ...)` if the head does not answer. `clock`
-        returns seconds and is never set."""
+        """Prepare to ask the head. `find` returns the hosts that have joined, and raises `DeviceError("head_away",
+        ...)` if the head does not answer. `clock` returns seconds and is never set."""
         self._find = find
         self._clock = clock
         self._asking = threading.Lock()

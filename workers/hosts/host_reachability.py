@@ -42,7 +42,7 @@ class Link:
         clock: Callable[[], float] = time.monotonic,
         reach: Callable[[Address], bool] = reachable,
     ) -> None:
-        """Begin as if the host had just been heard. `address`: of a socket that always listens on the host's computer;
+        """Create a link that counts as just heard. `address`: of a socket that always listens on the host's computer;
         `None` if that is not known. `clock` returns seconds."""
         self._address = address
         self._clock = clock

@@ -19,7 +19,7 @@ CLOCK_S = 60.0
 """The difference between a host's clock and the driver's (s) above which it is reported. No function of EdgeSweep
 depends on it."""
 BEAT_S = 1.0
-"""The interval at which a driver hears each host and renews its leases there."""
+"""The interval at which a driver sends a beat to each host and so renews its leases there."""
 SILENT_S = 3.5
 """A host that a driver has not heard for this time counts as away. The time is shorter than a lease lives: a driver
 gives up first."""

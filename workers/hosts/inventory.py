@@ -27,8 +27,8 @@ class Inventory:
         apart: Callable[[Callable[[], None]], object] = lambda call: call(),
         kept_out: Callable[[DeviceFacts], DeviceError | None] = lambda _: None,
     ) -> None:
-        """Begin without devices. `always`: names of devices that exist whatever `listed` returns. `listed` returns the
-        names of the devices that are attached now, and by transport the reason why it cannot list that transport's
+        """Create an empty inventory. `always`: names of devices that exist whatever `listed` returns. `listed` returns
+        the names of the devices that are attached now, and by transport the reason why it cannot list that transport's
         devices; it must not disturb the devices. `look` returns the facts of one device, which may take long; it is not
         called for a device that is known to have a runner, and for one device at a time. It may raise `DeviceError`.
         `apart` makes a call that may take long. `kept_out` returns the reason why nobody may use an attached device."""

@@ -31,9 +31,10 @@ class Lab:
         tell: Callable[[str], object] = lambda _: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Look for hosts. `find` returns the hosts that have joined; it is called whenever no known host has a device.
-        `who`: identifies this driver for people and for hosts. `clock` returns seconds and is never set. `tell` gets a
-        message for each host that cannot be used, or whose clock is wrong. `now` returns seconds since 1970."""
+        """Look for hosts, and follow them. `find` returns the hosts that have joined; it is called whenever no known
+        host has a device. `who`: identifies this driver for people and for hosts. `clock` returns seconds and is never
+        set. `tell` gets a message for each host that cannot be used, or whose clock is wrong. `now` returns seconds
+        since 1970."""
         self._head = Head(find, clock)
         self.who = who
         self._versions = versions

@@ -34,7 +34,7 @@ class LabExecutor:
     """
 
     def __init__(self, lab: Lab, folder: Path, builders: int = BUILDERS) -> None:
-        """Begin without lanes. `builders`: the number of processes that build at once."""
+        """Create an executor for the devices of `lab`. `builders`: the number of processes that build at once."""
         self._lab = lab
         self._local = InlineExecutor(folder)
         self._builders = [InlineExecutor(folder) for _ in range(builders)]

@@ -46,8 +46,8 @@ class Leases:
     def __init__(
         self, clock: Callable[[], float], next_epoch: Callable[[], int], time_to_live_s: float = TIME_TO_LIVE_S
     ) -> None:
-        """Begin without leases. `next_epoch` returns a larger number each time, also after the host was started
-        again."""
+        """Create the leases, none of which is granted yet. `next_epoch` returns a larger number each time, also after
+        the host was started again."""
         self._clock = clock
         self._next_epoch = next_epoch
         self._time_to_live_s = time_to_live_s

@@ -32,13 +32,14 @@ class Capture:
     suffix: str
     """The ending of the recording's file name."""
     argv: Callable[[str, str, float], list[str]]
-    """Returns the command line, given the path of the profiler, the path of its output, and the longest time (s)."""
+    """The function that returns the command line, given the path of the profiler, the path of its output, and the
+    longest time (s)."""
     around: bool
     """Tells whether the profiler starts the program that it records; otherwise it runs beside that program until it is
     told to stop."""
     made: Callable[[str, bool], str]
-    """Returns the path of the profiler's output, given a path in the run folder, and whether the device is an Android
-    phone."""
+    """The function that returns the path of the profiler's output, given a path in the run folder, and whether the
+    device is an Android phone."""
     is_there: bool
     """Tells whether phones come with the profiler."""
     without: str

@@ -24,7 +24,8 @@ class Evaluation:
 
 
 class Pushes:
-    """Pushes files to one device, and counts the time for the record of the measurement that needs them."""
+    """The pushes of files to one device. Their time is counted for the record of the measurement that needs the
+    files."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -53,7 +54,7 @@ class DeviceFiles:
     """The files that this process has pushed to one device. Each file is pushed once."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """Begin without pushed files. `folder`: for short-lived files on this host."""
+        """Prepare to push files. `folder`: for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store

@@ -85,7 +85,7 @@ class Request(ABC, Generic[AnswerT_co]):
 
 
 class DeviceRunner:
-    """Runs requests on one device, one at a time. The device's lane owns it."""
+    """The runner of requests on one device, which answers one request at a time. The device's lane owns it."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class DeviceRunner:
         programs: Mapping[tuple[str, str], Program] = MappingProxyType({}),
         artifacts: ArtifactStore | None = None,
     ) -> None:
-        """Begin with no file pushed. `folder` is for this runner alone; `artifacts` are stored in it unless they are
+        """Prepare to answer requests. `folder` is for this runner alone; `artifacts` are stored in it unless they are
         given. `facts` and `programs` are those that `workers.measure.attach` found; without programs, the device runs
         this host's Python."""
         self.device = device

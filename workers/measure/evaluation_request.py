@@ -42,7 +42,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class LogitsRequest(Request[Evaluated]):
-    """Runs the artifact on every image."""
+    """The request to run the artifact on every image."""
 
     evaluation: Evaluation
     stage: ClassVar[Stage] = "evaluate"

@@ -5,10 +5,10 @@ The rules:
 * A condition without a sensor is not checked. That does not mean cool: `Conditions.heat_known` is false then, and the
   block is labelled `ungated`.
 * A sensor that was there and can no longer be read makes the device not ready: an unknown battery level counts as too
-  low, an unknown temperature as too high, also where another thermometer takes the place of the battery's.
-* The load of other programs is waited for like heat, with a limit of its own (`Readiness.busy_only`): waiting seldom
-  ends it. On the computer that people also work on another benchmark is such load; on a phone or a board, which nobody
-  uses meanwhile, it is not.
+  low, an unknown temperature as too high, even if another thermometer replaces the battery's.
+* A run waits for the load of other programs to end as for heat, with a separate limit (`Readiness.busy_only`): waiting
+  seldom ends it. On a computer that people also work on, another benchmark counts as such load; on a phone or a board,
+  which nobody else uses meanwhile, it does not.
 """
 
 import math
@@ -48,7 +48,7 @@ class Readiness:
 
 
 def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readiness:
-    """Compare one reading of the sensors with the gate. Pure.
+    """Compare one reading of the sensors with the gate, and return the readiness. Pure.
 
     `earlier`: an earlier reading of the same device, which shows which sensors the device has.
     """

@@ -25,7 +25,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class RecoverRequest(Request[Taken]):
-    """Takes one step to bring the device back."""
+    """The request to take one step to bring the device back."""
 
     rung: Rung
     stage: ClassVar[Stage] = "run"

@@ -30,11 +30,11 @@ _MAX_TOLD_BYTES = 64 * 2**20
 
 
 class StockToolRunner:
-    """Runs the stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot be
-    built."""
+    """The runner of the stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot
+    be built."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """Begin without pushed files; `folder` is for short-lived files on this host."""
+        """Prepare to push files; `folder` is for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store

@@ -11,7 +11,7 @@ from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswerRequest(Request[AnswerT]):
-    """Asks a host of a lab for the stored answer to the request `of`, whoever uses the device by now.
+    """The request to a host of a lab for the stored answer to the request `of`, whoever uses the device by now.
 
     The answer is a `Failed` of the kind `not_kept` if the host has stored none. No other executor stores answers.
     """

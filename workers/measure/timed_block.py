@@ -30,7 +30,8 @@ WorkT = TypeVar("WorkT")
 
 @dataclass(frozen=True, slots=True)
 class ReadyRequest(Request[Readiness]):
-    """Pushes the job's artifact, which must be on this host, to the device. Then waits until the device is ready."""
+    """The request to push the job's artifact, which must be on this host, to the device, and then to wait until the
+    device is ready."""
 
     gate: Gate | None
     """The limits of readiness; `None`: the sensors are read once."""
@@ -64,7 +65,7 @@ class ReadyRequest(Request[Readiness]):
 
 @dataclass(frozen=True, slots=True)
 class BlockRequest(Request[Block]):
-    """Times one process of the runner, on a device whose readiness was just read."""
+    """The request to time one process of the runner, on a device whose readiness was just read."""
 
     round: int
     protocol: Protocol

@@ -29,7 +29,7 @@ def call(work: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
 
 
 _SLACK_S = 10.0
-"""The extra time for a busy machine, and for closing what the work had opened."""
+"""The extra time for a busy machine, and for closing connections that the work opened."""
 
 
 def later(work: Coroutine[Any, Any, object]) -> None:

@@ -15,7 +15,8 @@ _BLOCK_BYTES = 65536
 
 
 class Cable:
-    """Forwards a port of this host's loopback into a phone's network namespace, which has no other connection."""
+    """The forwarding of a port of this host's loopback into a phone's network namespace, which has no other
+    connection."""
 
     def __init__(self) -> None:
         self.port = 0
