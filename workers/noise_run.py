@@ -73,7 +73,7 @@ Steps = Generator[Noted, None, Returned]
 
 
 class _SentinelRun:
-    """One device and the sentinel's builds for it."""
+    """A run on one device, and the sentinel's builds for that device."""
 
     def __init__(
         self, device: str, workspace: Workspace, tell: Callable[[str], object], grid: GridSpec, protocol: ProtocolSpec

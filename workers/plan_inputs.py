@@ -1,4 +1,5 @@
-"""The inputs of a plan: facts of devices, identities of models and data, and what each runtime supports."""
+"""The inputs of a plan: facts of devices, identities of models and data, and whether a runtime supports a variant on a
+device."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

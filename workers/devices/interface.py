@@ -20,7 +20,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensors:
-    """The present state of the device; `None` if it lacks the sensor."""
+    """The present readings of a device's sensors; `None` for a sensor that the device lacks."""
 
     temp_c: float | None = None
     """The temperature (°C) of the battery if `temp_is_battery`, otherwise of the hottest thermal zone."""

@@ -79,7 +79,7 @@ class Away:
     device: str
     failed: Failed
     pending: int
-    """Number of jobs that wait for the device."""
+    """The number of jobs that wait for the device."""
     is_host: bool = False
     """Tells whether `device` is a host, as in `Waiting`."""
 

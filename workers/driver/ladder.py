@@ -19,14 +19,14 @@ Step = Rung | Literal["wait", "give_up"]
 
 @dataclass(frozen=True, slots=True)
 class RungRule:
-    """The rule by which a rung is taken."""
+    """The rule that decides when a rung is taken."""
 
     rung: Rung
     kinds: frozenset[str]
     """The kinds of failure that the rung may end. A kind that no rung has needs a person or another process: the run
     waits."""
     due_share: float
-    """The rung is taken after this share of the time that a run waits."""
+    """The share of a run's wait for the device after which the rung is taken."""
     budget: int
     """How often the rung may be taken in one run of one device, over all of its outages."""
 
@@ -37,7 +37,7 @@ RUNGS = (
     # With `orphan` and `mode_stays` the connection is good; only a restart ends the program that runs on the phone.
     RungRule("reboot", frozenset({"unresponsive", "orphan", "mode_stays"}), due_share=1 / 2, budget=2),
 )
-"""Rungs, gentle ones first. In an outage of 60 s the rungs are due after 5, 20 and 30 s."""
+"""The rungs, gentle ones first. In an outage of 60 s the rungs are due after 5, 20 and 30 s."""
 
 BOOT_SHARE = 3.0
 """After a restart, a device is waited for this many times as long, counted from the restart."""

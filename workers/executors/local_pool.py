@@ -1,4 +1,4 @@
-"""Builds in several processes of this machine at once, without Ray."""
+"""Runs builds in several processes of this machine at once, without Ray."""
 
 import os
 from collections.abc import Iterable, Sequence

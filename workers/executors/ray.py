@@ -1,4 +1,4 @@
-"""Builds and measurements on a Ray cluster.
+"""Runs builds and measurements on a Ray cluster.
 
 Artifacts and images cross between machines as Ray objects, never as paths: no shared file system is assumed.
 """

@@ -63,7 +63,8 @@ def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answ
 
 
 def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: IO[bytes], answers: IO[bytes]) -> bool:
-    """Run one program, and tell whether to go on."""
+    """Run one program, and return whether the server goes on: it ends if the process that requested the program is
+    gone."""
     limits = Limits(**command["limits"])
     for module in command["modules"]:
         with suppress(Exception):  # the program meets the error, too, and reports it

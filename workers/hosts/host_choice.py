@@ -1,4 +1,4 @@
-"""One host of a lab as a driver knows it, and the choice of a host for a device that several have."""
+"""One host of a lab as a driver knows it, and the choice of a host for a device that several hosts have."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

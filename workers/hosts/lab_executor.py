@@ -1,4 +1,4 @@
-"""The executor for the devices of a lab, whose lanes follow their devices from host to host."""
+"""The executor for the devices of a lab. Its lanes follow their devices from host to host."""
 
 import time
 from collections.abc import Iterable

@@ -43,7 +43,8 @@ class BatchRequest(Request[Batch]):
     brief: frozenset[str] = frozenset()
     """The keys of the jobs that have short blocks."""
     run: str = ""
-    """Identifier of the driver's run and of the batch in it; empty if the device's host need not keep the answer."""
+    """The identifier of the driver's run and of the batch in it; empty if the device's host need not store the
+    answer."""
     stage: ClassVar[Stage] = "run"
 
     @classmethod

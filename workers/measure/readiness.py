@@ -19,7 +19,7 @@ from sweeps.records import Lack
 from workers.devices.interface import Device, Sensors
 
 POLL_SECONDS = 5.0
-"""Pause between two readings of the sensors: batteries cool by a few hundredths of a degree in that time."""
+"""The pause between two readings of the sensors: batteries cool by a few hundredths of a degree in that time."""
 
 _NO_TIME_S = 1e-3
 """A wait with less time left than this is over: a clock that is a float may not even advance by so little."""

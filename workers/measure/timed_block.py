@@ -71,7 +71,7 @@ class BlockRequest(Request[Block]):
     protocol: Protocol
     readiness: Readiness
     run: str = ""
-    """Identifier of the driver's run; empty if the device's host need not keep the answer."""
+    """The identifier of the driver's run; empty if the device's host need not store the answer."""
     stage: ClassVar[Stage] = "run"
     keeps_mode: ClassVar[bool] = True
 

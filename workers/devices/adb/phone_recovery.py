@@ -20,7 +20,7 @@ from workers.devices.remote.remote_shell import BOOT_ID
 from workers.devices.shell import outcome_text
 
 ANSWER_S = 10.0
-"""The time that a phone may take to answer during recovery. Before, it had three times as long."""
+"""The time (s) that a phone may take to answer during recovery. Before recovery, it has three times as long."""
 _LISTED_S = 5.0
 """The time that a server which has just started has to find a phone."""
 _ENDS_S = 20.0

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 _OUR_MODULE = re.compile(r"workers\.runtimes\.\w+\.runner")
 _HASH = r"(-[0-9a-f]{16})?"
-"""Suffix in the name of a program that was pushed to a device."""
+"""The suffix in the name of a program that was pushed to a device."""
 _OUR_PROGRAM = re.compile(rf"(edgesweep_)?runner(_full|_lite|_python|_executorch|_onnxruntime)?{_HASH}")
 _OTHER_BENCHMARKS = re.compile(
     r"(speed_benchmark_torch(_lite)?|benchmark_model\w*|\w*executor_runner|onnxruntime_perf_test|benchncnn|MNNV2Basic\.out"

@@ -37,10 +37,10 @@ class Report:
 
 
 class RemoteAttempt(ABC):
-    """A program that is started once, whatever happens to the connection.
+    """One attempt to run a program, which is started only once, even if the connection is lost.
 
-    Its folder on the device contains `started` (process id and boot id), the program's `out` and `err`, and finally
-    `end`, the exit code.
+    The attempt's folder on the device contains `started` (process id and boot id), the program's output files `out` and
+    `err`, and finally `end`, the exit code.
     """
 
     def __init__(self, remote: RemoteShell, name: str, script: str, shown: str) -> None:
