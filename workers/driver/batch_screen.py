@@ -92,11 +92,11 @@ class Batches:
             batch = yield from self._contact.batch(under_way.left, self._protocol, number, brief)
             match batch:
                 case None:
-                    continue  # stopped, or the device was away and is back: its state is looked at again
+                    continue  # stopped, or the device was away and is back: its state is read again
                 case Failed():
                     failures += 1
                     if batch.kind in OF_ONE_ARTIFACT:
-                        # A failure of one artifact is that of the first job, with which the device is made ready.
+                        # A failure of one artifact belongs to the first job: the wait for the device pushes its artifact.
                         yield from self._alone(under_way, under_way.left[:1], batch, number)
                     elif batch.kind in _NOT_AGAIN or failures >= MAX_ATTEMPTS:
                         yield from self._alone(under_way, under_way.left, batch, number)

@@ -63,7 +63,8 @@ class Rounds:
             # The variant by which units are compared is measured beside the variants that were assigned to this unit.
             links = {by_key[key].link for key in keys} & common.keys() - self._given_up
             total = self._progress.done + len((*keys, *links)) * max(1, self._protocol.rounds - complete) + accuracies
-            # Jobs that have their block stay in the order, which must not depend on where a run was interrupted.
+            # Jobs that already have their block stay in the order, which must not depend on where a run was
+            # interrupted.
             for key in shuffled_order([*keys, *links], round_, self._protocol.seed):
                 if self._contact.stopped():
                     return

@@ -88,7 +88,7 @@ class Sharing:
         for pool in self._pools:
             jobs = self._common(pool)
             first = next(iter(jobs.values()))
-            common = first.name.removesuffix(f" · {names[first.device_id]}")  # the name of the job without its unit
+            common = first.name.removesuffix(f" · {names[first.device_id]}")  # the job's name without its unit
             left = len(self._left(pool))
             yield (
                 f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {common}"

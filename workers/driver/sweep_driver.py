@@ -92,7 +92,7 @@ class Driver:
     def run(self) -> Iterator[Event]:
         """Run the plan, and yield its events. If a model or its data cannot be used, only the jobs of that model
         fail."""
-        delete_abandoned()  # files of a driver that was killed, and of its builders
+        delete_abandoned()  # the files of killed drivers and of their builders
         self._journal.save_plan(self._plan)
         if (
             not self._context.more
@@ -107,7 +107,7 @@ class Driver:
         yield from away_events
         reachable = {facts.device_id for facts in lanes}
         pending = [job for job in pending if job.device_id in reachable]
-        # A measured build whose file is gone or damaged is built again, so that it can be exported.
+        # A build that was measured and whose file is missing or damaged is built again, so that it can be exported.
         timed = {job.device_id for job in pending if not job.emulated}
         lost = [
             job

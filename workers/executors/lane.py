@@ -51,7 +51,7 @@ class Lane:
 
     def rest(self, seconds: float) -> None:
         if self._device_runner is None:
-            # A device that cannot be attached has no clock of its own.
+            # A device that cannot be attached has no clock that could be used.
             time.sleep(seconds)
         else:
             self._device_runner.rest(seconds)
@@ -83,7 +83,7 @@ class Lane:
                 f"device:{expected.device_id} only to the host of that device",
             )
         try:
-            # Orphans are ended only now, where the phone is about to be measured: listing and planning end nothing.
+            # Orphans are ended only now, when the phone is about to be measured: listing and planning end nothing.
             attached.device.end_orphans()
             # Lanes of one host run in parallel. The id is text from the device, so it is not used as a folder's name.
             scratch = self._folder / "lanes" / canonical_key({"device": expected.device_id})[:16]

@@ -191,7 +191,7 @@ class _BuilderProcess:
             now_s = time.monotonic()
             if now_s - looked_s >= _LOOK_S:
                 looked_s, cpu_s = now_s, self._cpu_s()
-                # The sum is smaller where a process has ended whose time counted.
+                # The sum is smaller if a process has ended whose time was part of it.
                 if abs(cpu_s - active_cpu_s) > _LEAST_CPU_S:
                     active_s, active_cpu_s = now_s, cpu_s
             if now_s - began_s > DEADLINE_S:

@@ -95,7 +95,7 @@ class RayExecutor:
                 self._guard = end_with_driver()
             self._parts = VitalParts((NODE_FOLDER_VARIABLE, str(folder)))
         except Exception as error:  # Ray raises whatever its parts raise
-            with suppress(Exception):  # Ray may not have come so far
+            with suppress(Exception):  # Ray may not have started so far
                 ray.shutdown()
             end_all(ray_processes() - before)
             self._end_guard()

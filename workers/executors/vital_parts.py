@@ -29,7 +29,7 @@ class VitalParts:
         """Start the watch. `mark`: the name and value of an environment variable that every process of this Ray has,
         and no process of another Ray."""
         self._mark = mark
-        # Ray's agents have a title where their environment was.
+        # Ray's agents overwrite their environment with a title, so they cannot be found by the mark.
         self._started = ray_processes()
         self._names = {psutil.Process(part): name for part, name in vital_parts().items()}
         self._looking = threading.Lock()

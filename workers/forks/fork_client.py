@@ -90,7 +90,7 @@ class Forks:
                 try:
                     with open_regular(path) as file:
                         texts.append(file.read(_OUTPUT_BYTES))
-                except OSError:  # the file was not made, or the program has replaced it
+                except OSError:  # the file was not created, or the program has replaced it
                     texts.append(b"")
             return Ended(
                 exit_code=int(answer["exit_code"]),

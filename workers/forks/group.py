@@ -164,7 +164,7 @@ def _limited(cgroup: Path | None, most: int) -> Path | None:
     for folder in (cgroup, _below_own("cgroup", "pids")):
         if folder is not None:
             with suppress(OSError):
-                (folder / "pids.max").write_text(str(most))  # a group of version 2 has this file if it may be limited
+                (folder / "pids.max").write_text(str(most))  # a cgroup v2 has this file if it may be limited
                 return folder
     return None
 

@@ -84,7 +84,7 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
             waited = [commands.fileno(), *([] if pidfd is None else [pidfd])]
             ready, _, _ = select(waited, [], [], _LOOK_S)
             if commands.fileno() in ready:
-                return False  # the process that asked has gone
+                return False  # the process that requested the program is gone
             ended, code = os.waitpid(child, os.WNOHANG)
             if ended:
                 status = code

@@ -139,7 +139,7 @@ class HostAgent:
     ) -> AnswerT | Failed:
         desk, result_id = self._desk(device_id), request.result_id
         if (not result_id or desk.last_result_id != result_id) and not self._leases.is_live(device_id, epoch):
-            # A stored answer is given to anybody, and nobody waits for another driver's block.
+            # A stored answer is returned to any caller, and no caller waits for another driver's block.
             stored = self._stored(result_id)
             with suppress(StoreError):
                 self._outbox.acknowledge(acknowledged)
@@ -186,7 +186,8 @@ class HostAgent:
         with self._lock:
             desks = dict(self._desks)
         for device_id, desk in desks.items():
-            # The lease itself stays: a driver that comes back after an outage finds it, if nobody else asked.
+            # The lease itself stays: a driver that comes back after an outage finds it, if no other driver has asked
+            # for the device.
             if desk.is_taken and not self._leases.is_live(device_id, desk.epoch):
                 self._spawn(partial(desk.vacate, desk.epoch))
 

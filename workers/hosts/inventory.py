@@ -164,7 +164,7 @@ class Inventory:
         with self._changed:
             if name not in self._present:
                 return
-            if name in self._facts:  # the device was asked again, and is attached as before
+            if name in self._facts:  # only asking again failed: the device stays attached
                 self._looked_s[name] = self._clock()
                 return
             before = self._refused.get(name)

@@ -86,7 +86,7 @@ def _serve_within(
         try:
             node_options = replace(options, label=token_hex(4), ip=options.ip or own_address(options.head))
             if guarded != node_options.ip:
-                # The guard is not entered anew for each node: to make rules a person may have to be there.
+                # The guard is not entered again for each node: a person may have to be present when rules are created.
                 guarded = ""
                 guarding.close()
                 guarding.enter_context(guard(node_options))

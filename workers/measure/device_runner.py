@@ -119,7 +119,7 @@ class DeviceRunner:
             return request.answer(self)
         except DeviceError as error:
             return failed(request.stage, error)
-        except BuildError as error:  # a stock tool's files are built
+        except BuildError as error:  # raised while a stock tool's files are built
             return Failed(stage=request.stage, kind=error.kind, message=error.one_line)
         except OSError as error:
             return failed(request.stage, from_os_error(error))
@@ -135,7 +135,7 @@ class DeviceRunner:
         self.files.close()
         self.stock.close()
         self.end_mode()
-        with suppress(DeviceError, OSError):  # the marker of the mode stays, for the next contact
+        with suppress(DeviceError, OSError):  # the marker stays for the next process
             self.restore()
         self.device.release()
 

@@ -154,5 +154,5 @@ def _switch_off(device: Device, device_id: str, marker: Path) -> None:
 
 
 def _forget(marker: Path) -> None:
-    with suppress(OSError):  # a remaining marker only causes one more switch at the next contact
+    with suppress(OSError):  # a remaining marker only causes one more switch when the device is next used
         marker.unlink(missing_ok=True)

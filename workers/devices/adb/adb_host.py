@@ -22,8 +22,8 @@ _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
 """The time to wait for a server that another process is starting, if our own could not be started."""
 _LOOK_S = 0.05
-# adbutils is not imported for its path: that reads the server's port from the environment, and ends in a ValueError
-# where it is none.
+# adbutils is not imported for its path: its import reads the server's port from the environment, and raises a
+# ValueError if that is no port.
 _OWN_ADB = Path(str(distribution("adbutils").locate_file("adbutils/binaries/adb")))
 _NO_SERIAL = r"\?+|\(no serial number\)"
 """The pattern of what adb prints for a phone without a serial number. adb does not accept it as a phone's name."""

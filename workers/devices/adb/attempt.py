@@ -20,8 +20,8 @@ _FOLDERS_AT_ONCE = 16
 
 
 # Shell built-ins, because each program started costs a millisecond.
-# begin NAME: whoever makes the file `started` runs the program, and nobody else can. False where another shell did; its
-# program has ended then.
+# begin NAME: the shell that creates the file `started` runs the program, and no other shell can. Returns false if another
+# shell created the file; its program has ended by then.
 # report MARK: prints stdout; a line with the mark, exit code and boot id; stderr; a line with the mark. Then it waits
 # for the acknowledgement. Android 7's `head` has no `-c`. Each `echo` sends a packet: without stderr one prints both
 # lines.
@@ -87,7 +87,8 @@ class Attempt(RemoteAttempt):
         deadline = Deadline(seconds)
         # The program outlives its connection.
         line = (
-            # A shell says that a signal ended the program; where nobody listens any more, that would end the shell.
+            # A shell prints a message if a signal ended the program; without a listener, printing that would end the
+            # shell.
             f"begin {self.name} && "
             f"{{ {{ (exec {self._script}) </dev/null >$d/out 2>$d/err; s=$?; }} 2>/dev/null; echo $s >$d/end; }}; "
             f"{self._report_script()}"
