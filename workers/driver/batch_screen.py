@@ -96,7 +96,8 @@ class Batches:
                 case Failed():
                     failures += 1
                     if batch.kind in OF_ONE_ARTIFACT:
-                        # A failure of one artifact belongs to the first job: the wait for the device pushes its artifact.
+                        # A failure of one artifact belongs to the first job: the wait for the device pushes that job's
+                        # artifact.
                         yield from self._alone(under_way, under_way.left[:1], batch, number)
                     elif batch.kind in _NOT_AGAIN or failures >= MAX_ATTEMPTS:
                         yield from self._alone(under_way, under_way.left, batch, number)

@@ -34,7 +34,8 @@ class Attached:
 def attach(
     name: str, folder: Path, used: Iterable[str] = (), tell: Callable[[str], object] = lambda _: None
 ) -> Attached:
-    """Return the device that a sweep file names `name`, prepared; it may keep files of this host in `folder`.
+    """Return the device that a sweep file names `name`, with the runtimes' programs on it. `folder`: for the device's
+    files on this host.
 
     The programs of PyTorch's runtimes are always pushed, so that the fingerprint is the same in every sweep; those of
     other runtimes only if the runtimes are in `used`. If one of the latter cannot be pushed, `tell` gets the reason,

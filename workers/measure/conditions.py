@@ -9,7 +9,7 @@ from workers.measure.readiness import Readiness, started_hot
 def conditions_around(
     before: Sensors, after: Sensors, readiness: Readiness, gate: Gate | None, cpu_seconds: float
 ) -> Conditions:
-    """Return the conditions of a block. `cpu_seconds`: the duration of the block times the number of CPUs."""
+    """Return the conditions of a block. `cpu_seconds`: the duration of the block (s) times the number of CPUs."""
     steal_share = None
     if before.steal_seconds is not None and after.steal_seconds is not None and cpu_seconds > 0:
         steal_share = max(0.0, after.steal_seconds - before.steal_seconds) / cpu_seconds

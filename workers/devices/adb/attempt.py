@@ -20,8 +20,8 @@ _FOLDERS_AT_ONCE = 16
 
 
 # Shell built-ins, because each program started costs a millisecond.
-# begin NAME: the shell that creates the file `started` runs the program, and no other shell can. Returns false if another
-# shell created the file; its program has ended by then.
+# begin NAME: the shell that creates the file `started` runs the program, and no other shell can. Returns false if
+# another shell created the file; its program has ended by then.
 # report MARK: prints stdout; a line with the mark, exit code and boot id; stderr; a line with the mark. Then it waits
 # for the acknowledgement. Android 7's `head` has no `-c`. Each `echo` sends a packet: without stderr one prints both
 # lines.
