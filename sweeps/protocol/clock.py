@@ -48,9 +48,9 @@ _SUMMED = 8
 """Sums of fewer samples do not show whether the samples share their readings."""
 _WANDERS, _SURELY = 0.95, 0.4
 """Sums of n independent samples range over 0.95 to 1.25 standard deviations times the root of n (Feller, Annals of
-Mathematical Statistics 22, 1951). Samples share their readings if the mean range of k blocks is less than 0.95 - 0.4 /
-root of k. By chance the mean range is that small in up to 1.3 % of single blocks, and in 2.4 % of jobs with three
-blocks (simulated: blocks of 8 to 15 samples of two values; with 30 samples 0.6 and 0.2 %)."""
+Mathematical Statistics 22, 1951). Samples share their readings if the mean range of k blocks is less than
+0.95 - 0.4 / root of k. By chance the mean range is that small in up to 1.3 % of single blocks, and in 2.4 % of jobs
+with three blocks (simulated: blocks of 8 to 15 samples of two values; with 30 samples 0.6 and 0.2 %)."""
 
 
 @dataclass(frozen=True, slots=True)

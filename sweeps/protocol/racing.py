@@ -2,8 +2,8 @@
 
 After every round, `sweeps.protocol.posterior` gives the distribution of each candidate's latency. Three rules use it:
 
-* **End.** The race is decided when its leader is within 2 % of the best candidate with a probability of at least 1 -
-  `error`, and has two blocks in separate processes, or one if batches held it together with all of its rivals.
+* **End.** The race is decided when its leader is within 2 % of the best candidate with a probability of at least
+  1 - `error`, and has two blocks in separate processes, or one if batches held it together with all of its rivals.
 * **Measured on.** Only the leader and those who may be faster than it by more than 2 % get further blocks. The others
   rest: as long as their probabilities sum up to `RESTING` at most, measuring them would change nothing. So near-ties do
   not hold up a race. The choice is made again after every round, so a candidate may come back.
