@@ -98,7 +98,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The end of a run."""
+    """The result of a run: the ranking, and the work that remains."""
 
     ranking: Ranking | None
     """The ranking; `None` if the run was stopped before anything was measured."""

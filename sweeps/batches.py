@@ -65,12 +65,12 @@ class StoredBatch:
     """One process that timed several jobs, as the journal stores it."""
 
     session: int
-    """The run of the driver, as of a `Block`."""
+    """The run of the driver, as `Block.session`."""
     number: int
     """The number of the batch within a contest in this session, from 0. A batch that ended early and was continued has
     several processes with the same number."""
     device_seconds: float
-    """The time of the process, as of a `Batch`; 0 if the process gave no report at all."""
+    """The time of the process, as `Batch.device_seconds`; 0 if the process gave no report at all."""
     items: Mapping[str, BatchItem]
     """The measured items by job key."""
     failed: Mapping[str, Failed] = field(default_factory=dict)

@@ -92,7 +92,7 @@ class EdgeSweepError(Exception):
 
     @property
     def document(self) -> dict[str, str]:
-        """Return the error for JSON."""
+        """The error as a JSON document."""
         return {"kind": self.kind, "message": self.message, "next_step": self.next_step}
 
 

@@ -54,7 +54,7 @@ def locked(path: Path, *, wait_s: float | None = None, mode: int = _MODE_OF_ALL)
     """Hold the lock of a file during the `with` block, and yield the open file. The file and its folder are created if
     missing. A child process that inherits the file holds the lock, too, until both processes have ended.
 
-    `wait_s`: as of `take`; `mode`: of a new file. Raises `LockedError` after that time, `OSError` if the file cannot be
+    `wait_s`: as in `take`; `mode`: of a new file. Raises `LockedError` after that time, `OSError` if the file cannot be
     opened.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

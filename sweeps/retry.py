@@ -36,7 +36,7 @@ def tries(
 ) -> Iterator[bool]:
     """Yield for each try whether it is the last one, which begins after `limit_s` seconds; at least one try is made.
 
-    Between tries are pauses as of `Backoff`; without `longest_s`, all pauses are `first_s`. Leave the loop when a try
+    Between tries are pauses as in `Backoff`; without `longest_s`, all pauses are `first_s`. Leave the loop when a try
     succeeds.
     """
     ends_s = now_s() + limit_s

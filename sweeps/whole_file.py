@@ -33,7 +33,7 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: bytes | str, *, durable: bool = False) -> None:
-    """Write or replace a file atomically; text is written as UTF-8. `durable` and errors: as of `whole_file`."""
+    """Write or replace a file atomically; text is written as UTF-8. `durable` and errors: as in `whole_file`."""
     with whole_file(path, durable=durable) as part:
         part.write_bytes(content.encode() if isinstance(content, str) else content)
 

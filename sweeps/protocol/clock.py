@@ -155,7 +155,7 @@ def _finest_ns(process: Readings) -> float:
 def _ordinary(samples_ns: Sequence[int], tick: float) -> list[bool]:
     """Return for each sample whether it is ordinary, i.e. not a spike."""
     middle, deviation = median(samples_ns), mad(samples_ns)
-    # A deviation of one tick or less says nothing but that there are ticks.
+    # A deviation of one tick or less shows only that there are ticks.
     noise = OUTLIER_SCORE * deviation / MAD_PER_SIGMA if deviation > _PRINTED * tick else 0.0
     limit = max(_NEAR_TICKS * tick, noise)
     return [abs(sample - middle) <= limit for sample in samples_ns]

@@ -29,7 +29,7 @@ class Spent:
 
     @property
     def measuring_s(self) -> float:
-        """The sum of all parts but the waiting."""
+        """The sum of all parts except waiting."""
         blocks_s = self.starting_s + self.loading_s + self.warming_up_s + self.timed_s
         return self.pushing_s + blocks_s + self.evaluating_s
 

@@ -1,4 +1,4 @@
-"""The ends of jobs in a race, with the evidence for people. Pure."""
+"""The records of how jobs ended in a race, with the evidence as messages for people. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -53,8 +53,8 @@ def ended_in_batches(
     out_of_time: str = "",
 ) -> list[Settled]:
     """Return the ends of all jobs of `keys` that are left in a race that batches decided, or in which the device's time
-    ran out (`out_of_time` is the text about it). `end` builds one end, without its ratio to the leader. `noise`: as of
-    a `Settled`.
+    ran out (`out_of_time` is the text about it). `end` builds one end, without its ratio to the leader. `noise`: as
+    `Settled.noise`.
 
     The leader's nearest rival also gets a block in a separate process, with which the batches can be compared.
     """

@@ -3,11 +3,11 @@
 The model is log latency = variant + round + noise (`sweeps.protocol.effects`). The noise of most blocks is normal. Each
 variant has its own variance, drawn from one scaled inverse chi-square distribution for all variants: with two rounds, a
 variant's own spread says little (limma: Smyth 2004). The other blocks met a burst of other work, or another state of
-the clocks: they are slower, seldom faster, by any factor up to 3, and say nothing of their variant. Their share is
-estimated, too. If two blocks of a variant contradict each other, it stays open which one is right: the likelihood has
-two peaks, of which the faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in
-place of larger variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier
-biases it.
+the clocks: they are slower, seldom faster, by any factor up to 3, and give no information about their variant. Their
+share is estimated, too. If two blocks of a variant contradict each other, it stays open which one is right: the
+likelihood has two peaks, of which the faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968)
+with shifts in place of larger variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and
+every outlier biases it.
 
 Arrays are (rounds, variants) unless stated otherwise.
 """

@@ -20,7 +20,7 @@ _NEAR_SPREAD = 0.02
 _NEAR_DEGREES = 2.0
 """... and its degrees of freedom."""
 _FAR_SPREAD = 0.3
-"""The standard deviation of the effects of all others."""
+"""The prior standard deviation of the effects of all other candidates."""
 _HALVINGS = 40
 """The range in which a bound is searched is halved this many times: enough for every digit that is shown."""
 

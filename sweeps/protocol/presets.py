@@ -113,7 +113,7 @@ class Protocol:
 
     def in_batch(self, *, brief: bool = False) -> "Protocol":
         """Return the protocol of a short block in a batch: half the warm-up is enough, because the process has run
-        other builds before. `brief`: half the duration, as of `sweeps.protocol.screen.Screen.brief`."""
+        other builds before. `brief`: half the duration, see `sweeps.protocol.screen.Screen.brief`."""
         iterations, seconds = max(BATCH_WARMUP_ITERATIONS, self.warmup_iterations), self.min_seconds / (1 + brief)
         return replace(self, warmup_iterations=iterations, warmup_seconds=self.warmup_seconds / 2, min_seconds=seconds)
 

@@ -185,7 +185,7 @@ class Race:
         if self._posterior is None or leader is None:
             return ""
         rivals = self._rivals(leader)
-        # One block of the leader is enough only beside rivals that shared a batch with it.
+        # One block of the leader is enough only if all rivals shared a batch with it.
         fewest = 1 if rivals.size and self._evidence.shared(leader)[rivals].all() else self._fewest
         if self._evidence.blocks()[leader] < fewest or not self._evidence.linked(leader)[rivals].all():
             return ""
@@ -230,7 +230,7 @@ class Race:
         return distances
 
     def _rest(self) -> None:
-        """Choose the candidates that are measured on."""
+        """Choose the candidates that get further blocks."""
         leader = self._leader()
         self._active = self._in.copy()
         if self._posterior is None or leader is None:

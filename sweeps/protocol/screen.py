@@ -53,8 +53,8 @@ class Screen:
     """
 
     def __init__(self, precedence: Mapping[str, float], deciding: Deciding | None = None) -> None:
-        """Begin a screen. `precedence` is as of a `Race`, with at least one candidate. `deciding`: the limits of
-        batches that decide the race; `None` if the batches only screen."""
+        """Begin a screen. `precedence` is as in `Race`, with at least one candidate. `deciding`: the limits of batches
+        that decide the race; `None` if the batches only screen."""
         error, fewest = (1 - ENOUGH, FEWEST_ROUNDS) if deciding is None else (ERROR, deciding.fewest)
         self._race = Race(precedence, error, fewest=fewest, near=NEAR)
         self._deciding = deciding

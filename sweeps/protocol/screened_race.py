@@ -130,7 +130,7 @@ class ScreenedRace:
         for key in (*(elimination.key for elimination in eliminations), *self.unusable):
             self._precedence.pop(key, None)
         self._screened += eliminations
-        # Nothing is known of any candidate where no two blocks of any batch count.
+        # If no two blocks of any batch count, nothing is known of any candidate.
         self._batches_decide = self._batches_decide and not (self.ended_in_batches and self.leader is None)
         self._begin_finals()
         return eliminations

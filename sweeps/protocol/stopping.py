@@ -46,7 +46,7 @@ class Contest:
     ) -> None:
         """Begin without any round. `names` maps job keys to names for people, `precedence` is as in `Race`. There is at
         least one job. `groups`: the groups of the jobs that a race for one winner may measure in batches, by job key.
-        `batches_decide`: whether the device was shown to keep latency ratios in batches. `noise`: as of a `Settled`.
+        `batches_decide`: whether the device was shown to keep latency ratios in batches. `noise`: as `Settled.noise`.
         """
         self._names = names
         self._protocol = protocol
@@ -122,7 +122,7 @@ class Contest:
         return self._ended(self._ended_by_race(medians) if self._race else self._ended_by_stability())
 
     def count_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> list[Settled]:
-        """Add the block medians of one batch, as of `ScreenedRace.add_batch`. Return the jobs that end now."""
+        """Add the block medians of one batch, as in `ScreenedRace.add_batch`. Return the jobs that end now."""
         if self._screened is None:
             return []
         left = [{key: value for key, value in medians.items() if key in self._left} for medians in processes]
@@ -239,7 +239,7 @@ class Contest:
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
         leads = self._race is not None and key == self._race.leader
         in_batches = self._screened is not None and self._screened.ended_in_batches
-        # A single job was not selected among others. Where batches decide, the leader has no time yet.
+        # A single job was not selected among others. If batches decide, the leader has no latency yet.
         won = (reason in ("best", "undecided") or in_batches) and len(self._names) > 1
         return Settled(
             job_key=key,

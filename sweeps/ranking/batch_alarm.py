@@ -58,7 +58,7 @@ def contradicted(
     noise: float | None,
 ) -> float | None:
     """Return the ratio of latencies in separate processes, if it is shown to differ from that of the batches by more
-    than `MOST`; otherwise `None`. Blocks are (visit, ms). `noise`: as of a `sweeps.records.Settled`."""
+    than `MOST`; otherwise `None`. Blocks are (visit, ms). `noise`: as `sweeps.settled.Settled.noise`."""
     runs = {run_of(visit) for visit, _ in checks_ms}
     check = [math.log(ms) for _, ms in checks_ms]
     winner = [math.log(ms) for visit, ms in winners_ms.items() if {run_of(visit)} == runs]

@@ -117,8 +117,8 @@ class Comparison:
 
     @property
     def sessions_needed(self) -> int | None:
-        """The number of sessions of each side that would settle all open results; `None`, as of `Judged`, if it is for
-        any."""
+        """The number of sessions of each side that would settle all open results; `None` if it is `None` for any of
+        them."""
         counts = [result.sessions_needed for result in self.open_results]
         return None if None in counts else max((count for count in counts if count is not None), default=None)
 
@@ -147,9 +147,9 @@ def compare(
     sentinels: Mapping[str, Sequence[Series]] | None = None,
     in_batches: Sequence[str] = (),
 ) -> Comparison:
-    """Compare the results of `a` and `b`, each with its name for people. `margin_percent`: as of a `Comparison`.
-    `sentinels`: the blocks of the sentinels of each device, by its id, as evidence of its spread between sessions.
-    `in_batches`: as of a `Comparison`.
+    """Compare the results of `a` and `b`, each with its name for people. `margin_percent`: as
+    `Comparison.margin_percent`. `sentinels`: the blocks of the sentinels of each device, by its id, as evidence of its
+    spread between sessions. `in_batches`: as `Comparison.in_batches`.
 
     `named`: the caller chose one result of each side (on one device or more). The two are then compared even if their
     variants differ. Otherwise each variant is compared with itself.

@@ -91,9 +91,9 @@ class Expected(BaseModel):
     exec_context: str
     grid: str = ""
     gate: str = ""
-    """The gate is `gated` or `none`."""
+    """`gated` or `none`."""
     fixed_performance: str = ""
-    """The mode is `on`, `off`, or empty if the device has no such mode."""
+    """`on`, `off`, or empty if the device has no such mode."""
     protocol: BlockProtocol | None = None
     block_medians_ms: tuple[_Milliseconds, ...] = ()
     """The medians of the blocks, in order of rounds. Manifests of older versions have neither this nor the protocol."""
@@ -113,7 +113,7 @@ class Expected(BaseModel):
 
 
 class Shipped(BaseModel):
-    """The content of `manifest.json` beside an exported artifact."""
+    """The content of `manifest.json` next to an exported artifact."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -54,7 +54,7 @@ def speeds_of(group: Sequence[ResultRow]) -> TwoSpeeds | None:
 
 def with_intervals(group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> list[ResultRow]:
     """Return comparable rows, with intervals of their latencies from the spread of all of them, and with the label
-    `two_speeds` if the device had two speeds. `speeds`: as of `speeds_of(group)`.
+    `two_speeds` if the device had two speeds. `speeds`: the result of `speeds_of(group)`.
 
     Rows that cannot be trusted neither contribute to the spread nor change. With a coarse clock the interval is never
     narrower than the stored one. With one speed and too few variants to share their spread, all rows keep their

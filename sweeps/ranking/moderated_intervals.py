@@ -30,7 +30,7 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
     """Return the p50 of each variant, in the unit of `block_medians`; one entry per variant, each with at least one
     median.
 
-    The estimate is the median, as of `sweeps.stats.p50_estimate`. Its interval is Student's, over the logarithms of the
+    The estimate is the median, as in `sweeps.stats.p50_estimate`. Its interval is Student's, over the logarithms of the
     medians, with the moderated variance. A variant with one block has no interval. `above`: by index in
     `block_medians`, the chance that the true value lies above the interval, if it is not 2.5 %. Raises `ValueError` for
     a median that is not a positive number.

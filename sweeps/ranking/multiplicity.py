@@ -88,7 +88,7 @@ class Family(Generic[C]):
         return excess is not None and excess.errors > self._critical(count, excess.degrees)
 
     def settling(self, row: C, other: C, count: int) -> Settling | None:
-        """Return how many rounds settle the tie, as of `sweeps.ranking.ties`, if `count` rows share the first place."""
+        """Return how many rounds settle the tie, as in `sweeps.ranking.ties`, if `count` rows share the first place."""
 
         def critical(degrees: float) -> float:
             return self._critical(count, degrees)

@@ -37,7 +37,7 @@ class Settle:
 
     command: str
     field: str = ""
-    """The field is a path in the sweep file: `data.evaluation.images`."""
+    """A path in the sweep file, such as `data.evaluation.images`; empty if nothing is to be changed."""
     value: str = ""
     """The value to write for the field."""
     seconds: float | None = None

@@ -23,7 +23,7 @@ def print_overview(
     here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """Print the overview. `notes`, `here` and `names` are as of `print_ranking`."""
+    """Print the overview. `notes`, `here` and `names` are as in `print_ranking`."""
     out = Lines(open_console(), here, names)
     out.line(f"\n{sweep}: what to ship on which device", "bold")
     table = new_table("", "device", "model", "ship", ">figure", "state")

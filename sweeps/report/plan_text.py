@@ -102,7 +102,7 @@ def print_plan(
     programs: Mapping[str, Hashable] = _NOT_BUILT,
     worth_retrying: int = 0,
 ) -> None:
-    """Print the content of `plan_document` for people. `programs`: as of `race_lines`. `worth_retrying`: the number of
+    """Print the content of `plan_document` for people. `programs`: as in `race_lines`. `worth_retrying`: the number of
     failed jobs that may succeed in another try."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
@@ -166,7 +166,7 @@ def budget_text(plan: Plan) -> str:
 def race_lines(
     plan: Plan, spreads: Mapping[str, BatchSpread], programs: Mapping[str, Hashable] = _NOT_BUILT
 ) -> list[str]:
-    """Return for people how the sweep's races will end on each device of `spreads`. `spreads`: as of `plan_document`.
+    """Return for people how the sweep's races will end on each device of `spreads`. `spreads`: as in `plan_document`.
     `programs`: the known programs of builds, by job key; a race times one build of each program. A build whose program
     is not known counts as a separate program."""
     lines = []

@@ -63,7 +63,7 @@ def print_ranking(
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
     """Print the ranking. `notes`: lines after the tables of devices. `verbose`: list all variants for each reason, and
-    print long reasons unshortened. `here`: completes commands in advice. `names`: as of `Lines`."""
+    print long reasons unshortened. `here`: completes commands in advice. `names`: as in `Lines`."""
     out = Lines(open_console(), here, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
