@@ -36,7 +36,7 @@ weights and gives activations 7 bits, which those of a ReLU6 and those outside o
 
 
 def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
-    """torch's own mapping for the engine, with weights as in the scheme; `qat` observes weights in every step.
+    """Return torch's own mapping for the engine, with weights as in the scheme; `qat` observes weights in every step.
 
     A transposed convolution is quantized per tensor: no engine supports more (QNNPACK refuses grouped ones). Only
     QNNPACK's results are correct (see `has_wrong_kernel`), and only its sums never saturate. For other engines,
@@ -60,7 +60,7 @@ def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
 
 
 def weight_observer(scheme: Scheme) -> Any:
-    """A factory for the observer of weights (for `qat`: the fake quantization)."""
+    """Return a factory for the observer of weights (for `qat`: the fake quantization)."""
     per_channel = scheme.granularity == "per_channel"
     if scheme.method != "qat":
         usual = default_per_channel_weight_observer if per_channel else default_weight_observer

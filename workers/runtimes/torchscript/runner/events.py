@@ -1,4 +1,4 @@
-"""The runner's output: one JSON object per line, parsed by `report`. Standard library only."""
+"""The runner's output: one JSON object per line, parsed by `runner_report`. Standard library only."""
 
 import json
 from typing import IO
