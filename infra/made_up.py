@@ -186,7 +186,7 @@ def running(workspace: Workspace) -> Iterator[None]:
         file.measuring("adb:R5CT00", 27, 50, f"{first.name}, round 3", first.key)
         file.measuring("adb:R5CT02", 30, 50, f"{third.name}, round 1", third.key)
         file.measuring("adb:R5CT01", 21, 50, "")
-        clock[0] = began_s + 7200  # the pictures take a while, and a wait that was told long ago is over
+        clock[0] = began_s + 7200  # the pictures take a while, and a wait that was reported long ago is over
         file.waiting("adb:R5CT01", ("38.4 °C, until it has at most 35 °C",), 42.0)
         time.sleep(2 * WRITE_EVERY_S)
         yield

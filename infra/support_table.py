@@ -70,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportTable:
-    """The result of a survey: what was built and verified, when, where and by what."""
+    """The result of a survey: the outcome of each build, with the date, the machine and the versions."""
 
     date: str
     machine: str

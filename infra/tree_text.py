@@ -1,4 +1,4 @@
-"""The tree of the repository's folders, as infra/tree.md shows it: made from the docstrings of the code."""
+"""The tree of the repository's folders, as infra/tree.md shows it: written from the docstrings of the code."""
 
 import ast
 import re

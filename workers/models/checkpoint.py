@@ -139,8 +139,8 @@ def _named(weights_key: str, content: Mapping[Any, Any], parts: Sequence[Part], 
 
 
 def _below(content: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
-    """Return the mapping at a dotted key: a nested mapping, or, for the last parts of the key, all values whose names
-    begin with them."""
+    """Return the mapping at a dotted key. If no nested mapping has the last parts of the key, return the values whose
+    names begin with these parts."""
     words = key.split(".")
     for end in range(len(words), 0, -1):
         inner = content.get(".".join(words[:end]))

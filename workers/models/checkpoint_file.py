@@ -71,7 +71,7 @@ def _safetensors(path: Path) -> Mapping[str, torch.Tensor]:
         tensors: Mapping[str, torch.Tensor] = load_file(path)
     except OSError:
         raise
-    # safetensors raises its own exception, and others for a type of numbers that this torch does not have.
+    # safetensors raises its own exception, and others for a dtype that this torch does not have.
     except Exception as error:
         raise ModelError(
             f"{path} is damaged, or no file of safetensors ({short_name(in_one_line(error))})",

@@ -32,7 +32,7 @@ class DataManifest:
 
     @property
     def id(self) -> str:
-        """sha256 of the manifest as canonical JSON."""
+        """The sha256 of the manifest as canonical JSON."""
         return canonical_key(asdict(self))
 
 

@@ -103,7 +103,7 @@ def eight_bits(image: Image.Image) -> Image.Image:
         return image if image.mode != "LAB" else image.convert("RGB")
     pixels = np.asarray(image).astype(np.int32)
     if _tag(image, _PHOTOMETRIC_TAG) == _WHITE_IS_ZERO:
-        pixels = (1 << bits) - 1 - pixels  # Pillow inverts those of 8 bits only
+        pixels = (1 << bits) - 1 - pixels  # Pillow inverts only pixels of 8 bits
     return Image.fromarray((pixels.clip(0, (1 << bits) - 1) >> (bits - 8)).astype(np.uint8))
 
 

@@ -31,7 +31,7 @@ def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
 
 def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
     """Return the calibration and the evaluation set for a model that takes (B, C, H, W) = `input_shape`; no image is in
-    both.
+    both sets.
 
     Raises `DataError` if an evaluation image cannot be decoded, a download fails, or the evaluation set is too large
     for this machine's memory. If only calibration fails, its set is empty and contains the reason.

@@ -46,8 +46,8 @@ _PADS: dict[tuple[str, int], type[nn.Module]] = {
 
 
 class OwnInput(nn.Module):
-    """Wraps a model that overwrites its input, and gives it a copy: a file that changes its caller's tensor must not be
-    shipped, and ExecuTorch takes the changed input for a second output."""
+    """A model that overwrites its input, with a copy of the input before it: a file that changes its caller's tensor
+    must not be shipped, and ExecuTorch takes the changed input for a second output."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from workers.models.dataset import DataManifest, Dataset
 from workers.models.package import BuildInputs, Logits
 
 PreparationProgress = Callable[[str, float | None], None]
-"""A function that is called with the present step and its finished share (0 to 1; `None` if unknown)."""
+"""A function that is called with the current step and its finished share (0 to 1; `None` if unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -27,7 +27,7 @@ _SETTLING_STREAM, _PROBE_STREAM = 100, 101
 def download_pretrained(name: str) -> State:
     """Return torchvision's default weights, from its cache or downloaded. Raises `ModelError` if there is no
     network."""
-    import torchvision  # takes seconds, and a model of one's own needs none of it
+    import torchvision  # the import takes seconds, and the user's own models do not need it
 
     try:
         state: State = torchvision.models.get_model_weights(name).DEFAULT.get_state_dict(

@@ -32,8 +32,8 @@ class KeepsContract:
         return runner_report.identity(stdout)
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """Return the command of the C++ runner `program`, or without one of the Python runner in this interpreter. Both
-        take the same arguments."""
+        """Return the command of the C++ runner `program`; if `program` is `None`, that of the Python runner in this
+        interpreter. Both take the same arguments."""
         return [*self._start(program), *self.arguments(request)]
 
     def parse(self, stdout: bytes) -> RunReport:

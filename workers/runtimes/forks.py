@@ -47,7 +47,7 @@ def _needs_compilers(arguments: list[str]) -> bool:
 
 
 class ForkServer:
-    """Runs commands of the Python runners, one at a time, each in a separate fork."""
+    """A server that runs commands of the Python runners, one at a time, each in a separate fork."""
 
     def __init__(self) -> None:
         self._forks = Forks("workers.runtimes.forks")

@@ -77,7 +77,7 @@ class RunReport:
     reference: bool = False
     """A reference library replaced the backend: there are logits and no samples."""
     threads_known: bool = True
-    """`False` if `threads_ran` is the number that was asked for, because the program does not report what ran."""
+    """`False` if `threads_ran` is the requested number, because the program does not report how many ran."""
     mean_only: bool = False
     """`True` if the only sample is the mean of all iterations, the first ones included: the program reports no other
     time."""
@@ -178,8 +178,8 @@ class Runtime(Protocol):
         ...
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """Return the argument list on the device: that of `program`, which was copied there, or without one that of
-        this host's Python runner."""
+        """Return the argument list on the device: that of `program`, which was copied there; if `program` is `None`,
+        that of this host's Python runner."""
         ...
 
     def parse(self, stdout: bytes) -> RunReport:

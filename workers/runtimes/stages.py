@@ -54,7 +54,8 @@ class Stages:
         return result
 
     def tensors(self, name: str, key: str, make: Callable[[], Tensors]) -> Tensors:
-        """Return the result of a stage that consists only of tensors: one process computes them, the others wait."""
+        """Return the result of a stage that consists only of tensors: one process computes them, the other processes
+        wait."""
         folder = self._folder
         if folder is None or key in self._results:
             return self.module(name, key, make)

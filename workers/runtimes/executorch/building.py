@@ -58,7 +58,7 @@ class _Stages:
     export in NCHW ─┬─> calibrate ─> quantize ─┬─> export in the layout: int8
                     └──────────────> quantize ─┘
 
-    A model is observed and quantized in NCHW for all layouts, as PyTorch Mobile's are.
+    A model is observed and quantized in NCHW for all layouts, as models for PyTorch Mobile are.
     """
 
     def __init__(self, variant: Variant, inputs: BuildInputs, shared: Path | None) -> None:

@@ -3,7 +3,7 @@ Torch-free.
 
 It takes the arguments of the Python runner and prints the same events. It is compiled against the headers and shared
 libraries of a wheel that is unpacked into the cache and not installed: the wheel of the release that exports has none.
-The runner of the one release runs files of the other.
+Each of the two releases runs files of the other.
 """
 
 import subprocess
@@ -55,7 +55,7 @@ def flags() -> tuple[str, ...]:
 
 
 def link() -> tuple[str, ...]:
-    """Return the flags that link ExecuTorch's libraries to a program. All of each library is linked, because kernels
+    """Return the flags that link a program to ExecuTorch's libraries, also to those that it does not refer to: kernels
     and backends register themselves when the program starts. Raises `BuildError("runtime_missing")`."""
     lib = wheel() / "lib"
     libraries = [f"-l{name}" for name in (*_LINKED, _THREADS)]

@@ -62,8 +62,8 @@ def read(file: Path) -> Head:
 
 
 def of_bytes(content: bytes) -> Head:
-    """Return the head of a complete file, or of the first `MOST_BYTES` of one. Raises what `read` turns into
-    `NoProgram`."""
+    """Return the head of a complete file, or of the first `MOST_BYTES` of one. Raises `ValueError`, `struct.error` or
+    `IndexError` if the file is damaged."""
     identifier = content[4:8].decode("ascii")
     if not identifier.startswith("ET"):
         raise ValueError("another identifier")

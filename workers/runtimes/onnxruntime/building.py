@@ -109,8 +109,8 @@ class _Stages:
 
 
 def _named(error: BuildError, variant: Variant, file: Path) -> BuildError:
-    """Return an error that names the operator, if this library has no kernel for it. Another library, such as a
-    device's older one, is not meant: the library that built the file also runs it here."""
+    """Return an error that names the operator without a kernel, if the library that built the file lacks the kernel. An
+    error of another release, such as a device's older one, is returned unchanged."""
     match = _NO_KERNEL.search(error.message)
     if error.kind != "runtime_skew" or match is None or variant.toolchain != variant.runner_toolchain:
         return error

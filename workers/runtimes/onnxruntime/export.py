@@ -64,7 +64,7 @@ def _failure(error: Exception, model: torch.nn.Module, package: ModelPackage) ->
     text = "\n".join(map(str, chain_of(error)))
     if operators := sorted(set(_NO_FUNCTION.findall(text))):
         named, lines = ", ".join(operators), list[tuple[str, int]]()
-        # torch raises any exception where it cannot export.
+        # torch raises any exception if it cannot export.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             exported = torch.export.export(model, (example_of(package.input_shape),))

@@ -85,7 +85,7 @@ class _Model:
         return self._answer
 
     def end_profile(self) -> str:
-        """End the session's profiling, and return its own profile."""
+        """End the session's profiling, and return ONNX Runtime's own profile of the session."""
         return Path(self._session.end_profiling()).read_text(encoding="utf-8")
 
 

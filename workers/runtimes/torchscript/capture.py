@@ -62,7 +62,7 @@ def _forget_dead_operators() -> None:
 
 def trace(model: torch.nn.Module, *images: torch.Tensor) -> torch.jit.ScriptModule:
     """Trace the model on `images` (B, C, H, W), and compare the trace with the model on other inputs. A model with
-    several arguments is given a tensor for each, of any shape.
+    several arguments gets a tensor for each argument, of any shape.
 
     torch's own check compares graphs, and refuses correct traces (ViT). This one compares outputs, on inputs for which
     a branch in the model is likely to differ. Raises `BuildError`: `not_traceable`, `trace_differs`, or

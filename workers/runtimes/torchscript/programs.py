@@ -26,11 +26,11 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
     """Return the programs of this host, by format (`pt`, `ptl`), that run such artifacts on the device.
 
     A device that has Python and torch gets the Python runner. For other devices, programs come from the ABI's
-    sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user puts them; for boards it is
-    called `linux-ABI`, because a program for Android runs on no other Linux. For each format, EdgeSweep's runner is
-    preferred to PyTorch's `speed_benchmark_torch`. If there is none, a virtual phone gets the C++ runner, compiled on
-    first use; a real phone cannot run it, because it is linked to the host's libraries. Raises `BuildError`:
-    `no_runner`, and the errors of compiling.
+    sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user puts them; for boards the
+    sub-folder is named `linux-ABI`, because a program for Android runs on no other Linux. For each format, EdgeSweep's
+    runner is preferred to PyTorch's `speed_benchmark_torch`. If there is none, a virtual phone gets the C++ runner,
+    compiled on first use; a real phone cannot run it, because it is linked to the host's libraries. Raises
+    `BuildError`: `no_runner`, and the errors of compiling.
     """
     if facts.python:
         return dict.fromkeys(RUNNERS, Program(path=str(python_program.program(facts.python))))

@@ -56,7 +56,7 @@ class Refusal:
 
 
 class Serializer(_NnapiSerializer):
-    """Serializes a traced graph of tensors. `refusals`: operators that are not converted."""
+    """A serializer for a traced graph of tensors. `refusals`: the operators that are not converted."""
 
     def __init__(self, converters: Mapping[str, "Converter"], *, nhwc: bool, flexible_batch: bool) -> None:
         super().__init__(config=None)

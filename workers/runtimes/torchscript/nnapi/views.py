@@ -27,7 +27,8 @@ Dimension = tuple[Factor, ...]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """RESHAPE to `before`, TRANSPOSE by `permutation`, RESHAPE to the target. -1 stands for the flexible batch."""
+    """The steps from a tensor to a view of it: RESHAPE to `before`, TRANSPOSE by `permutation`, RESHAPE to the target.
+    -1 stands for the flexible batch."""
 
     before: tuple[int, ...]
     permutation: tuple[int, ...]

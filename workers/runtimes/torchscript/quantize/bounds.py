@@ -19,7 +19,7 @@ _LEVELS = 255
 
 
 class FloatOnly(torch.nn.Module):
-    """Wraps an operator that must stay float in a type that torch's patterns do not match."""
+    """A wrapper of an operator that must stay float: torch's patterns do not match its type."""
 
     def __init__(self, operator: torch.nn.Module) -> None:
         super().__init__()

@@ -91,7 +91,7 @@ def convert_eager(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.
 
 
 class _Stubs:
-    """Inserts stubs in one pass over a graph, in order, and records which values are int8."""
+    """One pass over a graph, in order, that inserts stubs and records which values are int8."""
 
     def __init__(self, graph: GraphModule, scheme: Scheme) -> None:
         self.graph = graph

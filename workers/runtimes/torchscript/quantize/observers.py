@@ -14,7 +14,7 @@ _SCALE, _ZERO_POINT = ".scale", ".zero_point"
 
 
 class Calibrated(ObserverBase):
-    """Replaces an observer after calibration, with a fixed result.
+    """The replacement of an observer after calibration, with a fixed result.
 
     A histogram observer searches its best range in every call of `calculate_qparams`. With the stored result,
     converting takes no time and is deterministic.

@@ -32,7 +32,7 @@ _PIXELS = 100 * 16 * 64 * 64
 
 
 class Rounded(torch.nn.Module):
-    """Simulates the kernels' rounding of activations in float: fixed scale and zero point, 0 to 255."""
+    """A simulation of the kernels' rounding of activations, in float: fixed scale and zero point, 0 to 255."""
 
     def __init__(self, observer: ObserverBase) -> None:
         super().__init__()

@@ -32,7 +32,8 @@ _TRANSPOSED = (
 
 _SEVEN_BITS = {"quant_min": -64, "quant_max": 64}
 """The range of weights: 255 * 64 * 2 fits into 16 bits, for all activations. torch's own reduced range does not change
-weights and gives activations 7 bits, which those of a ReLU6 and those outside of the calibrated range exceed."""
+weights and gives activations 7 bits, which activations of a ReLU6 and activations outside of the calibrated range
+exceed."""
 
 
 def qconfig_mapping(scheme: Scheme) -> QConfigMapping:

@@ -5,7 +5,7 @@ from typing import IO
 
 
 class GiveUp(Exception):  # noqa: N818  # becomes the last line of the report
-    """Ends the run with an `error` line."""
+    """The error that ends the run with an `error` line."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(kind, message)

@@ -290,7 +290,7 @@ def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
         # The full interpreter reads both formats, and gives access to submodules.
         model, _ = load(given.model, replace(inspect(given.model, "nnapi"), format="pt"))
     prepare("nnapi", given.reference)
-    # The runner of one file has no such module, and never gets here: on the devices where it runs, there is no NNAPI.
+    # The one-file runner has no such module, and never gets here: devices on which it runs have no NNAPI.
     from workers.runtimes.torchscript.nnapi.nnapi_devices import listing
 
     found = listing(model, given.input_dims)
