@@ -27,7 +27,7 @@ def ask(
     models: Sequence[Path] = (),
     file: Path | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """Return the document of `edgesweep WORDS --json`, and what was said on stderr. It runs in the folder `launches`.
+    """Run `edgesweep WORDS --json` in the folder `launches`; return its document and its text on stderr.
 
     `subject`: the answer in words, for errors. `models`: the folders that models' own code may come from. `file`: a
     temporary file among the words, which messages call "the file" because the user does not know its path. Raises

@@ -11,7 +11,8 @@ from sweeps.workspace import Workspace
 from workers.models.model_check import RUN_SILENT_S, Tried, together, try_evaluation, try_models
 
 RUN_IMAGES_S = 2.0
-"""Time limit for decoding images in the trial, in seconds. Each image is decoded again before its first use."""
+"""Time limit for decoding images in the trial, in seconds. Images beyond it are only checked for a whole beginning and
+end; each image is decoded again before its first use."""
 
 
 def unusable(

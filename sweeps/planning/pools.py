@@ -83,8 +83,8 @@ def shared_plan(
     other variant on its assigned unit.
 
     `links`: the keys of the anchor's jobs, by unit and model (see `place_of`). `places`: the assigned device ids, by
-    the variants' keys in the pool. `apart`: the keys of anchor's jobs on units that have left their pool; these units
-    measure nothing.
+    the variants' keys in the pool. `apart`: the keys of the anchors' jobs on units that have left their pool; these
+    units measure nothing.
     """
     keys = {job.key: key for pool in pools for key, jobs in pool.variants.items() for job in jobs.values()}
     planned = []
