@@ -43,7 +43,7 @@ class CtrlC:
         if number == signal.SIGHUP:
             _leave(self._terminals)
             if self._is_requested:
-                return  # kernel and shell each tell of the same terminal
+                return  # kernel and shell each send a signal for the same terminal
         if self._is_requested:
             raise KeyboardInterrupt
         self._is_requested = True
@@ -89,7 +89,7 @@ def closing_terminal_ends() -> Iterator[None]:
     terminals = _terminals()
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell each tell of the same terminal
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # kernel and shell each send a signal for the same terminal
         _leave(terminals)
         raise KeyboardInterrupt
 
