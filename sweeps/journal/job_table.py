@@ -111,9 +111,8 @@ class Jobs:
         return [from_json(Job, record) for (record,) in rows]
 
     def waiting_rows(self, place: Place, ended: Iterable[str] | None = None) -> list[ResultRow]:
-        """Return the rows (`row_of_waiting`) of a place's jobs that have no result yet, in the current plan's order.
-        `ended`: the keys of jobs that have a result in another copy of the results; with it, this journal's own results
-        do not count."""
+        """The rows (`row_of_waiting`) of a place's jobs in the current plan that have no result yet, in order. `ended`:
+        the keys of the jobs with a result in a copy; with it, the results of this journal do not count."""
         own_result = "SELECT job_key FROM results WHERE results.sweep = jobs.sweep AND results.job_key = jobs.job_key"
         copied_result = "SELECT 1 FROM json_each(?5) WHERE value = jobs.job_key"
         units = {

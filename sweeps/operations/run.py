@@ -108,7 +108,7 @@ def run_sweep(
 
 
 def rank_and_attach(workspace: Workspace, sweep: str) -> Ranking:
-    """Return the ranking after a run, and attach it to the sweep's run in MLflow, for people who read it there."""
+    """The ranking after a run; it is attached to the sweep's run, for people who read MLflow itself."""
     ranked = rank_sweep(result_files(workspace, sweep).journal, sweep)
     try:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach_ranking(sweep, ranking_document(ranked))

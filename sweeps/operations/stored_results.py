@@ -34,9 +34,9 @@ class StoredSweep:
     name: str
     files: ResultFiles
     journal: Journal
-    """The workspace's own journal, or the copy of a tracking server's results."""
+    """The workspace's own journal, or the copy of a tracking server."""
     plans: Journal | None
-    """Journal with the sweep's jobs and devices; `None` if the sweep belongs to another workspace."""
+    """The journal that knows the jobs and devices of the sweep; `None` if the sweep is of another workspace."""
 
     @property
     def device_names(self) -> dict[str, str]:
@@ -46,9 +46,8 @@ class StoredSweep:
 
 @contextmanager
 def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> Iterator[StoredSweep]:
-    """Open the results of a sweep for the `with` block (`None`: the latest sweep). If they are a copy of a server's
-    results, a message says so and how recent the copy is. Raises `StoreError`, or `NoResultsError` if MLflow has no
-    such sweep."""
+    """The results that a command reads of the sweep that it means (`None`: the latest). The journal is opened once; a
+    copy's state is told. Raises `StoreError`, `NoResultsError` if there is no such sweep."""
     with ExitStack() as stack:
         own = None
         if not has_store(workspace.tracking_uri):
@@ -64,7 +63,7 @@ def open_results(workspace: Workspace, sweep: str | None, *, compare: bool = Fal
             return
         tell(f"Results: {files.text}.")
         copy = stack.enter_context(Journal.open(files.journal, read_only=True))
-        # The default is this workspace's latest sweep, even if other workspaces use the same MLflow.
+        # The latest sweep of this workspace, also if other workspaces use the same MLflow.
         name = sweep or (own and own.sweeps.latest()) or copy.sweeps.latest()
         known = sorted(copy.plans.current_ids())
         if name is None or name not in known:
