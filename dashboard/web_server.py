@@ -76,9 +76,9 @@ def command(
 ) -> list[str]:
     """Return the argv that serves a workspace at `http://host:port` until the process is ended.
 
-    By default it listens on this machine only. It answers to this machine's addresses and name, and to `names`.
-    `auth_secrets`: Streamlit's file with the section `auth`, for people who log in. Raises `EdgeSweepError` if a
-    package is not installed, or the address is in use.
+    By default the server listens on this machine only. It accepts requests under this machine's addresses and name, and
+    under `names`. `auth_secrets`: Streamlit's file with the section `auth`, for people who log in. Raises
+    `EdgeSweepError` if a package is not installed, or the address is in use.
     """
     for package, needed in (("streamlit", True), ("authlib", options.login), ("httpx", options.login)):
         if needed and importlib.util.find_spec(package) is None:

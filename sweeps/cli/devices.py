@@ -220,7 +220,7 @@ def _build(
     with (
         RunProgress() as progress,
         open_executor(executor, workspace, planned) as opened,
-        # The handler comes after the executor: Ray's start sets signal handlers of its own.
+        # The handler comes after the executor, because Ray's start replaces signal handlers.
         CtrlC(progress.note) as stop,
     ):
 

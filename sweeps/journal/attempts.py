@@ -198,7 +198,8 @@ class Attempts:
             self._file.db.execute(
                 "INSERT INTO attempts (key, kind, record, created) VALUES (?, ?, ?, ?)", (key, kind, record, now())
             )
-            # A failure on one evaluation set has its own key: the build key, `@`, and what it holds for.
+            # A failure that holds for one evaluation set or reference only has the key: build key, `@`, id of the set
+            # or reference.
             self._file.news.keys.add(key.partition("@")[0])
 
 

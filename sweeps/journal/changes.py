@@ -46,7 +46,8 @@ class Changes:
         rows = self._file.rows(
             "SELECT record, plan_id FROM jobs WHERE sweep = ? AND (? OR"
             " job_key IN (SELECT key FROM attempts WHERE id > ?) OR"
-            # A failure on one evaluation set has its own key: the build key, `@`, and what it holds for.
+            # A failure that holds for one evaluation set or reference only has the key: build key, `@`, id of the set
+            # or reference.
             " build_key IN (SELECT substr(key, 1, instr(key || '@', '@') - 1) FROM attempts WHERE id > ?) OR"
             " json_extract(record, '$.sentinel') IN (SELECT value FROM json_each(?))) ORDER BY position",
             sweep,

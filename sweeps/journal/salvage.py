@@ -44,13 +44,13 @@ def check_whole(path: Path) -> None:
         _look_for_parts(path)
         return
     with closing(connect(path, read_only=True)) as db:
-        # sqlite's progress handler is not called for one large table, but sqlite hears an interruption.
+        # sqlite does not call its progress handler within one large table, but `interrupt` ends the check there too.
         enough = threading.Timer(_LOOK_S, db.interrupt)
         enough.start()
         try:
             [[answer]] = db.execute("PRAGMA quick_check(1)").fetchall()
         except sqlite3.OperationalError:
-            return  # no time is left, or the file is busy or not readable: whoever opens it says so
+            return  # out of time, or the file is busy or not readable, which its opening reports
         except sqlite3.DatabaseError as error:
             answer = str(error)
         finally:
@@ -94,7 +94,7 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_r
             raise StoreError(
                 f"nothing of the journal {path} can be read: {error}", "take a backup: edgesweep journal restore"
             ) from error
-        # Tables are copied in the order in which they are made: those that others refer to come first.
+        # Tables are copied in the order of their creation, in which tables come before those that refer to them.
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
         tables = [name for (name,) in new.execute(query) if name not in _MADE_FROM_OTHERS]
         for table in tables:

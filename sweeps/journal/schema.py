@@ -227,7 +227,7 @@ def make(db: sqlite3.Connection, path: Path) -> None:
             return
         db.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have made the tables while this one waited for the lock.
+            # Another process may have created the tables while this one waited for the lock.
             for statement in _additions(db) if is_made(db, path) else SCHEMA:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {VERSION}")

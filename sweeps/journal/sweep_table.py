@@ -77,7 +77,7 @@ class Sweeps:
             )
 
     def check_unused(self, name: str) -> None:
-        """Check that no sweep is called `name`. Raises `StoreError` if there is one."""
+        """Check that no sweep has this name. Raises `StoreError` if one has."""
         if name in {info.name for info in self.all()}:
             raise StoreError(f"there is a sweep called {name!r} already", "give another name")
 

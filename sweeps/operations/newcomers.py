@@ -27,10 +27,10 @@ class Newcomers:
         listed: Callable[[], tuple[Collection[str], Mapping[str, DeviceError]]] = registry.listed,
         book: QuarantineBook | None = None,
     ) -> None:
-        """`names`: the devices that the sweep file names. `devices`: those of the current plan. `lab`: the lab whose
-        hosts have the phones; without it, the phones are attached to this computer. `listed`: a function that returns
-        the names of this computer's devices, and the errors of transports that cannot list theirs. `book`: the
-        quarantine list, by default this user's."""
+        """Note the devices that are present at the start. `names`: the devices that the sweep file names. `devices`:
+        those of the current plan. `lab`: the lab whose hosts have the phones; without it, the phones are attached to
+        this computer. `listed`: a function that returns the names of this computer's devices, and the errors of
+        transports that cannot list theirs. `book`: the quarantine list, by default this user's."""
         self._names = _that_come_and_go(names)
         self._lab = lab
         self._listed = listed

@@ -47,7 +47,7 @@ def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
     except KeyboardInterrupt:
         state = "stopped"
         raise
-    except WorkspaceError:  # another run has the workspace: only the end of that one is told
+    except WorkspaceError:  # another run uses the workspace: only its end sends a message
         state = None
         raise
     finally:
