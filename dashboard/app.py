@@ -1,4 +1,5 @@
-"""The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.web_server` binds it to this machine alone)."""
+"""The dashboard's Streamlit script, which `edgesweep dashboard` serves (`dashboard.web_server` binds it to this machine
+only)."""
 
 import gc
 from functools import partial
@@ -37,10 +38,10 @@ def main() -> None:
 
 @st.cache_resource(show_spinner=False)
 def _freeze() -> None:
-    """Freeze the libraries once in the server's process: Streamlit collects garbage after each run, and need not look
-    at them."""
+    """Exclude the imported libraries from garbage collection, once in the server's process: Streamlit collects garbage
+    after each run, which is faster without them."""
     registry.load()
-    # Arrow's columns of text make small tables slow: a fifth of a rerun of Decide.
+    # Arrow's columns of text make small tables slow: they take a fifth of a rerun of the page Decide.
     pd.options.mode.string_storage = "python"
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The page of devices shows these rows of each device."""
+"""The rows of the page Devices: the state, results, facts and health of each device."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -28,7 +28,8 @@ def state_of(
     gone: Gone = NOBODY,
     name: str = "",
 ) -> str:
-    """The device's state, one of `STATES`. `here`: the verdicts of its places. `name`: of the device in sweep files."""
+    """Return the device's state, a key of `STATES`. `holder`: the id of the process that measures on it, if any.
+    `verdicts`: those of the device's places. `gone`: the absent devices. `name`: the device's name in sweep files."""
     if record is not None and record.quarantine is not None:
         return "quarantined"
     if holder is not None:
@@ -41,12 +42,13 @@ def state_of(
 
 
 def places_of(device: KnownDevice, verdicts: Sequence[PlaceVerdict]) -> list[PlaceVerdict]:
-    """The verdicts of results that the device has or waits for; also as one unit of a pool."""
+    """Return the verdicts of places where the device has results or waits for some, also as a unit of a pool."""
     return [verdict for verdict in verdicts if verdict.device_id in device.place_ids and verdict.sweep in device.sweeps]
 
 
 def places(verdicts: Iterable[PlaceVerdict]) -> list[list[PlaceVerdict]]:
-    """The verdicts of each place: one for each set of conditions. All of them have the counts of the whole place."""
+    """Group verdicts by place. A place has one verdict for each set of conditions; each has the counts of the whole
+    place."""
     parts: dict[tuple[str, str, str], list[PlaceVerdict]] = {}
     for verdict in verdicts:
         parts.setdefault(verdict.place, []).append(verdict)
@@ -60,8 +62,8 @@ def overview(
     holders: dict[str, int],
     gone: Gone = NOBODY,
 ) -> list[dict[str, Any]]:
-    """The table's lines for each device: of the current plans, then those that are known only because of their
-    faults."""
+    """Return a table row for each device: first the devices of the current plans, then those that are known only from
+    the quarantine records."""
     rows = []
     by_place: dict[str, list[PlaceVerdict]] = {}
     for item in verdicts:
@@ -102,7 +104,7 @@ def overview(
 
 
 def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
-    """The title and value of each known fact."""
+    """Return the title and value of each known fact about a device."""
     pairs = [
         ("Maker", facts.maker),
         ("Model", facts.model),
@@ -128,7 +130,7 @@ def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
 
 
 def host_of(facts: DeviceFacts) -> str:
-    """The computer that the device is at, as far as its name says."""
+    """Return in words the computer that the device is attached to, as far as its name tells."""
     name = facts.name
     if name.startswith("host:"):
         return f"the lab's host {line(name.removeprefix('host:').partition('/')[0])}"
@@ -140,7 +142,7 @@ def host_of(facts: DeviceFacts) -> str:
 
 
 def health(sentinel: Sentinel) -> list[str]:
-    """The findings of the last look, in words."""
+    """Return sentences about the sentinel's last block, and about how often the device changed its speed."""
     if not sentinel.looks:
         return []
     last = sentinel.looks[-1]

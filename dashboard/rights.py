@@ -1,7 +1,7 @@
-"""Pages ask `role()` and `person()` who looks at them, and what that person may do.
+"""The identity and rights of the person who looks at a page (`person()`, `role()`).
 
-This computer's user comes in by the link that `edgesweep dashboard` prints, and may do everything. Others may look;
-where people log in, a file of roles gives rights to addresses.
+This computer's user opens the link that `edgesweep dashboard` prints, and may do everything. Others may only look; with
+logins, a file of roles gives rights to email addresses.
 """
 
 import streamlit as st
@@ -17,7 +17,7 @@ _MAY = {Role.LOOK: "look", Role.LAUNCH: "launch sweeps", Role.OPERATE: "operate 
 
 
 def role() -> Role:
-    """The role of whoever looks at this page now."""
+    """Return the role of the person who looks at this page now."""
     if _by_link():
         return Role.OPERATE
     address = _address()
@@ -26,29 +26,29 @@ def role() -> Role:
         return Role.LOOK
     try:
         return read_roles(roles).get(address, Role.LOOK)
-    except EdgeSweepError:  # a file that became wrong gives nobody rights
+    except EdgeSweepError:  # a file of roles that became invalid gives nobody rights
         return Role.LOOK
 
 
 def person() -> str:
-    """The person in words, for others who look."""
+    """Return the email address of the person who looks at this page, or a description in words; other users see it."""
     return "the user of this computer" if _by_link() else _address() or "somebody"
 
 
 def admitted() -> bool:
-    """Tell whether this person may see the pages: everybody, if nobody has to log in."""
+    """Tell whether this person may see the pages; without logins everybody may."""
     return not given().login or _by_link() or bool(st.user.is_logged_in)
 
 
 def ask_to_log_in() -> None:
-    """Draw the page of those who are not admitted."""
+    """Draw the page for people who are not admitted."""
     st.title("EdgeSweep", anchor=False)
     st.text("Log in to see the results of this workspace.")
     st.button("Log in", icon=":material/login:", type="primary", on_click=st.login)
 
 
 def show_person() -> None:
-    """Draw who is logged in, and the way out; nothing where nobody is."""
+    """Draw who is logged in and a button to log out; nothing if nobody is logged in."""
     if not given().login or not st.user.is_logged_in:
         return
     who = words(_address() or "somebody whose address the issuer did not check")
@@ -64,7 +64,8 @@ def _by_link() -> bool:
 
 
 def _address() -> str | None:
-    """The address of whoever is logged in, if the issuer says that it checked the address."""
+    """Return the email address of the person who is logged in, if the issuer says that it verified the address;
+    otherwise `None`."""
     if not given().login or not st.user.is_logged_in or st.user.get("email_verified") is not True:
         return None
     address = st.user.get("email")

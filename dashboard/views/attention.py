@@ -1,5 +1,5 @@
-"""Two boxes show what runs now and what needs attention: from the journal, the quarantine book and the workspace's
-lock."""
+"""Two boxes on the page Fleet: what runs now, and what needs attention, from the journal, the quarantine book and the
+workspace's lock."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -22,22 +22,23 @@ from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
 MOST = fleet_data.MOST_TROUBLES
-"""The box shows at most this many lines."""
+"""Most lines in a box."""
 
 
 class Need(NamedTuple):
-    """A line of the box."""
+    """Line of the box of what needs attention."""
 
     text: str
-    """Markdown."""
+    """Text of the line, in Markdown."""
     icon: str
     page: str = ""
-    """The page that says more of the need; empty if none does."""
+    """Name of the page with details; empty if there is none."""
     wanted: Mapping[str, str] = {}
 
 
 def show(now: Source, root: Path, run: Running) -> None:
-    """Two boxes side by side, or one below the other. `run`: without what the journal says of it."""
+    """Draw the two boxes side by side, or one below the other. `run`: the driver's state, without details from the
+    journal."""
     latest = [sweep.name for sweep in data.sweeps(now)[: fleet_data.TROUBLED]]
     measured = now.measured
     local_sweeps = tuple(name for name in latest if any(name == planned for planned, _ in measured.plans))
@@ -78,7 +79,7 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
     st.markdown(f"**{words(live.sweep)}**")
     now_s = time.time()
     jobs: Mapping[str, tuple[str, str]] = {}
-    with suppress(StoreError):  # the journal's table is just made again, say: names as the driver writes them
+    with suppress(StoreError):  # without the journal's table, jobs keep the names that the driver reports
         keys = tuple(sorted({device.job for device in live.devices}))
         jobs = fleet_data.under_way(Workspace(root).journal, live.sweep, keys)
     for device in live.devices[:MOST]:
@@ -90,7 +91,8 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
 
 
 def doing_now(device: LiveDevice, now_s: float, live: Live, jobs: Mapping[str, tuple[str, str]]) -> str:
-    """The work of one device, in a few words. `jobs`: as `dashboard.running.in_words` makes it."""
+    """Return the work of one device in a few words, or the conditions that it waits for. `jobs`: the jobs' names, from
+    `dashboard.running.in_words`."""
     if device.away:
         return "away"
     if lacking := device.lacks(now_s):

@@ -1,4 +1,5 @@
-"""The hosts of a lab, with who uses their devices: asked for by a button, because asking takes seconds of CPU."""
+"""The hosts of a lab, with the users of their devices. They are queried only when a button is pressed, because a query
+takes seconds of CPU."""
 
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ _TOLD = "hosts of the lab"
 
 
 def show(root: Path) -> None:
-    """Draw the lab's hosts; nothing, where no lab is known."""
+    """Draw the lab's hosts; nothing if no lab is given."""
     options = given().lab_options
     if not options:
         return

@@ -1,4 +1,4 @@
-"""Launch: a form and the sweep file beside it, what would run, and the button that starts it."""
+"""The page Launch: a form and the sweep file beside it, a preview of the work, and the button that starts the sweep."""
 
 from pathlib import Path
 
@@ -22,9 +22,9 @@ from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
 
 PLANNED = "launch plan"
-"""The session's last preview, with the text that it is of, and the options of where it would run."""
+"""Key in the session for the last preview, with the file's text and the lab options that it was made for."""
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
-"""The sweep file has letters of one width, because its indentation has a meaning."""
+"""Style of the sweep file's text: a monospaced font, because indentation has a meaning."""
 
 
 def show(root: Path) -> None:
@@ -34,7 +34,7 @@ def show(root: Path) -> None:
     may = role()
     if may < Role.LAUNCH:
         st.info("You may look: sweeps are started by who came in by the printed link, or has a role.", icon="🔒")
-    with st.container(key="runs-here"):  # always there, so that the form keeps its place, and what is typed in it
+    with st.container(key="runs-here"):  # always drawn, so that the form keeps its place and the text typed into it
         if running.read(root).driver.state != "idle":
             live.draw(root, brief=True)
             st.caption("This workspace runs one sweep at a time. What stands below can be started when it has ended.")
@@ -54,7 +54,7 @@ def show(root: Path) -> None:
 
 
 def _problems(checked: Checked, text: str) -> None:
-    """Draw each problem with the line that it is about."""
+    """Draw each problem, with the line of the file that it concerns."""
     if checked.problems:
         st.error("This file cannot be started.", icon=":material/error:")
         lines = text.splitlines()
@@ -65,7 +65,7 @@ def _problems(checked: Checked, text: str) -> None:
 
 
 def _where() -> tuple[str, ...]:
-    """Choose what the sweep runs on: more arguments of the command."""
+    """Draw the choice of where the sweep runs, and return the arguments of the command for it."""
     lab = given().lab_options
     if not lab:
         return ()
@@ -137,7 +137,7 @@ def _table(columns: tuple[str, str, str], rows: tuple[tuple[str, str, str], ...]
 
 
 def _let_in() -> None:
-    """A link for one more browser: the one that is printed works once."""
+    """Draw a button that creates a link for one more browser, because the printed link works only once."""
     with st.expander("Let another browser in"):
         st.text("A link works once. Who opens it first may start and stop sweeps here.")
         if st.button("Make a link") and role() is Role.OPERATE:

@@ -1,4 +1,5 @@
-"""Live: what runs on each device, what waits and why, what ended last; and the buttons to pause, stop and resume."""
+"""The page Live: what runs on each device, what waits and why, what ended last; and the buttons to pause, stop and
+resume."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -39,8 +40,8 @@ def show(root: Path) -> None:
 
 
 def draw(root: Path, *, brief: bool = False) -> None:
-    """Draw what runs now, again and again while it runs; and where nothing runs, what begins. `brief`: with a line for
-    each device, and a link to the rest."""
+    """Draw what runs now, and update it while it runs; while nothing runs, wait for a run to begin. `brief`: draw only
+    a line for each device and a link to the page Live."""
     every_s = running.read(root).every_s
     st.fragment(_current, run_every=every_s)(root, every_s, brief)
     if every_s is None:
@@ -50,7 +51,7 @@ def draw(root: Path, *, brief: bool = False) -> None:
 def _current(root: Path, every_s: int | None, brief: bool) -> None:
     now = running.read(root)
     if now.every_s != every_s:
-        st.rerun()  # the sweep has begun or ended, so another pace is right
+        st.rerun()  # the sweep has begun or ended, so updates need another interval
     _state(now)
     _buttons(root, now)
     _problem(now)
@@ -128,7 +129,7 @@ def _resume(root: Path) -> None:
 
 
 def problem(title: str, error: EdgeSweepError, sweep: str | None = None) -> None:
-    """Draw an error: its words are text. `sweep`: which it is about, if that is known."""
+    """Draw an error, as text without Markdown. `sweep`: the sweep that the error concerns, if it is known."""
     st.error(title, icon=":material/error:")
     for part in error.message.splitlines():
         st.text(line(part))
@@ -191,7 +192,8 @@ def _doing(live: LiveDevice, now: Running) -> str:
 
 
 def _weather(conditions: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
-    """The temperature and the gate of its last block. `ended`: its jobs that have, by outcome."""
+    """Return in words the temperature and the gate of the device's last block. `ended`: the numbers of the device's
+    ended jobs by outcome."""
     if conditions is None:
         if ended.get("measured"):
             return "last block: some time ago; the page Result has the blocks of each job"
@@ -232,7 +234,7 @@ def _last(now: Running) -> None:
                     for name in ("Build", "Device")
                 },
             )
-        with st.container(key="ended-narrow", gap="small"):  # the table would be cut there
+        with st.container(key="ended-narrow", gap="small"):  # a narrow screen would cut the table
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
                 st.text(f"{row['Build']}\n{row['Device']} · {figure}")

@@ -1,4 +1,4 @@
-"""The first view of Decide: what to ship on one device, why, and what else was tried."""
+"""The first view of the page Decide: what to ship on one device, why, and what else was tried."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,11 +34,12 @@ from sweeps.workspace import Workspace
 
 TRADEOFF_PX = 400
 MOST_DOTS = 20
-"""The chart of latencies shows at most this many variants; the table has all."""
+"""Most variants in the chart of latencies; the table has all."""
 
 
 def show(root: Path, now: Source, ranked: Ranked, objective: str | None, part: int) -> None:
-    """Draw all results of one model on one device. `objective`: as in `data.place_ranking`."""
+    """Draw all results of one model on one device. `objective`: as in `data.place_ranking`. `part`: the index of the
+    set of conditions."""
     place = ranked.place
     device, table, checked = data.ranking_tables(now, place, objective, part)
     waiting = next(
@@ -78,17 +79,17 @@ def show(root: Path, now: Source, ranked: Ranked, objective: str | None, part: i
 
 
 class Drawn(NamedTuple):
-    """The charts of a ranking; `None` where there is nothing to draw."""
+    """Charts of a ranking; `None` for a chart without data."""
 
     latency: Spec | None
     tradeoff: Spec | None
     lines: str
-    """The meaning of the reference lines of the second chart."""
+    """Meaning of the second chart's reference lines, in words."""
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Palette) -> Drawn:
-    """The charts of a ranking, shared by all sessions: never change them."""
+    """Return the charts of a ranking. They are cached for all sessions: never change them."""
     device, table, _ = data.ranking_tables(now, place, objective, part)
     goal = data.ranked(now, place, objective).objective
     axis = AccuracyAxis.of(goal, table, rows.accuracy_metric(device))
@@ -101,7 +102,7 @@ def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Pa
 
 
 def _charts(table: pd.DataFrame, drawn: Drawn, place: Place, device: DeviceRanking) -> None:
-    # Side by side where each has the width of a phone, otherwise one below the other.
+    # The charts are side by side if each gets the width of a phone, otherwise one below the other.
     with st.container(horizontal=True, gap="medium", key="charts"):
         with st.container(border=True, key="latency-chart", width="stretch", height="stretch"):
             _latency(drawn.latency, int(table["latency_p50_ms"].notna().sum()))
@@ -120,7 +121,7 @@ _VERDICTS = "; ".join(f"{word}: {meaning(word)}" for word in (*VERDICTS, "elimin
 
 
 def _latency(chart: Spec | None, timed: int) -> None:
-    """`timed`: how many variants are."""
+    """Draw the chart of latencies. `timed`: the number of timed variants."""
     st.subheader("Latency", anchor=False)
     if chart is None:
         st.caption("No latency was measured on this device.")
@@ -181,7 +182,8 @@ def _table(table: pd.DataFrame, metric: str, device: DeviceRanking) -> None:
 
 
 def _reasons(device: DeviceRanking, table: pd.DataFrame, more_images: Sequence[str]) -> None:
-    """Show the cost of measuring, why the others cannot win, and why a race was not decided."""
+    """Draw the cost of measuring, the reasons why other builds cannot win, and notes about images that the sweep does
+    not use."""
     if device.cost_text:
         st.caption(device.cost_text)
     if device.reasons:

@@ -1,4 +1,4 @@
-"""Result: all of one job."""
+"""The page Result: everything about one job."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from sweeps.workspace import Workspace
 
 _SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")
 _TITLES = {"accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
-"""Shorter than those of the table of all figures."""
+"""Titles that are shorter than those in the table of all figures."""
 _OUTCOMES = {"measured": "Measured on", "failed": "Failed on", "skipped": "Skipped on"}
 
 
@@ -70,8 +70,8 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
 
 
 def _jobs(now: Source, place: Place) -> dict[str, str]:
-    """The names of jobs for people, by job key: those that have ended, and the one that the URL asks for if it waits
-    there."""
+    """Return the display names of a place's jobs that have ended, by job key; with the job in the URL, if it waits in
+    this place."""
     rows = list(data.place_rows(now, place))
     job_key = state.asked("job")
     if job_key and job_key not in [row.job_key for row in rows]:
@@ -130,7 +130,7 @@ def _interval(row: ResultRow, name: str) -> str:
     low, high = row.metrics.get(low_name), row.metrics.get(high_name)
     if low is not None and high is not None:
         digits = METRICS[name].digits
-        # A ranking's interval of the same time uses what all builds say of the noise, and is another one.
+        # A ranking's interval of the same latency differs, because it uses the noise of all builds.
         of = " by its own rounds alone" if name == "latency_p50_ms" else ""
         return f"95 %{of}: {low:.{digits}f} to {high:.{digits}f}"
     if name == "latency_p50_ms":
@@ -167,7 +167,7 @@ def _failed(row: ResultRow, job: JobEvidence, advice: Here) -> None:
 
 
 def _without_evidence(row: ResultRow | None, name: str) -> None:
-    """A skipped combination, or a result that another workspace measured: only its figures are known here."""
+    """Draw a skipped combination, or a result of another workspace, of which only the figures are known here."""
     with st.container(border=True, key="result-card"):
         skipped = row is None or row.outcome == "skipped"
         st.caption("Skipped: nothing was built or measured" if skipped else "From the copy of an MLflow server")

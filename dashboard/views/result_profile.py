@@ -1,5 +1,5 @@
-"""A profile shows where the time of a build goes, operator by operator, and what captures recorded: `edgesweep profile`
-kept both."""
+"""The profile on the page Result: the time of each operator of a build, and downloads of captures, both from `edgesweep
+profile`."""
 
 import shlex
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from sweeps.stored_profiles import Kept, kept, kept_of
 from sweeps.workspace import Workspace
 
 _SHOWN_PERCENT = 0.05
-"""The least share of the time that has a row; smaller shares are summed up below the table."""
+"""Least share of the time, in percent, for which an operator has a row; smaller ones are counted below the table."""
 
 
 def show(root: Path, sweep: str, evidence: JobEvidence) -> None:
-    """Draw the profile of this device, its trace and its captures, or the command that makes them."""
+    """Draw the job's profile on its device, with the trace and captures, or the command that creates them."""
     st.subheader("Where its time goes", anchor=False)
     job, facts = evidence.planned.job, evidence.planned.facts
     if job.emulated:
@@ -61,7 +61,7 @@ def _none(of_build: Sequence[Kept]) -> None:
 def _profile(stored: Kept) -> None:
     profile = stored.profile
     shown = [operator for operator in profile.operators if operator.percent >= _SHOWN_PERCENT]
-    # A column of places says nothing where all operators have one place.
+    # The column `Where` is left out if all operators run in the same place.
     lab_names = len({operator.where for operator in profile.operators}) > 1
     columns = {
         "Operator": [line(operator.name) for operator in shown],

@@ -1,4 +1,4 @@
-"""A button settles a tie, or a provisional choice, for who may start sweeps; others see the command."""
+"""The button that settles a tie or a provisional choice, for people who may start sweeps; others see the command."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ _NOT_KEPT = "the sweep was started in a terminal, so its file is not known here"
 
 
 def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
-    """Draw the button or the command; nothing, if more rounds would settle nothing."""
+    """Draw the button or the command that settles a tie; nothing if more rounds would not settle it."""
     rounds = device.rounds_to_settle
     if rounds is None:
         return
@@ -47,7 +47,8 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
 
 
 def show_provisional(root: Path, ranked: Ranked, way: Settle) -> None:
-    """The one thing to do where nothing may win: a button that does it, or the way to the line that has to change."""
+    """Draw the one next step for a place where nothing may win: a button that does it, or a link to the sweep file that
+    has to change."""
     sweep = ranked.place.sweep
     st.code(line(here(Workspace(root), sweep).typed(way.timed_text)), language=None, wrap_lines=True)
     if role() < Role.LAUNCH:
@@ -78,7 +79,7 @@ def _start(root: Path, sweep: str, options: tuple[str, ...]) -> None:
 
 
 def _why_not(root: Path, ranked: Ranked) -> str:
-    """The reason why whoever looks cannot start the run here; empty if they can."""
+    """Return the reason why the person who looks at the page cannot start the run here; empty if they can."""
     if role() < Role.LAUNCH:
         return "you may look"
     now, sweep = data.source(root), ranked.place.sweep
@@ -94,7 +95,7 @@ def _why_not(root: Path, ranked: Ranked) -> str:
 
 
 def _estimate(root: Path, device: DeviceRanking, rounds: int) -> str:
-    """The time of more rounds, from what the blocks of these builds took so far."""
+    """Return in words how long more rounds will take, estimated from the past blocks of these builds."""
     tied = [candidate for candidate in (device.winner, *device.tied) if candidate is not None and candidate.timed]
     with Journal.open(Workspace(root).journal, read_only=True) as journal:
         seconds = [journal.times.block_seconds(candidate.job_key)[1] for candidate in tied]

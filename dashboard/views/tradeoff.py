@@ -1,4 +1,4 @@
-"""Latency against accuracy: a point that is picked shows its result beside it."""
+"""The chart of latency against accuracy, with the result of the picked point beside it."""
 
 import pandas as pd
 import streamlit as st
@@ -12,7 +12,8 @@ from sweeps.journal.result_place import Place
 
 @st.fragment
 def show(chart: Spec, table: pd.DataFrame, place: Place, winner: str) -> None:
-    """`chart`: of `table`, which is `dashboard.rows.ranked`. `winner`: its job key, or empty."""
+    """Draw the chart and the picked result. `chart`: the chart of `table` (`dashboard.rows.ranked`). `winner`: the
+    winner's job key, or empty."""
     event = st.vega_lite_chart(
         spec=chart, key=f"tradeoff-{place}", on_select="rerun", selection_mode="picked", theme="streamlit"
     )

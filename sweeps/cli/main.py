@@ -1,4 +1,4 @@
-"""The command line: a table of commands. Each has its own module, which is imported only when it is needed."""
+"""The command line: a table of commands. Each command has its own module, which is imported only when it is needed."""
 
 import io
 import sys
@@ -107,7 +107,8 @@ COMMANDS = {
         "Virtual phones: the real adb daemon on this computer, to try everything except latency.",
     ),
 }
-"""`module:command` and the first sentence of the help, which `edgesweep --help` prints without importing the module."""
+"""Import path (`module:command`) of each command, and the first sentence of its help, which `edgesweep --help` prints
+without importing the module."""
 
 VERBS_BY_PURPOSE = {
     "Start": (
@@ -148,18 +149,19 @@ VERBS_BY_PURPOSE = {
         "constraints",
     ),
 }
-"""The headings of `edgesweep --help`, each with its verbs in the order in which people need them."""
+"""Headings of `edgesweep --help`, each with its commands in the order in which people need them."""
 
 
 class LazyCommand(click.Command):
-    """A name and its line of help; the command itself is imported when its arguments are parsed."""
+    """Command known only by its name and line of help; the real command is imported when its arguments are parsed."""
 
     def __init__(self, name: str, path: str, line: str) -> None:
         super().__init__(name, help=line)
         self._path = path
 
     def load(self) -> click.Command:
-        """The command itself. Raises `EdgeSweepError` if it needs a package of an extra that is not installed."""
+        """Import the real command. Raises `EdgeSweepError` if it needs a package of an optional extra that is not
+        installed."""
         module, _, attribute = self._path.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
@@ -172,18 +174,18 @@ class LazyCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """The context of the command itself, which click then invokes."""
+        """Return the context of the real command, which click then invokes."""
         if parent is not None and "--json" in args:
             parent.meta[JSON] = True
         return self.load().make_context(info_name, args, parent, **extra)
 
 
 class Program(click.Command):
-    """A command that prints an expected error as one red line with its next step. Only bugs print a traceback."""
+    """Command that prints an expected error as one red line with the next step. Only bugs print a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
-            # A letter that the locale lacks is a question mark, and no error.
+            # A character that the locale's encoding lacks is written as a question mark instead of raising an error.
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
@@ -208,14 +210,15 @@ class Program(click.Command):
 
 
 class Group(Program, click.Group):
-    """The program with all commands, listed by purpose."""
+    """Program with all commands, whose help lists them by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
+        """Write a section for each heading of `VERBS_BY_PURPOSE`, with aligned columns."""
         column = max(map(len, self.commands))
         for heading, verbs in VERBS_BY_PURPOSE.items():
             with formatter.section(heading):
-                # click indents a section by 2 and parts its columns by 2 more, and wraps from there on.
+                # click indents a section by 2, separates its columns by 2 more, and wraps the text to the rest of the
+                # width.
                 room = formatter.width - 6 - column
                 formatter.write_dl(
                     [(verb.ljust(column), self.commands[verb].get_short_help_str(room)) for verb in verbs]
@@ -223,7 +226,8 @@ class Group(Program, click.Group):
 
 
 def _typed(step: str, context: click.Context) -> str:
-    """A next step whose commands have the workspace of the one that failed, and the file of its sweep."""
+    """Return the next step with its commands completed by the workspace and the sweep file of the command that
+    failed."""
     return here(Workspace(context.meta[ROOT]), context.meta.get(SWEEP)).typed(step) if ROOT in context.meta else step
 
 

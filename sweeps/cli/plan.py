@@ -1,4 +1,4 @@
-"""`edgesweep plan`: prints every job and every skipped combination; runs nothing."""
+"""`edgesweep plan`: prints every job and every skipped combination, and runs nothing."""
 
 import sys
 from dataclasses import asdict
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from workers.models.model_check import Tried
 
 CHECK_S = 5.0
-"""The seconds for decoding the images of one folder."""
+"""Time limit for decoding the images of one folder, in seconds."""
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`edgesweep profile`: the time of each operator of a build, on a device, or what a capture records meanwhile."""
+"""`edgesweep profile`: times each operator of a build on a device, or records a block with a tool such as perfetto."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,8 +81,8 @@ def profile(
 
 
 def _attach(workspace: Workspace, rows: Sequence[ResultRow], done: Profiled) -> None:
-    """Attach a profile to the runs of the jobs that it is of: a build may have been profiled on a device on which no
-    job ran it."""
+    """Attach a profile to the MLflow runs of the jobs with its build, device and run axes. There may be none, because a
+    build can be profiled on a device where no job ran it."""
     kept_profile = done.kept
     try:
         for row in rows:

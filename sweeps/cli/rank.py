@@ -1,4 +1,4 @@
-"""`edgesweep rank`: what to ship on which device, or the variants of a sweep per device, best first."""
+"""`edgesweep rank`: prints what to ship on which device, or the variants of a sweep per device, best first."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -66,7 +66,7 @@ def rank(
 
 
 def _notice_once() -> Callable[[int, int], None]:
-    """A function that says why ranking takes long, where the table of results was damaged."""
+    """Return a callback that prints once why ranking takes long, if the table of results must be rebuilt."""
     is_told = False
 
     def each(_: int, jobs: int) -> None:

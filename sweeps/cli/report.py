@@ -1,4 +1,4 @@
-"""`edgesweep report`: a sweep's results as files to send: a page, Markdown, tables."""
+"""`edgesweep report`: writes a sweep's results as files to send: an HTML page, Markdown, tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -100,7 +100,8 @@ def report(
 
 
 def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: Here) -> tuple[list[Section], list[str]]:
-    """A section for each device and model, and notes of the whole sweep. `advice` completes the commands in them."""
+    """Return a section of the report for each device and model, and notes about the whole sweep. `advice` completes the
+    commands in both."""
     spec = results.spec
     ranked = rank_rows(rows, spec.objective, results.name, told=told_by(spec))
     drawn = [_typed(section, advice) for section in sections(rows, ranked, spec.objective)]
@@ -121,8 +122,8 @@ def _typed(section: Section, advice: Here) -> Section:
 
 
 def _page_maker() -> Callable[..., str]:
-    """The function that makes a page. Raises `EdgeSweepError` if the package that draws charts is not installed: tables
-    and Markdown do without."""
+    """Return the function that renders the HTML page. Raises `EdgeSweepError` if the package that draws charts is not
+    installed, which only this page needs."""
     try:
         from dashboard.report.html import page
     except ModuleNotFoundError as error:
@@ -131,7 +132,8 @@ def _page_maker() -> Callable[..., str]:
 
 
 def _write(path: Path, make: Callable[[], bytes]) -> dict[str, Any]:
-    """Write a file, whole or not at all. Raises `EdgeSweepError` if it cannot be written."""
+    """Write a file atomically, whole or not at all. Returns its path and size. Raises `EdgeSweepError` if it cannot be
+    written."""
     content = make()
     try:
         write_whole(path, content)

@@ -1,4 +1,4 @@
-"""`edgesweep run`: builds, measures and ranks a sweep, with progress, Ctrl-C and continuation."""
+"""`edgesweep run`: builds, measures and ranks a sweep, with progress, an orderly end by Ctrl-C, and continuation."""
 
 import sys
 from collections.abc import Sequence
@@ -91,8 +91,8 @@ def run_spec(
     lab: Lab | None = None,
     file: Path | None = None,
 ) -> SweepResults:
-    """Run a sweep as `run_sweep` does, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted.
-    `file`: the sweep file, if it is to be run again."""
+    """Run a sweep as `run_sweep` does, until Ctrl-C requests its end. Returns the results; if the run was interrupted,
+    the program exits instead. `file`: the path of the sweep file, for commands in advice."""
     watch = Watch(asking=CtrlC, file=file)
     ended = run_sweep(spec, roots, workspace, executor, retry_failed=retry_failed, settle=settle, lab=lab, watch=watch)
     for line in ended.still_to_do:

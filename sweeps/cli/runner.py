@@ -1,4 +1,4 @@
-"""`edgesweep runner`: the C++ runners for phones, compiled with what the user has."""
+"""`edgesweep runner`: compiles the C++ runners for phones with the user's NDK and library."""
 
 import os
 import tempfile
@@ -79,7 +79,7 @@ def build(
         except EdgeSweepError as error:
             missing.append(error)
         if ndk is None or recipe is None:
-            # The error names all that is missing at once: each takes a while to get.
+            # One error names everything that is missing, because each part takes a while to get.
             steps = "\n  and: ".join(lack.next_step for lack in missing)
             raise EdgeSweepError("; ".join(lack.message for lack in missing), steps)
         toolchain = android.ndk_toolchain(ndk, abi, recipe)

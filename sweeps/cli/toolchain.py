@@ -1,4 +1,4 @@
-"""`edgesweep toolchain`: releases of a runtime's library beside the installed one: made, listed, removed."""
+"""`edgesweep toolchain`: adds, lists and removes releases of a runtime's library besides the installed one."""
 
 from importlib import metadata
 from typing import Any

@@ -1,4 +1,4 @@
-"""The parts of a sweep file that a ranking needs beside the objective."""
+"""The parts of a sweep file that a ranking needs besides the objective."""
 
 from functools import partial
 

@@ -1,4 +1,5 @@
-"""The output of a driver's events: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
+"""The output of a driver's events: as progress bars and lines, in the live file that other processes read, and in
+words."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -15,7 +16,7 @@ from workers.driver import driver_events
 from workers.driver.driver_events import Event
 
 _TOGETHER = ("Building", "Measuring on ")
-"""Titles of bars that are shown at the same time: phones measure while the rest is built."""
+"""Beginnings of the titles of bars that are shown at the same time: phones measure while other builds are made."""
 
 _Noted = (
     driver_events.AttemptFailed
@@ -40,7 +41,8 @@ _RUNGS: Mapping[Rung, str] = {
 
 
 def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
-    """Show an event. `live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
+    """Show an event. `live`: the file by which other processes follow the run. `workspace`: the folder that commands in
+    advice name."""
     match event:
         case driver_events.Preparing(model):
             progress.preparing(model, None)

@@ -1,4 +1,4 @@
-"""Messages for people, beside the results."""
+"""Messages for people, on stderr beside the results."""
 
 import sys
 
@@ -6,6 +6,6 @@ from sweeps.text import plain
 
 
 def tell(message: str) -> None:
-    """One message on stderr: in a notebook it stands below the cell."""
+    """Write one message to stderr; in a notebook it appears below the cell."""
     sys.stderr.write(f"{plain(message)}\n")
     sys.stderr.flush()
