@@ -107,7 +107,7 @@ def test_blocks_make_a_trace_of_their_samples(tmp_path: Path) -> None:
     )
 
 
-def test_a_process_is_played_from_any_of_its_samples_on_and_begins_again_after_its_last() -> None:
+def test_a_process_is_played_from_any_sample_on_and_begins_again_after_its_last() -> None:
     trace = Trace(tuple(np.array([10.0 * number + one for one in range(4)]) for number in range(5)))
     playback = Playback(trace, np.random.Generator(np.random.SFC64(0)))
     seen = set()
@@ -120,7 +120,7 @@ def test_a_process_is_played_from_any_of_its_samples_on_and_begins_again_after_i
     assert seen == {10.0 * number + one for number in range(5) for one in range(4)}
 
 
-def test_a_phone_with_recorded_noise_has_the_noise_of_the_one_that_it_was_recorded_on(tmp_path: Path) -> None:
+def test_a_phone_with_recorded_noise_has_the_noise_of_the_recorded_phone(tmp_path: Path) -> None:
     original = SimulatedPhone(PHONES["correlated"], 0)
     rows: list[tuple[str, object]] = [
         (str(number), sample) for number, block in enumerate(blocks(original, 300)) for sample in block.samples_ns

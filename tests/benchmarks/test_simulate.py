@@ -93,7 +93,7 @@ def test_the_same_command_gives_the_same_figures() -> None:
     assert found(*asked) != found(*asked, "--sigma", "0.15")
 
 
-def test_a_table_stands_for_every_phone_with_no_cell_empty_and_says_that_it_is_simulated() -> None:
+def test_a_table_has_every_phone_and_no_empty_cell_and_says_that_it_is_simulated() -> None:
     done = run("--seeds", "2", "--variants", "4")
     assert done.exit_code == 0
     assert done.stdout.startswith("Simulated:")
@@ -217,7 +217,7 @@ def test_a_wrong_sweep_file_is_refused_as_everywhere(tmp_path: Path) -> None:
     assert run(str(tmp_path / "none.yaml")).exit_code == 2
 
 
-def test_a_file_without_budget_and_preset_is_simulated_with_the_default_for_so_many_variants(tmp_path: Path) -> None:
+def test_a_file_without_budget_and_preset_is_simulated_with_the_default_for_its_size(tmp_path: Path) -> None:
     path = sweep_file(tmp_path)
     asked = (path, "--phone", "cool", "--seeds", "1", "--json", "--variants")
     many = run(*asked, "9")

@@ -49,7 +49,7 @@ def two_phones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_phones")
-def test_a_phone_that_says_nonsense_is_left_out_by_name_and_the_others_are_planned_for(tmp_path: Path) -> None:
+def test_a_phone_that_says_nonsense_is_left_out_by_name_and_the_others_are_planned(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, ONE)
     told: list[str] = []
     spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
@@ -62,7 +62,7 @@ def test_a_phone_that_says_nonsense_is_left_out_by_name_and_the_others_are_plann
 
 
 @pytest.mark.usefixtures("two_phones")
-def test_a_phone_that_was_asked_for_by_name_and_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_phone_asked_for_by_name_that_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, ONE)
     spec = sweep.spec.model_copy(update={"devices": ("adb:odd",)})
     with pytest.raises(DeviceError, match="adb:odd") as caught:
@@ -184,7 +184,7 @@ def test_a_host_brings_its_phones_all_that_it_has_and_a_driver_plans_by_that_alo
 
 
 @pytest.mark.usefixtures("bare_phone")
-def test_what_a_broken_runtime_of_another_package_would_run_is_skipped_with_its_reason(tmp_path: Path) -> None:
+def test_what_another_packages_broken_runtime_would_run_is_skipped_with_its_reason(tmp_path: Path) -> None:
     facts = attach("fake:steady", tmp_path, OTHERS).facts
     assert planner.no_program(facts, "torchscript") is None
     assert planner.no_program(facts, "abacus") is None
@@ -193,7 +193,7 @@ def test_what_a_broken_runtime_of_another_package_would_run_is_skipped_with_its_
 
 
 @pytest.mark.usefixtures("bare_phone")
-def test_a_runtime_that_could_not_be_pushed_is_skipped_on_the_phone_that_is_there_and_waits_for_the_one_that_is_away(
+def test_a_runtime_that_cannot_be_pushed_is_skipped_and_waits_for_an_absent_phone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(name: str, folder: Path) -> Bare:

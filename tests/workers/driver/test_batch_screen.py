@@ -336,7 +336,7 @@ def test_batches_that_fail_as_a_whole_are_given_up(race: BuiltSweep, journal: Jo
     assert sum(journal.attempts.settled(job.key).leads for job in race.plan.jobs) == 1
 
 
-def test_an_artifact_that_cannot_be_pushed_first_does_not_cost_the_others_their_batch(
+def test_an_artifact_that_cannot_be_pushed_does_not_cost_the_others_their_batch(
     race: BuiltSweep, journal: Journal
 ) -> None:
     asked: list[int] = []

@@ -96,7 +96,7 @@ def test_a_sweep_on_a_board_with_python_ends_ranked(board: Board, tmp_path: Path
 
 
 @pytest.mark.compiler
-def test_a_sweep_on_a_board_without_python_takes_the_compiled_runner_and_outlives_a_cut(
+def test_a_board_without_python_takes_the_compiled_runner_and_survives_a_cut(
     board: Board, runners: Path, tmp_path: Path
 ) -> None:
     slow, real = runners / "edgesweep_runner_full", tmp_path / "real"

@@ -483,7 +483,7 @@ class Estimates(InlineExecutor):
         return Noted()
 
 
-def test_others_are_told_what_is_left_also_of_rounds_that_are_added_and_in_a_run_that_goes_on(tmp_path: Path) -> None:
+def test_what_is_left_is_told_also_of_added_rounds_and_in_a_run_that_goes_on(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "steady", GRID, protocol=ProtocolSpec(preset="quick"))
     with Journal.open(sweep.workspace.journal) as journal:
         first = Estimates(sweep.workspace.root)

@@ -68,7 +68,7 @@ def unplug_after_its_first_block(phone: FaultyPhone, journal: Path) -> None:
 
 
 @pytest.mark.smoke
-def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_it_is_back(
+def test_a_sweep_on_four_phones_outlives_an_unplugged_one_and_goes_on_with_it_later(
     phones: list[FaultyPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.operations.run.Driver", partial(Driver, away_wait=AwayWait(3.0, 2.0)))

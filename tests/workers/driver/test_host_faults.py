@@ -253,7 +253,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.fault(45, "a tmpfs with the workspace filled in a block", "stops before accepting; resumed whole")
-def test_a_host_whose_disk_is_full_stops_before_it_accepts_and_goes_on_when_there_is_room(
+def test_a_host_with_a_full_disk_stops_before_it_accepts_and_goes_on_with_room(
     pair: Pair, built: Path, tmp_path: Path, small_disk: Path
 ) -> None:
     sweep = PhoneSweep(tmp_path, built, pair)

@@ -28,7 +28,7 @@ def climbed(one: Ladder, kind: str, seconds: float = 400.0, every_s: float = 2.0
     return found
 
 
-def test_a_phone_that_hangs_is_connected_again_then_its_server_and_at_last_it_is_restarted() -> None:
+def test_a_phone_that_hangs_is_connected_anew_its_server_and_last_itself_restarted() -> None:
     assert climbed(ladder(), "unresponsive") == [
         (6.0, "reconnect"),
         (20.0, "restart_adb"),
@@ -57,7 +57,7 @@ def test_what_a_person_or_another_process_ends_is_waited_for(kind: str) -> None:
     assert climbed(ladder(), kind) == [(60.0, "give_up")]
 
 
-def test_the_head_of_a_lab_is_waited_for_no_longer_than_ray_lets_the_run_end_in_order() -> None:
+def test_a_labs_head_is_waited_for_no_longer_than_ray_lets_the_run_end_in_order() -> None:
     assert climbed(ladder(), "head_away") == [(120.0, "give_up")]
 
 

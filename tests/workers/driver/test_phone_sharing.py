@@ -90,7 +90,7 @@ def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[FaultyPhone])
     )
 
 
-def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_slower(
+def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_slower_one(
     pair: list[FaultyPhone], third: FaultyPhone, built: Path, tmp_path: Path
 ) -> None:
     sweep = PhoneSweep(tmp_path, built, [*pair, third], GRID, **SHARED)

@@ -45,7 +45,7 @@ class Recorder:
 
 
 @pytest.mark.system
-def test_publishing_goes_on_beside_a_phone_and_only_in_turns_while_this_computer_is_timed(tmp_path: Path) -> None:
+def test_publishing_goes_on_beside_a_phone_and_takes_turns_with_timing_this_computer(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, ONE, devices=("local", "fake:cool"))
     keys = {facts.name: facts.device_id for facts in sweep.plan.devices}
     [phone] = [job.key for job in sweep.plan.jobs if job.device_id == keys["fake:cool"]]

@@ -16,7 +16,7 @@ def test_what_was_seen_is_expected_again_and_nothing_else_is_known() -> None:
     assert durations.expected("phone", "net", "block", guess_s=4.0) == pytest.approx(10.0)
 
 
-def test_a_device_that_was_slow_with_one_artifact_is_expected_to_be_slow_with_another() -> None:
+def test_a_device_slow_with_one_artifact_is_expected_to_be_slow_with_another() -> None:
     durations = Durations()
     for artifact, size in (("small", 1.0), ("large", 3.0)):
         durations.learn("quick", artifact, "block", 2.0 * size, guess_s=2.0)

@@ -76,7 +76,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.sqlite"
 
 
-def test_variants_of_units_of_one_class_have_one_key_in_the_pool_and_each_unit_its_own() -> None:
+def test_a_variant_has_one_key_in_the_pool_of_its_class_and_one_of_each_unit() -> None:
     plan = planned(*units("a", "b", "c"))
     assert len(plan.jobs) == len({key for key, _ in plan.pooled}) == 3 * 6
     assert len({pool for _, pool in plan.pooled}) == 6
@@ -298,7 +298,7 @@ def test_a_unit_that_surely_differs_by_less_than_two_percent_stays_and_is_named(
         assert len(sharing.plan.jobs) == 3 + 5
 
 
-def test_without_a_unit_that_can_be_compared_nothing_is_assigned_and_the_variants_are_counted(path: Path) -> None:
+def test_without_a_comparable_unit_nothing_is_assigned_and_the_variants_are_counted(path: Path) -> None:
     with Journal.open(path) as journal:
         sharing = Sharing(planned(*units("a", "b")), journal)
         assert not sharing.advance(wait=False)

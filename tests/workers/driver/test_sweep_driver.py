@@ -163,7 +163,7 @@ def test_a_model_that_cannot_be_used_fails_its_own_jobs_and_no_others(tmp_path: 
 
 
 @pytest.mark.system
-def test_a_calibration_set_that_cannot_be_used_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
+def test_an_unusable_calibration_set_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
     told: list[str] = []
     synthetic = SyntheticData(source="synthetic", images=8)
     data = DataSpec(calibration=FolderData(source="folder", path=tmp_path / "nowhere"), evaluation=synthetic)

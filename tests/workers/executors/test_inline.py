@@ -61,7 +61,7 @@ subprocess.run(['sh', '-c', 'echo from a child'], check=True)
 
 @pytest.mark.system
 @pytest.mark.fault(32, "a builder that is SIGKILLed", "that build fails, the next one is built")
-def test_a_build_that_dies_is_one_failure_and_what_each_prints_is_kept_with_it_or_among_the_logs(
+def test_a_build_that_dies_is_one_failure_and_each_ones_output_is_kept(
     executor: InlineExecutor, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     network = tiny_inputs().package.files["tiny_net.py"]
@@ -151,7 +151,7 @@ for descriptor in range(3, 256):
 
 
 @pytest.mark.system
-def test_what_a_model_s_code_starts_and_writes_neither_outlives_nor_holds_up_its_build(
+def test_what_a_models_code_starts_neither_outlives_nor_holds_up_its_build(
     executor: InlineExecutor, tmp_path: Path
 ) -> None:
     marker = tmp_path / "pid"

@@ -141,7 +141,7 @@ def test_a_phone_whose_nonsense_nobody_expected_fails_its_own_job(
     assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed), "it is as usable as before"
 
 
-def test_a_phone_that_cannot_be_attached_for_a_reason_that_nobody_expected_fails_its_own_job(
+def test_a_phone_that_cannot_be_attached_for_an_unexpected_reason_fails_its_own_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = attach("fake:steady", tmp_path).facts

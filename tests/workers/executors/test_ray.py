@@ -67,7 +67,7 @@ def _job(build_key: str, variant: Variant) -> Job:
     return job_of("job-" + build_key, build_key, local_facts().device_id, variant=variant)
 
 
-def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_folder(
+def test_an_artifact_of_one_node_is_measured_on_another_without_a_shared_folder(
     two_nodes: dict[str, Path],
 ) -> None:
     inputs = tiny_inputs()

@@ -17,7 +17,7 @@ from workers.hosts.this_machine import HostConfig, agent_of
 
 @pytest.mark.system
 @pytest.mark.sshd
-def test_a_board_that_a_host_names_is_listed_with_its_runtime_lent_and_measured_on_unless_it_is_in_quarantine(
+def test_a_hosts_board_is_listed_lent_and_measured_on_unless_it_is_in_quarantine(
     board: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(discovery.VARIABLE, board.unit)

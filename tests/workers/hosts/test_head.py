@@ -11,7 +11,7 @@ from workers.hosts.head import Found, Head
 LANES = 12
 
 
-def test_those_who_wait_while_the_head_does_not_answer_share_the_failure_and_the_next_one_asks_anew() -> None:
+def test_those_who_wait_for_a_silent_head_share_the_failure_and_the_next_asks_anew() -> None:
     now_s, questions, away = 0.0, 0, True
     waiting: set[int] = set()
     changed = threading.Condition()

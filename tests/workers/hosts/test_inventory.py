@@ -138,7 +138,7 @@ def test_a_phone_with_two_connections_is_one_device_until_both_are_gone(cable: C
     assert [facts.name for facts in inventory.devices()] == ["adb:one@10.0.0.9"]
 
 
-def test_a_transport_that_cannot_list_keeps_its_known_devices_says_why_and_hides_no_other(cable: Cable) -> None:
+def test_a_transport_that_cannot_list_keeps_its_devices_says_why_and_hides_no_other(cable: Cable) -> None:
     inventory = of(cable, "local:here")
     inventory.refresh()
     change = inventory.change
@@ -180,7 +180,7 @@ def test_devices_that_are_always_there_need_no_list(cable: Cable) -> None:
     assert ids(inventory) == ["here"]
 
 
-def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_that_come_after_it(cable: Cable) -> None:
+def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_after_it(cable: Cable) -> None:
     say, asked = Event(), Event()
 
     def look(name: str) -> DeviceFacts:

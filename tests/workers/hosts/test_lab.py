@@ -192,7 +192,7 @@ def test_a_device_that_a_person_keeps_out_on_its_host_is_not_called_offline(worl
         ({"runners": (("onnxruntime", "runner 2"),)}, ""),
     ],
 )
-def test_a_device_that_is_another_one_where_it_comes_back_is_not_measured_as_the_old_one(
+def test_a_device_that_comes_back_as_another_one_is_not_measured_as_the_old_one(
     world: World, there: dict[str, Any], told: str
 ) -> None:
     first, _ = world.add("lab-1", "one")
@@ -463,7 +463,7 @@ def test_collecting_does_not_wait_for_another_drivers_block(world: World) -> Non
         assert block.result(60) == "answer 0 to 7"
 
 
-def test_the_result_of_a_device_that_has_moved_is_its_last_hosts_also_after_a_restart(world: World) -> None:
+def test_the_result_of_a_moved_device_is_its_last_hosts_also_after_a_restart(world: World) -> None:
     first, wire = world.add("lab-1", "one")
     second, _ = world.add("lab-2", "two")
     lab = world.lab()
@@ -521,7 +521,7 @@ def test_a_phone_that_another_sweep_has_through_another_host_is_waited_for(world
     assert len(first.workers) == 1
 
 
-def test_a_serial_that_two_hosts_have_by_cable_is_the_first_ones_also_while_that_is_cut_off(world: World) -> None:
+def test_a_serial_of_two_hosts_by_cable_is_the_first_ones_also_while_it_is_cut_off(world: World) -> None:
     first, wire = world.add("lab-1", "one")
     second, _ = world.add("lab-2", "one")
     lab = world.lab()

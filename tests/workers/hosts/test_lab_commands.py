@@ -57,9 +57,7 @@ def test_hosts_shows_of_each_host_its_health_its_versions_and_its_disk(world: Wo
     assert "lab-3 has EdgeSweep 0.9 (protocol 1), not 1 (protocol 1): update it" in shown
 
 
-def test_devices_of_a_lab_tells_what_each_host_cannot_use_and_which_hosts_do_not_answer(
-    world: World, edgesweep: Command
-) -> None:
+def test_devices_of_a_lab_tells_what_hosts_cannot_use_and_which_do_not_answer(world: World, edgesweep: Command) -> None:
     host, _ = world.add("lab-3", "four")
 
     def locked(name: str) -> object:
@@ -121,7 +119,7 @@ def test_what_the_sweeps_of_another_user_leave_alone_is_shown_and_kept_from_nobo
     assert "leave three alone" not in said(edgesweep("hosts"))
 
 
-def test_what_hosts_show_of_a_quarantine_ends_with_it_and_comes_back_after_a_restart_of_the_host(
+def test_hosts_show_a_quarantine_until_it_ends_and_again_after_a_restart_of_the_host(
     world: World, edgesweep: Command
 ) -> None:
     lab = world.lab()

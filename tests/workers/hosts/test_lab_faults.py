@@ -281,7 +281,7 @@ def test_a_host_whose_disk_fills_in_a_block_is_waited_for_and_loses_nothing(faul
 
 
 @pytest.mark.fault(26, "a host's address changes in a block", "its node is started again; a block a phone again")
-def test_a_host_that_gets_another_address_joins_again_from_it_and_its_rules_go_with_it(faulty: FaultyLab) -> None:
+def test_a_host_with_a_new_address_joins_again_from_it_and_its_rules_go_with_it(faulty: FaultyLab) -> None:
     lab, other = faulty.lab, faulty.lab.network.computers[OTHER]
     sweep = LabSweep(faulty, "moved")
     run = sweep.start()

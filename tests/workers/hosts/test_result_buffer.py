@@ -37,7 +37,7 @@ def test_the_first_result_of_one_id_counts(tmp_path: Path) -> None:
     assert outbox.count() == 1
 
 
-def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_whatever_its_size(tmp_path: Path) -> None:
+def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_at_any_size(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "o", "1", cap_bytes=100)
     for number in range(4):
         outbox.keep(str(number), "phone", 1, b"x" * 40)
@@ -47,7 +47,7 @@ def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_whatever
     assert outbox.count() == 1
 
 
-def test_what_nobody_fetches_is_dropped_after_days_and_what_an_older_host_kept_begins_anew(tmp_path: Path) -> None:
+def test_unfetched_results_are_dropped_after_days_and_an_older_hosts_ones_begin_anew(tmp_path: Path) -> None:
     now_s = 1e9
     file = tmp_path / "o"
     db = sqlite3.connect(file)

@@ -51,7 +51,7 @@ def test_hosts_names_both_versions_of_what_differs(tmp_path: Path) -> None:
     ]
 
 
-def test_hosts_tells_a_clock_a_name_and_a_device_that_are_there_twice_and_who_is_silent(tmp_path: Path) -> None:
+def test_hosts_tells_a_wrong_clock_a_doubled_name_or_device_and_who_is_silent(tmp_path: Path) -> None:
     one, other, third = hello(tmp_path, "lab-1"), hello(tmp_path, "lab-1", "two"), hello(tmp_path, "lab-2")
     assert troubles([(one, True)], VERSIONS, one.clock_s + 60) == []
     assert troubles([(one, True)], VERSIONS, one.clock_s + 3600) == [
@@ -99,7 +99,7 @@ def test_a_later_start_of_a_host_is_the_later_one_also_if_its_clock_was_set_back
     assert config.next_boot(7) == 7
 
 
-def test_what_ray_tells_a_driver_is_no_output_and_the_end_of_a_node_is_told_by_the_driver_alone(
+def test_what_ray_tells_a_driver_is_no_output_and_the_driver_alone_tells_a_nodes_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     died = (

@@ -161,7 +161,7 @@ def test_the_clocks_of_a_block_are_those_that_it_ran_at(
     assert (block.conditions.cpu_mhz_start, block.conditions.cpu_mhz_end) == (mhz, mhz)
 
 
-def test_the_mode_stays_on_for_the_next_block_of_a_round_but_not_while_the_device_rests_or_does_something_else(
+def test_the_mode_stays_on_between_blocks_of_a_round_but_not_while_the_device_rests(
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     phone = ClockedPhone(tmp_path)

@@ -132,7 +132,7 @@ def test_only_the_load_of_others_is_told_apart_from_heat() -> None:
     assert not judge(COOL, gate()).busy_only
 
 
-def test_on_the_computer_that_people_work_on_another_benchmark_is_load_and_disqualifies_nothing() -> None:
+def test_on_a_computer_people_work_on_a_benchmark_is_load_and_disqualifies_nothing() -> None:
     found = judge(replace(COOL, load=0.5, competing=("another",), shared=True), gate())
     assert found.busy_only
     assert len(found.lacking) == 2

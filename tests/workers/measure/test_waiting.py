@@ -70,7 +70,7 @@ def test_a_device_that_was_ready_once_again_is_waited_for_anew(tmp_path: Path) -
         assert device.now_s() - before_s == pytest.approx(expected_s, abs=0.1), block
 
 
-def test_the_first_wait_in_vain_and_a_later_one_are_told_apart_where_the_protocol_fails_the_job(tmp_path: Path) -> None:
+def test_a_first_and_a_later_wait_in_vain_are_told_apart_where_the_job_fails(tmp_path: Path) -> None:
     asked = protocol(on_not_ready="fail")
     device, limits = phone(tmp_path, never_cools=True), WaitLimits(asked)
     first, second = (waited_for(device, limits, asked) for _ in range(2))

@@ -49,7 +49,7 @@ def folders(calibration: Path, evaluation: Path, images: int | None = None) -> D
     )
 
 
-def test_all_597_held_out_digits_are_evaluated_and_none_is_calibrated_or_trained_with() -> None:
+def test_all_597_held_out_digits_are_evaluated_and_none_calibrates_or_trains() -> None:
     data = DataSpec(calibration=DigitsData(source="digits"), evaluation=DigitsData(source="digits"))
     calibration, evaluation = manifests(data)
     assert evaluation.count == 597

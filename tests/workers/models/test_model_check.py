@@ -173,9 +173,7 @@ def test_before_a_run_only_images_that_accuracy_is_computed_on_are_tried(home: P
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
-def test_bombs_and_truncated_images_are_found_also_where_there_is_no_time_to_decode_all(
-    home: Path, seconds: float
-) -> None:
+def test_bombs_and_truncated_images_are_found_also_without_time_to_decode_all(home: Path, seconds: float) -> None:
     bomb = home / "photos" / "a" / "bomb.png"
     Image.new("1", (20_000, 20_000)).save(bomb)
     cut = home / "photos" / "b" / "cut.png"

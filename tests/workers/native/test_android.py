@@ -346,7 +346,7 @@ def test_executorch_registers_what_is_linked_in_once(tmp_path: Path) -> None:
 
 @pytest.mark.system
 @pytest.mark.cross_compiler
-def test_onnx_runtime_is_found_in_archives_and_build_trees_and_its_real_runner_is_compiled(
+def test_onnx_runtime_of_archives_and_build_trees_is_found_and_its_runner_compiled(
     tmp_path: Path,
 ) -> None:
     source = tmp_path / "onnxruntime.cpp"

@@ -562,7 +562,7 @@ def listed(argv: Sequence[str]) -> NnapiListing:
     return runner_report.listing(subprocess.run(argv, capture_output=True, check=True, timeout=120).stdout)
 
 
-def test_accelerators_and_what_each_takes_of_a_model_are_listed_as_by_the_python_runner(
+def test_accelerators_and_their_part_of_a_model_are_listed_as_by_the_python_runner(
     program: str, artifact: Callable[[str], RunRequest], nnapi: str
 ) -> None:
     words = ("--nnapi-devices", "--reference", nnapi)

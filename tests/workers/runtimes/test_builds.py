@@ -158,7 +158,7 @@ def test_a_model_that_prints_does_not_spoil_the_report(make_inputs: Callable[...
     assert manifest.verification.sqnr_db is None or manifest.verification.sqnr_db > 100
 
 
-def test_an_annotation_that_only_holds_in_training_does_not_keep_a_model_from_being_scripted(
+def test_an_annotation_that_only_holds_in_training_does_not_prevent_scripting(
     make_inputs: Callable[..., BuildInputs], build: Build
 ) -> None:
     _, manifest = build(make_inputs("nets:Annotated"), FP32)

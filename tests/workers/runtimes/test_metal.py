@@ -267,7 +267,7 @@ def test_an_input_that_does_not_fit_is_refused(x: torch.Tensor, told: str) -> No
         torch.ops.metal_prepack.conv2d_run(x, packed)
 
 
-def test_a_dilated_convolution_is_not_answered_because_ios_would_leave_the_dilation_out() -> None:
+def test_a_dilated_convolution_is_refused_because_ios_would_leave_the_dilation_out() -> None:
     packed = torch.ops.metal_prepack.conv2d_prepack(WEIGHT, None, **{**CONV, "dilation": [2, 2]})
     with pytest.raises(RuntimeError, match="dilated"):
         torch.ops.metal_prepack.conv2d_run(torch.ones(1, 2, 8, 8), packed)

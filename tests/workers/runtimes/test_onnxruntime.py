@@ -177,7 +177,7 @@ def test_what_its_tool_does_not_answer_is_answered_here_as_on_the_device(
     assert [one.exact_int8 for one in asked] == [True, False, False]
 
 
-def test_an_older_release_that_keeps_no_ranges_calibrates_each_time_and_gives_the_same_file(
+def test_an_older_release_keeps_no_ranges_calibrates_anew_and_gives_the_same_file(
     built: Mapping[str, tuple[Path, Manifest]], tiny: BuildInputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from workers.runtimes.onnxruntime import numbers

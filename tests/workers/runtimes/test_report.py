@@ -146,7 +146,7 @@ def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
         b"",
     ],
 )
-def test_a_runner_whose_list_of_accelerators_cannot_be_read_is_one_without_accelerators(rest: bytes) -> None:
+def test_a_runner_with_an_unreadable_list_of_accelerators_is_one_without_any(rest: bytes) -> None:
     identity = runner_report.identity(b"\n" + transcript(ENGINES) + rest)
     assert identity.runner == "python-torchscript 1"
     assert (identity.runtime_version, identity.qengines, identity.accelerators) == ("2.12.1+cu130", ("qnnpack",), ())

@@ -218,7 +218,7 @@ def test_what_the_request_gets_wrong_is_told(
     }
 
 
-def test_only_the_standard_library_is_imported_before_the_cpus_are_chosen_and_no_compiler_of_torch_after_it() -> None:
+def test_only_standard_modules_load_before_the_choice_of_cpus_and_no_compiler_after() -> None:
     program = (
         "import sys\nfrom workers.runtimes.torchscript.runner import main\n"
         "print(sorted({'torch', 'numpy', 'pydantic'} & {name.partition('.')[0] for name in sys.modules}))\n"
@@ -246,7 +246,7 @@ sys.exit(main.main(sys.argv[1:], odd))
 """
 
 
-def test_a_file_of_another_runtime_that_hangs_ends_the_process_unless_its_hash_is_known(tmp_path: Path) -> None:
+def test_a_hanging_file_of_another_runtime_ends_the_process_unless_its_hash_is_known(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(b"runs for ever")
     argv = [sys.executable, "-c", HANGS, "--model", str(tmp_path / "model"), "--input-dims", "1"]
     unknown = subprocess.run(argv, capture_output=True, check=False)

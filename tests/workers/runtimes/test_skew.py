@@ -147,7 +147,7 @@ def test_an_older_torch_times_and_evaluates_what_it_knows(older: Run, tmp_path: 
 
 @needs_old_torch
 @pytest.mark.parametrize("form", FORMATS)
-def test_an_operator_that_the_older_torch_has_not_is_named_and_runs_on_the_pinned_one(
+def test_an_operator_that_an_older_torch_lacks_is_named_and_runs_on_the_pinned_one(
     pinned: Run, older: Run, tmp_path: Path, form: Format
 ) -> None:
     saved = save(script(Attention()), tmp_path, form)

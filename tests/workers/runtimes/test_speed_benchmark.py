@@ -59,7 +59,7 @@ def printed(stdout: bytes = b"", stderr: bytes = b"") -> ToolOutput:
     return ToolOutput(stdout=stdout, stderr=stderr)
 
 
-def test_a_timing_asks_for_the_iterations_and_one_warm_up_more_for_the_first_inference() -> None:
+def test_a_timing_asks_for_its_iterations_and_one_more_warm_up_as_first_inference() -> None:
     assert TOOL.timing(FLOAT, "/data/tool").argv == [
         "env",
         "OMP_NUM_THREADS=2",

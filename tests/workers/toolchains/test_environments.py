@@ -116,7 +116,7 @@ def test_one_that_is_not_whole_does_not_count_as_made(made: Path, damage: str) -
     assert "is damaged" in environments.made()[0].wrong
 
 
-def test_a_program_imports_the_releases_library_and_without_the_folder_it_gives_up_as_runners_do(made: Path) -> None:
+def test_a_program_imports_the_releases_library_and_gives_up_without_its_folder(made: Path) -> None:
     argv = environments.command_within([sys.executable, "-m", "onnxruntime", "it's", "$HOME"], RELEASE)
     ended = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert ended.stdout == f"{made}/onnxruntime/__init__.py it's $HOME\n"

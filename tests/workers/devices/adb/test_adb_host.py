@@ -164,7 +164,7 @@ def test_a_number_that_many_phones_have_is_good_enough_where_one_has_it(serial: 
 
 @pytest.mark.parametrize("serial", ["????????????", "(no serial number)"])
 @pytest.mark.fault(8, "a phone that is ????????????", "refused, told the way over the network")
-def test_a_phone_without_a_serial_number_is_refused_and_told_the_way_over_the_network(serial: str) -> None:
+def test_a_phone_without_a_serial_number_is_refused_with_the_way_over_the_network(serial: str) -> None:
     (one,) = parse_devices(f"{serial}     device usb:1-2 product:a transport_id:1\n")
     assert one == Attached(serial=serial, state="device", usb=True)
     error = problem(one, (one,))

@@ -100,7 +100,7 @@ def pushed(phone: FaultyPhone) -> list[str]:
 # Row 1
 
 
-def test_a_program_that_had_not_begun_when_the_connection_broke_is_no_failure_of_a_job(device: AdbDevice) -> None:
+def test_a_program_not_begun_when_the_connection_broke_is_no_failure_of_a_job(device: AdbDevice) -> None:
     attempt = Attempt(device._connection, "0123456789abcdef", 1, "echo never", "echo")
     error = failure(lambda: attempt._report(attempt._collect_script(), Deadline(20), retry_usb=False))
     assert error.kind in ABSENT_KINDS, "it is waited for, and no attempt is counted"

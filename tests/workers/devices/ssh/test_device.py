@@ -63,9 +63,7 @@ def files(board: Board) -> list[str]:
 # Who may connect
 
 
-def test_a_host_key_that_is_not_known_is_never_accepted_and_the_command_for_it_is_told(
-    device: SshDevice, board: Board
-) -> None:
+def test_an_unknown_host_key_is_never_accepted_and_the_command_for_it_is_told(device: SshDevice, board: Board) -> None:
     board.known_hosts.write_text("")
     for _ in range(2):
         error = failure(device.facts)
@@ -230,7 +228,7 @@ def test_a_runner_of_this_machine_is_no_orphan_of_the_board(device: SshDevice, b
 # Row 7, 28: the lease
 
 
-def test_a_lease_is_taken_again_where_the_board_still_believes_in_the_lost_connection(
+def test_a_lease_is_taken_again_where_the_board_still_believes_in_a_lost_connection(
     device: SshDevice, board: Board
 ) -> None:
     device.take_lock()
