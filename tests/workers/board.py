@@ -46,10 +46,10 @@ def board(running_board: Board, own_board_lock: Path, monkeypatch: pytest.Monkey
 
 def _as_new(board: Board) -> None:
     board.stop()
-    for one in board.programs(str(board.root)):
-        if one.pid != os.getpid():
+    for program in board.programs(str(board.root)):
+        if program.pid != os.getpid():
             with suppress(psutil.Error):
-                one.kill()
+                program.kill()
     for folder in (board.home, board.bin):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

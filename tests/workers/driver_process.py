@@ -64,8 +64,8 @@ class DriverProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in self.tree():
-            one.kill()
+        for process in self.tree():
+            process.kill()
         self.process.wait()
 
     def tree(self) -> list[psutil.Process]:
@@ -85,7 +85,7 @@ class DriverProcess:
         self.process.wait()
         began = time.monotonic()
         _, left = psutil.wait_procs(started, timeout=GONE_S)
-        assert left == [], [words_of(one) for one in left]
+        assert left == [], [words_of(process) for process in left]
         seen.told()
         return time.monotonic() - began
 

@@ -192,11 +192,11 @@ def files(phone: FaultyPhone, beginning: str) -> list[str]:
 
 def programs_on(phone: FaultyPhone) -> list[tuple[psutil.Process, list[str]]]:
     """What runs on the phone, with its argv. Whoever ends while it is asked is not among them."""
-    found = []
-    for one in phone.processes():
+    programs = []
+    for process in phone.processes():
         with suppress(psutil.Error):
-            found.append((one, one.cmdline()))
-    return found
+            programs.append((process, process.cmdline()))
+    return programs
 
 
 def running_on(phone: FaultyPhone, word: str) -> list[str]:
@@ -292,12 +292,12 @@ def amid(phones: Sequence[FaultyPhone], call: Callable[[], object]) -> threading
 
 def resume(sweep: PhoneSweep, journal: Journal) -> None:
     """Run it again, to its end: what is there stays as it is, and only what is missing is measured."""
-    kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
+    kept_blocks = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
     before = sum(map(timed, sweep.phones))
     sweep.run(journal)
     assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     new = 0
-    for key, blocks in kept.items():
+    for key, blocks in kept_blocks.items():
         assert journal.attempts.blocks(key)[: len(blocks)] == blocks
         new += len(journal.attempts.blocks(key)) - len(blocks)
     assert sum(map(timed, sweep.phones)) - before == new

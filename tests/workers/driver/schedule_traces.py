@@ -44,7 +44,7 @@ class Device:
     @property
     def comparing_s(self) -> float:
         """What only begins when all of its artifacts are there."""
-        return math.fsum(seconds for its in self.blocks_s.values() for seconds in its)
+        return math.fsum(seconds for blocks in self.blocks_s.values() for seconds in blocks)
 
     @property
     def work_s(self) -> float:
@@ -168,19 +168,19 @@ def lower_bound_s(trace: Trace) -> float:
     Of any devices together: all that they need is built by no fewer builders, and who gets the last artifact still has
     to evaluate that and to compare. Of each device alone: its first artifact, and all that it does.
     """
-    living = [one for one in trace.devices if one.dies_s == math.inf]
-    found = []
+    living = [device for device in trace.devices if device.dies_s == math.inf]
+    bounds_s = []
     for device in living:
         needs = [trace.builds_s.get(key, 0.0) for key in device.evaluations_s]
         first_s = min(needs) if trace.races else _built_s(needs, trace.builders)
-        found.append(first_s + device.work_s)
+        bounds_s.append(first_s + device.work_s)
     needed: set[str] = set()
-    tails = sorted(living, key=lambda one: -_tail_s(trace, one))
+    tails = sorted(living, key=lambda device: -_tail_s(trace, device))
     for device in tails:
         needed |= device.evaluations_s.keys() & trace.builds_s.keys()
         if needed:
-            found.append(_built_s([trace.builds_s[key] for key in needed], trace.builders) + _tail_s(trace, device))
-    return max(found)
+            bounds_s.append(_built_s([trace.builds_s[key] for key in needed], trace.builders) + _tail_s(trace, device))
+    return max(bounds_s)
 
 
 def _built_s(builds_s: Sequence[float], builders: int) -> float:
@@ -205,7 +205,7 @@ def makespan_s(trace: Trace) -> float:
         device.name: [_job(device.name, key, key in trace.int8) for key in device.evaluations_s]
         for device in trace.devices
     }
-    builds.look(job for its in jobs.values() for job in its)
+    builds.look(job for of_device in jobs.values() for job in of_device)
     for device in trace.devices:
         for key in device.evaluations_s:
             schedule.expect(device.name, key, "block", FIRST_ROUNDS, BLOCK_S)
@@ -220,7 +220,7 @@ def makespan_s(trace: Trace) -> float:
     ]
     for _ in side_by_side(runs, hands):
         pass
-    return max(ended_s[one.name] for one in trace.devices if one.dies_s == math.inf)
+    return max(ended_s[device.name] for device in trace.devices if device.dies_s == math.inf)
 
 
 def _device(
@@ -239,17 +239,17 @@ def _device(
     def everything() -> Steps[None]:
         left = dict(device.evaluations_s)
         while trace.races and its_field.missing:
-            there = [key for key in left if key not in its_field.missing]
-            if not there:
+            ready = [key for key in left if key not in its_field.missing]
+            if not ready:
                 yield from its_field.more()
-            elif not (yield from work(there[0], "evaluation", left.pop(there[0]))):
+            elif not (yield from work(ready[0], "evaluation", left.pop(ready[0]))):
                 return
         yield from its_field.whole()
         for key, seconds in left.items():
             if not (yield from work(key, "evaluation", seconds)):
                 return
-        for key, its in device.blocks_s.items():
-            for seconds in its:
+        for key, blocks in device.blocks_s.items():
+            for seconds in blocks:
                 if not (yield from work(key, "block", seconds)):
                     return
 

@@ -130,9 +130,9 @@ def test_boards_are_listed_with_their_runtime_and_cleaned(
     monkeypatch.setenv(VARIABLE, f"{board.unit} nobody@")
     listed = json.loads(edgesweep("devices", "--workspace", tmp_path, "--json"))
     assert [refused["kind"] for refused in listed["refused"]] == ["unknown_device"], listed["refused"]
-    (found,) = [device for device in listed["devices"] if device["name"] == board.name]
-    assert found["runtimes"].keys() == {"torchscript"}
-    assert found["qengines"]
+    (board_row,) = [device for device in listed["devices"] if device["name"] == board.name]
+    assert board_row["runtimes"].keys() == {"torchscript"}
+    assert board_row["qengines"]
     assert board.folder.is_dir()
     assert edgesweep("devices", "clean", board.name) == f"{board.name}: clean\n"
     assert not board.folder.exists()

@@ -145,7 +145,7 @@ def test_a_driver_that_is_killed_while_ray_builds_leaves_nothing_of_ray(
     with DriverProcess(sweep, {"RAY_TMPDIR": "/tmp"}, executor="ray") as driver:
         eventually(lambda: reached() or driver.process.poll() is not None)
         assert driver.process.poll() is None, driver.output.read_text()
-        assert {"raylet", "gcs_server"} <= {one.name() for one in driver.tree()}
+        assert {"raylet", "gcs_server"} <= {process.name() for process in driver.tree()}
         driver.kill()
     with Journal.open(sweep.workspace.journal) as journal:
         resume(sweep, journal)

@@ -37,9 +37,9 @@ def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
             services.append(service)
         return opened(link, service, *words, **named)
 
-    def counted_line(kept: KeptShell, line: str, deadline: Deadline) -> Wire:
+    def counted_line(shell: KeptShell, line: str, deadline: Deadline) -> Wire:
         services.append(line)
-        return sent(kept, line, deadline)
+        return sent(shell, line, deadline)
 
     monkeypatch.setattr(PhoneConnection, "open", counted)
     monkeypatch.setattr(KeptShell, "send", counted_line)

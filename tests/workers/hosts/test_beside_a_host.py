@@ -65,8 +65,8 @@ def _joined(computer: Computer, argv: list[str]) -> Path:
 
 def _nodes(computer: Computer, kill: str = "") -> set[str]:
     """The folders of the Ray nodes on it, as their processes name them. The node `kill` is killed then."""
-    told = computer.run([sys.executable, "-c", _KILL, *filter(None, [kill])])
-    return {line.split()[1] for line in told.stdout.splitlines()}
+    listing = computer.run([sys.executable, "-c", _KILL, *filter(None, [kill])])
+    return {line.split()[1] for line in listing.stdout.splitlines()}
 
 
 def _wait(until: Callable[[], bool], log: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_hosts_board_is_listed_lent_and_measured_on_unless_it_is_in_quarantine
     agent = agent_of(HostConfig(name="lab-1", state=tmp_path / "state"), 1, DeviceProcess)
     try:
         hello = agent.hello()
-        assert [one.kind for one in hello.refused] == ["adb_server"]
+        assert [refusal.kind for refusal in hello.refused] == ["adb_server"]
         assert "the adb server of this host" in hello.refused[0].message
         (device,) = hello.devices
         assert hello.named(device.facts).name == f"host:lab-1/{board.name}"
@@ -44,6 +44,6 @@ def test_a_hosts_board_is_listed_lent_and_measured_on_unless_it_is_in_quarantine
             agent.acquire(device.facts.device_id, "bob")
         book.readmit(device.facts.device_id)
         agent.tend()
-        assert [one.facts for one in agent.hello().devices] == [device.facts]
+        assert [device.facts for device in agent.hello().devices] == [device.facts]
     finally:
         agent.leave(0.0)

@@ -65,7 +65,7 @@ def named() -> object:
     return phone_facts("one", name="host:lab-1/adb:one")
 
 
-def said(host: TestHost) -> list[str]:
+def refusals(host: TestHost) -> list[str]:
     return troubles([(host.agent.hello(), True)], VERSIONS, 1000.0)
 
 
@@ -82,7 +82,7 @@ def test_a_host_whose_disk_is_full_says_so_and_its_devices_wait_for_room(world: 
     host, wire = world.add("lab-1", "one")
     lane = world.executor(world.lab()).lane(named())  # type: ignore[arg-type]
     disk.fill()
-    assert said(host) == [
+    assert refusals(host) == [
         f"lab-1: its disk is full: 0 MB are free in {host.folder}, 64 MB are needed "
         "(free space there: its devices wait for it)"
     ]
@@ -91,7 +91,7 @@ def test_a_host_whose_disk_is_full_says_so_and_its_devices_wait_for_room(world: 
     assert (host.workers, wire.received) == ([], [])
     disk.empty()
     host.agent.tend()
-    assert said(host) == []
+    assert refusals(host) == []
     assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
 
 
@@ -167,7 +167,7 @@ def test_an_agent_starts_on_a_full_disk_and_works_once_there_is_room(disk: Small
         host.agent.acquire("one", "ann")
     disk.empty()
     host.agent.tend()
-    assert said(host) == ["lab-1 keeps 1 results that no driver has fetched, 7 days at most"]
+    assert refusals(host) == ["lab-1 keeps 1 results that no driver has fetched, 7 days at most"]
     again = host.agent.acquire("one", "ann")
     assert isinstance(again, Granted)
     assert again.epoch > answer.epoch
@@ -179,7 +179,7 @@ def test_an_agent_that_does_not_start_says_why_in_its_own_words(tmp_path: Path) 
     config = HostConfig(name="lab-1", state=tmp_path / "state")
     with pytest.raises(StoreError) as caught:
         HostActor.__ray_actor_class__(config, 1).check()
-    told = not_started(RayTaskError("check", "Traceback ...", caught.value))
-    assert told.message == f"the agent of this host does not start: {caught.value.message}"
-    assert told.next_step == caught.value.next_step != ""
+    failure = not_started(RayTaskError("check", "Traceback ...", caught.value))
+    assert failure.message == f"the agent of this host does not start: {caught.value.message}"
+    assert failure.next_step == caught.value.next_step != ""
     assert not_started(RayError("killed")).message == "the agent of this host does not start: killed"

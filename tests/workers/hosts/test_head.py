@@ -42,8 +42,8 @@ def test_those_who_wait_for_a_silent_head_share_the_failure_and_the_next_asks_an
         return f"{caught.value.kind}: {caught.value.one_line}"
 
     with ThreadPoolExecutor(LANES) as pool:
-        told = [one.result(60) for one in [pool.submit(ask) for _ in range(LANES)]]
-    assert set(told) == {"head_away: it does not answer (start it again)"}
+        errors = [future.result(60) for future in [pool.submit(ask) for _ in range(LANES)]]
+    assert set(errors) == {"head_away: it does not answer (start it again)"}
     assert (questions, now_s) == (1, 5.0)
     away = False
     assert head.ask(clock()) == []

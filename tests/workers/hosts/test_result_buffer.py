@@ -109,11 +109,11 @@ def test_a_result_is_kept_and_others_are_forgotten_together_or_neither(tmp_path:
 
 def test_epochs_grow_over_restarts(tmp_path: Path) -> None:
     first = Outbox(tmp_path / "o", "1")
-    seen = [first.next_epoch(), first.next_epoch()]
+    epochs = [first.next_epoch(), first.next_epoch()]
     first.close()
     again = Outbox(tmp_path / "o", "1")
-    seen.append(again.next_epoch())
-    assert seen == [1, 2, 3]
+    epochs.append(again.next_epoch())
+    assert epochs == [1, 2, 3]
 
 
 def test_a_result_outlives_a_kill_at_once(tmp_path: Path) -> None:

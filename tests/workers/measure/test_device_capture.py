@@ -70,8 +70,8 @@ def test_nothing_of_a_capture_outlives_its_deadline(device: LocalDevice, tmp_pat
         device_capture.run(device, CAPTURES[name], name, ["sleep", "77777"], 0.7, tmp_path / "recorded")
     assert caught.value.kind == "timeout"
     assert left(tmp_path) == {"captured.sh"}
-    lines = {one: " ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])}
-    own = [one for one, line in lines.items() if str(tmp_path) in line or line == "sleep 77777"]
+    lines = {process: " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])}
+    own = [process for process, line in lines.items() if str(tmp_path) in line or line == "sleep 77777"]
     assert not psutil.wait_procs(own, timeout=10)[1]
 
 

@@ -93,10 +93,10 @@ def build_all(name: str, inputs: BuildInputs, folder: Path) -> Exported:
     assert isinstance(runtime, BatchRuntime)
     shared = folder / "shared"
     shared.mkdir()
-    found = {}
+    built = {}
     for choice, (axes, features) in CHOICES[name].items():
         out = folder / f"it's {choice}"
         out.mkdir()
-        found[choice] = out, runtime.build(variant_of(name, axes, features), "k" * 64, inputs, out, shared)
-    form = Path(found["fp32"][1].file).suffix.removeprefix(".")
-    return Exported(runtime=runtime, form=form, built=found, stages=dict(stages.stages_of(shared).ran))
+        built[choice] = out, runtime.build(variant_of(name, axes, features), "k" * 64, inputs, out, shared)
+    form = Path(built["fp32"][1].file).suffix.removeprefix(".")
+    return Exported(runtime=runtime, form=form, built=built, stages=dict(stages.stages_of(shared).ran))

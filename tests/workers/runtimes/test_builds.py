@@ -129,12 +129,12 @@ def test_builds_in_a_row_with_other_engines_do_not_disturb_each_other(tiny: Buil
 
 @pytest.mark.system
 def test_the_same_build_in_two_processes_is_the_same_numbers(tiny: BuildInputs, tmp_path: Path) -> None:
-    given = tmp_path / "inputs.pickle"
-    given.write_bytes(pickle.dumps((tiny, INT8)))
+    pickled = tmp_path / "inputs.pickle"
+    pickled.write_bytes(pickle.dumps((tiny, INT8)))
     program = (
         "import pickle, sys; from pathlib import Path\n"
         "from workers.runtimes.torchscript.runtime import TorchScript\n"
-        f"inputs, variant = pickle.loads(Path({str(given)!r}).read_bytes())\n"
+        f"inputs, variant = pickle.loads(Path({str(pickled)!r}).read_bytes())\n"
         "TorchScript().build(variant, 'b' * 64, inputs, Path(sys.argv[1]))"
     )
     answers = []

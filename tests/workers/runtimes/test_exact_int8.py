@@ -105,11 +105,11 @@ def test_exact_arithmetic_takes_scales_per_channel_zero_points_and_biases(relu: 
         int8 = torch.quantize_per_channel(weight, scales.double(), torch.zeros(6, dtype=torch.long), 0, torch.qint8)
         layer.set_weight_bias(int8, bias)
         layer.scale, layer.zero_point = 0.05, 100
-        given = torch.quantize_per_tensor(x, 1 / 255, 128, torch.quint8)
+        quantized = torch.quantize_per_tensor(x, 1 / 255, 128, torch.quint8)
         with exact_int8():
-            units = layer(given).int_repr()
+            units = layer(quantized).int_repr()
     right = torch.nn.functional.conv2d(
-        given.dequantize().double(), int8.dequantize().double(), bias.double(), padding=1
+        quantized.dequantize().double(), int8.dequantize().double(), bias.double(), padding=1
     )
     expected = ((right.relu() if relu else right) / 0.05).round().add(100).clamp(0, 255)
     assert int((units.double() - expected).abs().max()) <= 1
@@ -149,13 +149,13 @@ for variant in variants:
 def test_a_build_for_a_cpu_with_vnni_is_checked_by_exact_arithmetic_on_one_without(
     mobilenet: BuildInputs, tmp_path: Path
 ) -> None:
-    given = tmp_path / "given"
+    pickled = tmp_path / "given"
     variants = [FULL, replace(FULL, format="ptl"), replace(FULL, reduced_range=True), replace(FULL, qengine="qnnpack")]
-    given.write_bytes(pickle.dumps((mobilenet, variants)))
-    words = printed_as_avx2(BUILDS.format(given=str(given), folder=str(tmp_path)))
+    pickled.write_bytes(pickle.dumps((mobilenet, variants)))
+    words = printed_as_avx2(BUILDS.format(given=str(pickled), folder=str(tmp_path)))
     full, lite, reduced, qnnpack = (words[start : start + 3] for start in range(0, 12, 3))
     executor = EXACT_INT8.replace(" ", "-")
-    assert [(one[0], one[2]) for one in (full, lite, reduced, qnnpack)] == [
+    assert [(build[0], build[2]) for build in (full, lite, reduced, qnnpack)] == [
         *(("onednn", executor), ("onednn", executor), ("onednn", "the-CPU"), ("qnnpack", "the-CPU"))
     ]
     # Saturated, the full range has 10 dB.

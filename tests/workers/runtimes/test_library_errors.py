@@ -49,13 +49,13 @@ class Overload(Base):
 
 
 def inputs(network: str) -> BuildInputs:
-    made = tiny_inputs()
+    tiny = tiny_inputs()
     state = torch.nn.Linear(3, 4).state_dict(prefix="head.")
     content = io.BytesIO()
     torch.save(state, content)
     files = {"deep/own_nets.py": SOURCE}
-    package = replace(made.package, source=f"deep.own_nets:{network}", files=files, state=content.getvalue())
-    return replace(made, package=replace(package, model_source=network))
+    package = replace(tiny.package, source=f"deep.own_nets:{network}", files=files, state=content.getvalue())
+    return replace(tiny, package=replace(package, model_source=network))
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_the_operator_is_the_one_that_torch_names() -> None:
     )
     error = BuildError("not_exportable", "it fails")
     error.__cause__ = torchs
-    found = located(error, {"nets.py"})
-    assert (found.operator, found.file, found.line) == ("aten.pad.default", "nets.py", 7)
+    location = located(error, {"nets.py"})
+    assert (location.operator, location.file, location.line) == ("aten.pad.default", "nets.py", 7)
     assert located(BuildError("k", "m"), {"nets.py"}).file == ""
 
 

@@ -68,7 +68,7 @@ def test_a_board_with_python_gets_it_and_another_one_the_compiled_runner(
 ) -> None:
     monkeypatch.setenv(programs.FOLDER_VARIABLE, str(tmp_path))
     board = replace(local_facts(), abi="arm64-v8a", exec_context=BOARD, python="/usr/bin/python3")
-    assert {Path(one.path).name for one in programs.programs(board).values()} == {python_program.NAME}
+    assert {Path(program.path).name for program in programs.programs(board).values()} == {python_program.NAME}
     bare = replace(board, python="")
     # Of Android, where they are looked for on phones.
     for folder in ("arm64-v8a", "linux-arm64-v8a"):
@@ -80,7 +80,7 @@ def test_a_board_with_python_gets_it_and_another_one_the_compiled_runner(
     assert "edgesweep explain boards" in caught.value.next_step
     runner = tmp_path / "linux-arm64-v8a" / "edgesweep_runner_full"
     runner.touch()
-    assert {one.path for one in programs.programs(bare).values()} == {str(runner)}
+    assert {program.path for program in programs.programs(bare).values()} == {str(runner)}
 
 
 @pytest.mark.parametrize(("abi", "fits"), [("x86_64", True), ("arm64-v8a", False), ("riscv64", False)])

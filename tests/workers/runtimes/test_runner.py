@@ -101,7 +101,7 @@ def test_one_thread_keeps_xnnpacks_pool_to_one_thread(artifact: RunRequest) -> N
 def test_every_thread_stays_on_the_cpus_that_were_asked_for(artifact: RunRequest) -> None:
     cpu = max(os.sched_getaffinity(0))
     argv = RUNTIME.command(replace(artifact, threads=2, cpus=str(cpu), iterations=1, min_seconds=1.0))
-    seen: dict[str, set[int]] = {}
+    affinities: dict[str, set[int]] = {}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -110,12 +110,12 @@ def test_every_thread_stays_on_the_cpus_that_were_asked_for(artifact: RunRequest
         while process.poll() is None:
             for task in Path(f"/proc/{process.pid}/task").iterdir():
                 try:
-                    seen[task.name] = os.sched_getaffinity(int(task.name))
+                    affinities[task.name] = os.sched_getaffinity(int(task.name))
                 except ProcessLookupError:
                     continue  # ended meanwhile
         process.stdout.read()
-    assert len(seen) > 1
-    assert {tuple(cpus) for cpus in seen.values()} == {(cpu,)}
+    assert len(affinities) > 1
+    assert {tuple(cpus) for cpus in affinities.values()} == {(cpu,)}
 
 
 def test_the_engine_is_in_force_when_an_int8_model_is_loaded(mobilenet: BuildInputs, tmp_path: Path) -> None:

@@ -54,9 +54,9 @@ def test_graphs_are_compiled_when_they_are_called_only_while_a_model_is_built() 
     traced = symbolic_trace(Twice())
     with tracing.quick():
         late = GraphModule(Twice(), traced.graph)
-        same = copy.deepcopy(late)
+        copied = copy.deepcopy(late)
     x = torch.ones(2)
-    for module in (late, same):
+    for module in (late, copied):
         assert "_code" not in vars(module)
         assert torch.equal(module(x), 2 * x)
         assert "_code" in vars(module)
@@ -112,9 +112,9 @@ def test_what_a_backend_takes_whole_is_decomposed_if_it_is_not_taken() -> None:
     first.pop(torch.ops.aten.linear.default)
     with tracing.quick():
         functional = export(torch.nn.Linear(2, 3), (torch.ones(1, 2),)).run_decompositions({})
-        kept = functional.run_decompositions(first)
-        assert "aten.linear.default" in operators(kept)
-        decomposed = kept.run_decompositions(default_decompositions())
+        decomposed_first = functional.run_decompositions(first)
+        assert "aten.linear.default" in operators(decomposed_first)
+        decomposed = decomposed_first.run_decompositions(default_decompositions())
         assert "aten.addmm.default" in operators(decomposed)
         assert decomposed.run_decompositions(default_decompositions()) is decomposed
 
