@@ -35,7 +35,7 @@ def own_board_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def board(running_board: Board, own_board_lock: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
     """This process is a user of it, with a home of its own."""
-    # What was compiled in the home before is not compiled again.
+    # The caches of the home before keep what was compiled there.
     monkeypatch.setenv("EDGESWEEP_CACHE", str(cache_folder()))
     monkeypatch.setenv("HOME", str(running_board.client))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)

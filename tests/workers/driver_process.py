@@ -99,7 +99,7 @@ class DriverProcess:
         self.process.send_signal(signal.SIGCONT)
 
     def ended(self) -> str:
-        """Its output, once it has ended as it should."""
+        """Wait for the driver's end, which must be in order, and return its output."""
         assert self.process.wait(timeout=600) == 0, self.output.read_text()
         return self.output.read_text()
 

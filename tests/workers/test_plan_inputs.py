@@ -1,4 +1,4 @@
-"""What a sweep is planned for: phones that say nonsense, and files that cannot be brought to them."""
+"""A sweep is planned also for phones that say nonsense, and with files that cannot be brought to them."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,7 +86,7 @@ def test_a_runner_that_cannot_be_read_is_an_error_that_names_the_phone_and_the_f
 
 @dataclass(frozen=True)
 class Tool:
-    """What is known of a program without asking it."""
+    """A program as it is known without asking it."""
 
     name: str
 
@@ -155,7 +155,7 @@ def test_a_phone_has_the_same_fingerprint_whatever_runtimes_other_packages_bring
     assert used.programs.keys() == {("torchscript", "pt"), ("abacus", "table")}
     assert used.facts.fingerprint == without.facts.fingerprint
     assert used.facts == replace(without.facts, runners=used.facts.runners)
-    # Its version is in the keys of its own jobs, with its runner's.
+    # The runtime's version is in the keys of its own jobs, with its runner's.
     assert dict(used.facts.runners)["abacus"] == "abacus-runner 1 and abacus 7"
     missing, rude = sorted(messages)
     assert missing.startswith("fake:steady: the runtime gone is left out: the runtime gone cannot be loaded: ")
@@ -174,7 +174,7 @@ def test_a_host_brings_its_phones_all_that_it_has_and_a_driver_plans_by_that_alo
     assert device.fingerprint == attach("fake:steady", tmp_path).facts.fingerprint, "in no key but its own jobs'"
     assert dict(device.runners)["abacus"] == "abacus-runner 1 and abacus 7"
     bare = replace(device, runners=(), runtime_versions=())
-    # What this computer has makes no difference.
+    # The runtimes of this computer make no difference.
     for facts, lacking in ((device, ("rude", "gone")), (bare, ("torchscript", "abacus", "rude", "gone"))):
         lacks = {name: planner.no_program(facts, name) for name in ("torchscript", *OTHERS)}
         assert {name for name, lack in lacks.items() if lack is not None} == set(lacking)

@@ -221,7 +221,7 @@ def test_a_bad_block_is_left_out_where_there_are_enough_without_it_as_in_a_sweep
 
 
 class Orphaned(FakeDevice):
-    """What an earlier, killed check left on it runs until somebody ends it."""
+    """A device on which the leftovers of an earlier, killed check run until somebody ends them."""
 
     stays = False
     released = 0
@@ -288,7 +288,7 @@ def test_the_file_never_becomes_an_artifact_of_the_workspace(again, tmp_path: Pa
 
 
 STEADY = Spread(1e-9, 100.0)
-"""Of a device that is the same every day."""
+"""A device that is the same every day."""
 
 
 def in_sessions(result: Result, first: int, count: int) -> Result:

@@ -1,4 +1,4 @@
-"""What is known of this machine's torch without importing it."""
+"""The engines of this machine's torch are known without importing it."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def plan(tmp_path: Path, spec: Path) -> tuple[dict[str, object], list[str]]:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=True)
     *document, imported = done.stdout.strip().splitlines()
     planned = json.loads("\n".join(document))
-    del planned["machine"]  # how busy it is just now
+    del planned["machine"]  # this is its load just now
     return planned, json.loads(imported.replace("'", '"'))
 
 

@@ -34,7 +34,7 @@ PREPARED: Any = SimpleNamespace(build_inputs=None)
 
 @dataclass(slots=True)
 class Device:
-    """What one device really has to do, in seconds by artifact."""
+    """The real work of one device, in seconds by artifact."""
 
     name: str
     evaluations_s: dict[str, float]
@@ -43,7 +43,7 @@ class Device:
 
     @property
     def comparing_s(self) -> float:
-        """What only begins when all of its artifacts are there."""
+        """The work that only begins when all of the device's artifacts are there (s)."""
         return math.fsum(seconds for blocks in self.blocks_s.values() for seconds in blocks)
 
     @property
@@ -188,7 +188,7 @@ def _built_s(builds_s: Sequence[float], builders: int) -> float:
 
 
 def _tail_s(trace: Trace, device: Device) -> float:
-    """What the device does at least after its last artifact is there."""
+    """The least work of the device after its last artifact is there (s)."""
     if not trace.races:
         return device.work_s
     built = [key for key in device.evaluations_s if key in trace.builds_s]
@@ -226,10 +226,10 @@ def makespan_s(trace: Trace) -> float:
 def _device(
     trace: Trace, device: Device, its_field: Field, schedule: Schedule, hands: VirtualHands, ended_s: dict[str, float]
 ) -> Steps[None]:
-    """As `workers.driver.device_run.DeviceRun` takes its turns."""
+    """The device takes its turns as `workers.driver.device_run.DeviceRun` does."""
 
     def work(key: str, kind: Any, seconds: float) -> Steps[bool]:
-        """Whether it lived."""
+        """Work, and tell whether the device lived."""
         yield hands.spend(max(0.0, min(seconds, device.dies_s - hands.now_s)))
         if hands.now_s >= device.dies_s:
             return False

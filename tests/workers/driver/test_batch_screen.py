@@ -382,7 +382,7 @@ def near(race: BuiltSweep) -> dict[str, float]:
 
 
 def solo_blocks(race: BuiltSweep, journal: Journal) -> list[tuple[int, int, int]]:
-    """Of each job, how many blocks race or settle, how many confirm, and how many check."""
+    """Count for each job the blocks that race or settle, those that confirm, and those that check."""
     blocks = [journal.attempts.blocks(job.key) for job in race.plan.jobs]
     return [
         (
@@ -549,7 +549,7 @@ def test_time_that_is_used_up_before_batches_can_name_a_leader_says_what_it_take
 
 
 def test_a_sweep_that_raced_and_is_measured_in_full_has_all_its_rounds(tmp_path: Path) -> None:
-    """What confirmed its winner is no round, though the keys are the same."""
+    """A block that confirmed the winner is no round, though the keys are the same."""
 
     def sweep(budget: str) -> BuiltSweep:
         protocol = ProtocolSpec(preset="quick", rounds=3)

@@ -39,7 +39,7 @@ devices: ["{device}"]
 protocol: {{preset: quick, gate: none, rounds: 1, min_seconds: 0.1}}
 objective: {{constraints: []}}
 """
-# It waits, where it times, until a test lets it go on.
+# Where it times, this runner waits until a test lets it go on.
 _SLOW_RUNNER = """#!/bin/sh
 case "$*" in
 *--nnapi-devices* | *--eval-inputs*) ;;
@@ -56,7 +56,7 @@ exec {program} "$@"
 
 
 def edgesweep(*arguments: object) -> str:
-    """What it prints on stdout."""
+    """Run the command, and return its stdout."""
     ended = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert ended.exit_code == 0, ended.output
     return ended.stdout

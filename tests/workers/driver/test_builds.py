@@ -27,7 +27,7 @@ from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 
 LIMIT_S = 60.0
-"""What is waited for happens at once, or never."""
+"""An event that a test waits for comes at once, or never."""
 BOTH = GridSpec(precision=("fp32", "int8"), quantization=("dynamic",), layout=("nhwc",))
 """fp32 is one build for all phones, int8 is one for each ABI."""
 ANY = ObjectiveSpec(constraints=())
@@ -55,7 +55,7 @@ def _phones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Log:
-    """What happened, in its order: `build NAME`, `built NAME`, `ask DEVICE KIND`, `done DEVICE KIND`."""
+    """The events in their order: `build NAME`, `built NAME`, `ask DEVICE KIND`, `done DEVICE KIND`."""
 
     lines: list[str] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -87,14 +87,14 @@ class Watched(InlineExecutor):
         after: Callable[[str], None] = lambda _: None,
         faults: dict[str, Faults] | None = None,
     ) -> None:
-        """They are told the line that comes next, or that came last."""
+        """The two hooks are told the line that comes next, or that came last."""
         super().__init__(sweep.workspace.root)
         self.log = Log()
         self._before = before
         self._after = after
         self._faults = faults or {}
         self._store = ArtifactStore(sweep.home / "builder" / "artifacts")
-        # Here, because a process that a build starts ends with the thread that started it.
+        # The test's thread prepares it: a process that a build starts ends with the thread that started it.
         inputs = sweep.prepare(sweep.spec.models[0]).build_inputs
         for key, variant in {job.build_key: job.variant for job in sweep.plan.jobs}.items():
             if self._store.find(key) is None:

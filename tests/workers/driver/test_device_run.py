@@ -66,7 +66,7 @@ class SimulatedPhones(InlineExecutor):
     """An executor whose simulated phones have faults, and can be looked at."""
 
     def __init__(self, folder: Path, faults: Faults | dict[str, Faults] | None = None) -> None:
-        """Of all phones, or by name."""
+        """The faults are those of all phones, or of each by its name."""
         super().__init__(folder)
         self._at = folder
         self._faults = faults

@@ -45,7 +45,7 @@ def phones(port: int, tmp_path: Path) -> Iterator[list[FaultyPhone]]:
 
 
 def edgesweep(*arguments: object) -> str:
-    """What it prints on stdout."""
+    """Run the command, and return its stdout."""
     ended = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert ended.exit_code == 0, ended.output
     return ended.stdout

@@ -1,4 +1,4 @@
-"""Whose fault an outage is: the device's own, or that of what devices share."""
+"""An outage is the device's own fault, or that of something that devices share."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -168,7 +168,7 @@ def test_a_worker_of_ray_that_is_killed_costs_its_block(
         assert_invariants(sweep, journal, faults=0)
 
 
-# What is measured
+# The measurement itself
 
 
 @pytest.mark.suite
@@ -235,7 +235,7 @@ def test_answers_that_are_no_numbers_are_kept_and_cannot_win(pair: Pair, built: 
         assert entry.winner is None
 
 
-# Its disk and its files
+# The disk and the files of the host
 
 
 @pytest.fixture

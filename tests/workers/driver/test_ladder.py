@@ -1,4 +1,4 @@
-"""What is tried with a device that stopped answering: the order, the times, and when there is no more."""
+"""A device that stopped answering is brought back in steps: their order, their times, and their end."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def ladder(*, has_rungs: bool = True, may_reboot: bool = True) -> Ladder:
 
 
 def climbed(rungs: Ladder, kind: str, seconds: float = 400.0, every_s: float = 2.0) -> list[tuple[float, Step]]:
-    """What it says in one outage beside waiting, with the time."""
+    """List the steps of one outage, without the waits, each with its time."""
     steps: list[tuple[float, Step]] = []
     waited_s = 0.0
     while waited_s <= seconds:

@@ -1,4 +1,4 @@
-"""What a sweep makes of a phone's faults, by their rows in faults.md. What the device does: devices/test_adb.py."""
+"""A sweep goes on over a phone's faults, by their rows in faults.md. What the device does: devices/test_adb.py."""
 
 import socket
 import subprocess

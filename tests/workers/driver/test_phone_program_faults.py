@@ -1,4 +1,4 @@
-"""What a sweep makes of phones that are full, hot or started anew, and of programs that fail or lie. By their rows in
+"""A sweep goes on over phones that are full, hot or started anew, and over programs that fail or lie. By their rows in
 faults.md; what the device makes of them: devices/test_adb.py."""
 
 import json
@@ -44,7 +44,7 @@ Pair = list[FaultyPhone]
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/hostile) [bold](y) \x1b[31m"
 HOSTILE_SERIAL = "a,b;$(touch /tmp/hostile)\x1b[2J<script>"
 
-# What the runner does -> kind and words of the failure. Rows 9, 10, 20, 21, 22 and 47.
+# Each act of the runner has the kind and words of its failure. Rows 9, 10, 20, 21, 22 and 47.
 LIES = {
     "kill -SEGV $$": ("crashed", "exit code -11"),
     "kill -ABRT $$": ("crashed", "exit code -6"),
@@ -233,7 +233,7 @@ def test_a_push_that_hangs_ends_in_time_and_the_other_phone_goes_on(
         failures = [event.failed for event in events if isinstance(event, AttemptFailed | Away)]
         assert failures
         assert {failed.kind for failed in failures} <= {"unresponsive", "offline"}
-        # It is waited for: that it hangs is no job's failure.
+        # The phone is waited for: that it hangs is no job's failure.
         assert [journal.attempts.failures(job.key) for job in sweep.plan.jobs] == [()] * len(sweep.plan.jobs)
         assert all(first.serial in failed.message for failed in failures)
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
@@ -252,7 +252,7 @@ def test_a_phone_that_is_started_anew_in_a_block_gives_nothing_of_it(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = pair
-    # It answers again while it is asked for, however slow the machine.
+    # The phone answers again while it is asked for, however slow the machine.
     monkeypatch.setattr(ImpatientPhone, "PAUSES_S", (0.2, 2.0, 10.0))
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:

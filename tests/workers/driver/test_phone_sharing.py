@@ -45,7 +45,7 @@ SHARED = {"protocol": ONE_ROUND.model_copy(update={"rounds": ROUNDS}), "share": 
 
 @pytest.fixture
 def third(pair: list[FaultyPhone], port: int, tmp_path: Path) -> Iterator[FaultyPhone]:
-    """Of the same class as the pair."""
+    """A third phone of the same class as the pair."""
     with faulty_phones(1, tmp_path / "phones") as [phone]:
         assert AdbHost(port).connect(phone.serial)
         as_new(phone)

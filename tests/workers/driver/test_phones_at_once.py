@@ -30,7 +30,7 @@ exit $ended
 
 
 def runs(phone: FaultyPhone) -> list[Interval]:
-    """Of the runner, by the clock of this host: lines of two runs that overlapped would not be in order."""
+    """List the runs of the runner, by the clock of this host: lines of two that overlapped would not be in order."""
     times = [float(line) for line in (phone.data / LOG).read_text().split()]
     assert times == sorted(times)
     return list(zip(times[::2], times[1::2], strict=True))

@@ -14,7 +14,7 @@ ONE = GridSpec(precision=("fp32",), layout=("nhwc",))
 
 
 class Recorder:
-    """What it was told, and how many blocks there were on the simulated phone and on this computer at that time."""
+    """Notes each call, and how many blocks there were on the simulated phone and on this computer at that time."""
 
     def __init__(self, journal: Journal, phone: str, local_key: str) -> None:
         self._journal = journal

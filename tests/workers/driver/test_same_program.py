@@ -65,7 +65,7 @@ def test_the_other_build_races_once_the_timed_one_has_failed(tmp_path: Path) -> 
         [winner] = [job for job in sweep.plan.jobs if journal.attempts.settled(job.key).leads]
         [other] = [job for job in sweep.plan.jobs if job is not winner]
         assert journal.attempts.settled(other.key).by_key == winner.key
-        # Its rounds were settled: a failure counts only for what is asked for anew.
+        # The job's rounds were settled: a failure counts only for what is asked for anew.
         journal.attempts.add_settled(journal.attempts.settled(winner.key).reopened())
         journal.attempts.add_failure(
             winner.key, Failed(stage="load", kind="not_possible", message="it cannot be timed here")

@@ -1,4 +1,4 @@
-"""Which build comes next, and what durations are learned."""
+"""Durations are learned, and by them the next build is chosen."""
 
 from statistics import mean
 

@@ -147,7 +147,7 @@ def test_each_variant_goes_to_one_unit_and_what_is_of_one_build_stays_together()
 
 
 def test_a_unit_on_which_blocks_take_longer_gets_less(path: Path) -> None:
-    """It is as fast, but waits before each block, as one that has to cool down."""
+    """The slower unit is as fast, but waits before each block, as one that has to cool down."""
     grid = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), capture=("script", "trace"), fuse=(True, False))
     for slower in ("a", "b"):
         with Journal.open(path.with_name(slower)) as journal:
@@ -336,7 +336,7 @@ class Unit(gallery.RememberingPhone):
 
 
 def edgesweep(*arguments: object) -> tuple[str, str]:
-    """What it prints on stdout and stderr."""
+    """Run the command, and return its stdout and stderr."""
     ended = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert ended.exit_code == 0, ended.output
     return ended.stdout, ended.stderr

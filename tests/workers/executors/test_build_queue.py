@@ -55,7 +55,7 @@ def test_the_most_urgent_one_is_taken_although_its_family_is_another_one() -> No
     first = queue.take(request("a").family)
     assert first is not None
     assert first.build_key == "x"
-    urgent["b"] = 3.0  # what is urgent may change
+    urgent["b"] = 3.0  # the urgency of a build may change
     assert keys(queue) == ["b", "a"]
 
 

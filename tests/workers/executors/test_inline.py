@@ -220,7 +220,7 @@ def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
         ended.set()
         thread.join()
     executor.close()
-    # It would have come to its end by itself after ten minutes.
+    # The build would have come to its end by itself after ten minutes.
     assert time.monotonic() - interrupted[0] < 120
     assert not waited_for.exists()
     assert not psutil.pid_exists(int(marker.read_text()))

@@ -78,7 +78,7 @@ STEPS: list[tuple[str, Rung]] = []
 
 
 def climb(name: str, rung: Rung) -> None:
-    """As a module that brings devices back."""
+    """A module that brings devices back has such a function."""
     STEPS.append((name, rung))
 
 

@@ -1,4 +1,4 @@
-"""What a program has started ends with it, wherever it went."""
+"""Every process that a program has started ends with it, wherever it went."""
 
 import os
 import signal

@@ -91,7 +91,7 @@ class TestHost:
         self.workers: list[ControlledWorker] = []
         self.kept_out: dict[str, DeviceError] = {}
         self.held = False
-        """Whether workers wait to be let go."""
+        """Workers wait to be let go."""
         self.make_worker: Callable[[DeviceFacts], Worker] = self._worker
         self.make: Callable[[str], DeviceFacts] = lambda name: phone_facts(name.removeprefix("adb:"))
         self.apart: Callable[[Callable[[], None]], object] = lambda call: call()
@@ -99,7 +99,7 @@ class TestHost:
         self.start()
 
     def start(self) -> None:
-        """Also again, as after a crash: what is on disk stays."""
+        """Start the agent, also again, as after a crash: the files on disk stay."""
         self.outbox = Outbox(self.folder / "outbox.sqlite", "1")
         self.leases = Leases(lambda: self.now_s, self.outbox.next_epoch)
         inventory = Inventory(
@@ -135,11 +135,11 @@ class Wire:
         self._host = host
         self.cut = False
         self.late = False
-        """Whether an answer is here that its caller has not read."""
+        """The answer is here, and its caller has not read it."""
         self.received: list[str] = []
         self._refused = threading.Event()
         self.faulty: Callable[[str, tuple[Any, ...]], bool] = lambda _method, _values: False
-        """Whether the answer to this call is lost."""
+        """Tells whether the answer to this call is lost."""
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def call(*values: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the processes of a lab have in their environment."""
+"""The processes of a lab have the lab's settings in their environment."""
 
 import importlib.util
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_a_driver_s_ray_repeats_nothing_by_itself_within_a_cut() -> None:
 
 
 def test_ray_has_the_settings_that_are_made() -> None:
-    """It says nothing of one that it does not know, such as one that was renamed."""
+    """Ray says nothing of a setting that it does not know, such as one that was renamed."""
     spec = importlib.util.find_spec("ray")
     assert spec is not None
     assert spec.origin is not None

@@ -287,7 +287,7 @@ def test_an_artifact_that_arrives_while_another_phone_looks_for_it_stays(
     look = ArtifactStore.look
 
     def looked(store: ArtifactStore, build_key: str) -> object:
-        """It comes just after one has seen that it is not there."""
+        """Another phone's artifact comes just after one has seen that it is not there."""
         artifact = look(store, build_key)
         if artifact is None and store.root != driver.root:
             monkeypatch.setattr(ArtifactStore, "look", look)

@@ -55,7 +55,7 @@ def test_a_sweep_beside_a_host_goes_on_when_ray_of_that_host_is_killed(tmp_path:
 
 
 def _joined(computer: Computer, argv: list[str]) -> Path:
-    """Its log."""
+    """Start a host, wait until it has joined, and return its log."""
     log = computer.folder / "host.log"
     host = computer.start(argv, log)
     _wait(lambda: "is a host of the lab" in log.read_text() or host.poll() is not None, log)

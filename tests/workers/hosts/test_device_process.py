@@ -44,7 +44,7 @@ class WhoAmI(Request[int]):
 
 @dataclass(frozen=True, slots=True)
 class Sum(Request[Failed]):
-    """Of large arrays, as the images of an evaluation are."""
+    """Sums large arrays, as the images of an evaluation are."""
 
     arrays: tuple[np.ndarray, ...]
     stage: ClassVar[Stage] = "run"
@@ -95,7 +95,7 @@ def test_one_that_has_died_between_two_requests_is_replaced_for_the_next(process
     first = process.ask(WhoAmI(job=job()))
     assert isinstance(first, int)
     os.kill(first, signal.SIGKILL)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # it can be reaped now: all its threads have ended
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # the process can be reaped now: all its threads have ended
     second = process.ask(WhoAmI(job=job()))
     assert second not in (first, os.getpid())
     assert isinstance(second, int)

@@ -52,7 +52,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def world(tmp_path: Path, disk: SmallDisk) -> Iterator[World]:
-    """Its hosts are on the small disk, its driver is not."""
+    """A world whose hosts are on the small disk, and whose driver is not."""
     world = World(disk.folder)
     world.build(JOB.build_key)
     shutil.move(disk.folder / "driver", tmp_path / "driver")

@@ -13,7 +13,7 @@ from tests.workers.hosts.hosts import VERSIONS
 from workers.hosts.handshake import about, greet
 from workers.hosts.interface import Hello
 
-# What a host of protocol 2 has told: one device in use, without the fields that came later.
+# A host of protocol 2 has told this: one device in use, without the fields that came later.
 OLD = base64.b64decode(
     "gASVpgAAAAAAAACMF3dvcmtlcnMuaG9zdHMuaW50ZXJmYWNllIwFSGVsbG+Uk5QpgZRdlCiMBWxhYi0xlIwCYWGUSwdoAIwIVmVyc2lvbnOUk5Qp"
     "gZRdlCiMBTAuMC45lEsCjAEzlIwBMpRlYilLAWgAjApIb3N0RGV2aWNllJOUKYGUXZQoTmgAjANVc2WUk5QpgZRdlCiMA2FubpRLAYwAlIkpZWJl"

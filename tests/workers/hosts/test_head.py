@@ -1,4 +1,4 @@
-"""What many lanes of one driver hear of a head that does not answer."""
+"""The many lanes of one driver share what they hear of a head that does not answer."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

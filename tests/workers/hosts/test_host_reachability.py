@@ -87,7 +87,7 @@ def test_what_accepts_connections_can_be_reached() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address: Address = server.getsockname()
         assert reachable(address)
-    with socket.socket() as bound:  # it does not listen, and nobody else can have its port
+    with socket.socket() as bound:  # the socket does not listen, and nobody else can have its port
         bound.bind(("127.0.0.1", 0))
         address = bound.getsockname()
         assert not reachable(address)

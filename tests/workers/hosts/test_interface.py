@@ -1,4 +1,4 @@
-"""What crosses between drivers and hosts."""
+"""The types that cross between drivers and hosts change only with the protocol."""
 
 import dataclasses
 import hashlib
@@ -13,7 +13,7 @@ from workers.measure import batch_request, recovery_request, requests
 from workers.measure.device_runner import Request
 
 _DIGESTS = {8: "30a179f2f9d88053"}
-"""Of the fields of all that crosses, by protocol."""
+"""The digest of the fields of all that crosses, by protocol."""
 
 
 def test_a_protocol_has_its_fields() -> None:

@@ -17,7 +17,7 @@ FACTS = phone_facts("one")
 
 
 class Cable:
-    """What is attached, and which of it can be used."""
+    """The attached devices, and which of them can be used."""
 
     def __init__(self) -> None:
         self.names: list[str] = ["adb:one"]

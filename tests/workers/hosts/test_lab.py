@@ -270,7 +270,7 @@ def test_a_device_whose_host_has_left_is_not_taken_for_a_device_that_is_gone(wor
     assert isinstance(answer, Failed)
     assert answer.kind == "host_away"
     assert answer.message.startswith("the host lab-1: it is not in the lab now")
-    # Of one that this driver never saw, the name tells the host.
+    # The name tells the host of a device that this driver never saw.
     assert kind_of(world.executor(lab).lane(named("three", "lab-3")).ask(Ask(JOB, 1))) == "host_away"
     assert kind_of(world.executor(lab).lane(named("three", "lab-2")).ask(Ask(JOB, 1))) == "offline"
 

@@ -1,4 +1,4 @@
-"""What commands show of a lab and do in it, with hosts within the test's process: only the way to them is not Ray's."""
+"""Commands show a lab and act in it, with hosts within the test's process: only the way to them is not Ray's."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ Command = Callable[..., CompletedProcess[str]]
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Of two hosts; the commands of this process reach it."""
+    """A world of two hosts, which the commands of this process reach."""
     world = World(tmp_path)
     world.add("lab-1", "one", "two")
     world.add("lab-2", "three")

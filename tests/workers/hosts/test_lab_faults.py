@@ -81,7 +81,7 @@ class FaultyLab:
     folder: Path
     """All computers have it, under this name: for the sweeps."""
     clock: Path
-    """What is added to the clock of the second host's agent."""
+    """The file with the seconds that are added to the clock of the second host's agent."""
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def test_a_driver_of_a_lab_that_is_suspended_goes_on_and_repeats_nothing(faulty:
     sweep.in_a_block(run, lambda: driver_of(run).suspend())
     time.sleep(seconds)
     driver_of(run).resume()
-    psutil.Process(run.pid).resume()  # what has entered the computer stops with what it started there
+    psutil.Process(run.pid).resume()  # a process that has entered the computer stops with what it started there
     sweep.end(run)
     sweep.check(in_flight=0)
 
@@ -247,7 +247,7 @@ def test_a_host_whose_clock_jumps_in_a_block_is_told_and_measures_on(faulty: Fau
             def is_told(warning: str = warning) -> bool:
                 return warning in faulty.lab.troubles()
 
-            # Its blocks are so short that none would be left to jump in while `edgesweep hosts` asks.
+            # The blocks are so short that none would be left to jump in while `edgesweep hosts` asks.
             sweep.in_a_block(run, partial(faulty.clock.write_text, f"{jump}\n"), partial(faulty.lab.wait, is_told))
             seen.told()
     finally:
@@ -292,7 +292,7 @@ def test_a_host_with_a_new_address_joins_again_from_it_and_its_rules_go_with_it(
     sweep.end(run)
     sweep.check(in_flight=len(faulty.phones))
     beside = lab.network.cable(OTHER, HEAD)[0]
-    # Those of Ray's workers are told anew.
+    # The ports of Ray's workers are told anew.
     assert lab.said(OTHER).count("listening:") > 1
     head, ports = lab.network.computers[HEAD], told_ports(lab.said(OTHER)) & set(range(24000, 24006))
     assert ports
@@ -327,5 +327,5 @@ def test_a_sweep_whose_head_is_killed_says_so_and_the_same_command_goes_on(fault
     sweep.end(sweep.start())
     with Journal.open(sweep.workspace.journal) as journal:
         assert all(len(journal.attempts.blocks(key)) >= count for key, count in counts.items()), "none was lost"
-    # What the head's phone had counted went with its computer.
+    # The counts of the head's phone went with its computer.
     sweep.check(in_flight=len(faulty.phones), counted=False)

@@ -165,7 +165,7 @@ def test_an_nft_that_hangs_and_cannot_be_killed_is_told_of(monkeypatch: pytest.M
     kill = subprocess.Popen.kill
 
     def refused(process: "subprocess.Popen[bytes]") -> None:
-        kill(process)  # or the test would leave it behind
+        kill(process)  # otherwise the test would leave it behind
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(subprocess.Popen, "kill", refused)
@@ -239,7 +239,7 @@ def _wait(until: Callable[[], bool]) -> None:
 
 
 def told_ports(output: str) -> set[int]:
-    """What a host listens on, as it says."""
+    """Read the ports that a host says it listens on."""
     return {int(port) for port in re.findall(r":(\d+) \(", output.partition("listening:")[2])}
 
 

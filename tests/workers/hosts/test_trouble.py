@@ -1,4 +1,4 @@
-"""What is wrong with hosts, a token, an address: each told in one line, without Ray."""
+"""Each fault of a host, a token or an address is told in one line, without Ray."""
 
 import sys
 import threading

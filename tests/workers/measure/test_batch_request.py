@@ -49,7 +49,7 @@ class Alone:
 
 
 class Ending(FaultyDevice):
-    """Its batches end in the second item, or before the first, with this exit code."""
+    """A device whose batches end in the second item, or before the first, with this exit code."""
 
     def __init__(self, folder: Path, exit_code: int, *, silent: bool = False) -> None:
         super().__init__(folder, "steady")
@@ -64,7 +64,7 @@ class Ending(FaultyDevice):
 
 @pytest.fixture
 def artifacts(tmp_path: Path) -> ArtifactStore:
-    """Those of the first two jobs, and not of the third."""
+    """The store has the artifacts of the first two jobs, and not that of the third."""
     inputs = tiny_inputs()
     for job in JOBS[:2]:
         gallery.build(tmp_path / "artifacts", job.build_key, job.variant, inputs)
@@ -175,7 +175,7 @@ def test_a_batch_without_any_artifact_runs_nothing(tmp_path: Path) -> None:
 def test_another_file_under_an_artifacts_name_is_noticed(tmp_path: Path, artifacts: ArtifactStore) -> None:
     bench = DeviceRunner(FaultyDevice(tmp_path, "steady"), tmp_path)
     _, path = bench.files.artifact(KEYS[0])
-    Path(path).unlink()  # it may be a link to the artifact
+    Path(path).unlink()  # the path may be a link to the artifact
     Path(path).write_bytes(b"something else")
     assert kinds(ask(bench, JOBS[:2])) == ["wrong_artifact", "BatchItem"]
 

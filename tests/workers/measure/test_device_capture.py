@@ -83,7 +83,7 @@ def test_a_phone_without_the_program_says_what_to_give(
     assert "--capture gatord=PATH" in caught.value.next_step
     with pytest.raises(EdgeSweepError, match="is no file"):
         device_capture.prepared(device, CAPTURES["gatord"], tmp_path / "none")
-    # As a shell on a phone says it.
+    # A shell on a phone says it by this exit code.
     monkeypatch.setattr(LocalDevice, "run", lambda *_: device_capture.Completed(exit_code=127, stdout=b"", stderr=b""))
     with pytest.raises(EdgeSweepError, match="has no perfetto") as caught:
         device_capture.prepared(device, CAPTURES["perfetto"], None)

@@ -27,7 +27,7 @@ with FixedPerformance(FaultyDevice(folder, "steady"), sys.argv[2], folder) as fi
 
 
 def is_on(folder: Path) -> bool:
-    """As the phone itself has it."""
+    """Tell the mode that the phone itself has."""
     return FaultyDevice(folder, "steady").fixed_performance
 
 

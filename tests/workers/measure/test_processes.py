@@ -1,4 +1,4 @@
-"""What a runner's process told: believed if the release that was asked for ran."""
+"""The report of a runner's process is believed if the release that was asked for ran."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 VIRTUAL = replace(local_facts(), exec_context=VIRTUAL_PHONE)
 IMAGES = 6
-"""What one file carries here: a hundred are a hundred processes."""
+"""One file carries so many images here: a hundred are a hundred processes."""
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
 QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.05, min_seconds=0.1, max_seconds=7, iterations=3))
 INT8 = Variant(
@@ -88,7 +88,7 @@ def recorded(runners: Path, tmp_path: Path) -> Path:
 
 
 def timings(recorded: Path) -> list[tuple[int, tuple[int, ...]]]:
-    """Of each timing, in order: how many iterations were asked for, and how many nanoseconds each took."""
+    """List for each timing, in order, the iterations that were asked for and the nanoseconds that each took."""
     files = sorted(recorded.glob("*.arguments"), key=lambda file: int(file.stem))
     timing_files = {file: re.search(r"--iter=(\d+) --report_pep=true", file.read_text()) for file in files}
     return [
@@ -185,7 +185,7 @@ def test_our_own_runner_goes_first_and_a_format_of_its_own_has_a_program_of_its_
     assert attached.facts.runners == (("torchscript", runner_names),)
     [(_, versions)] = attached.facts.runtime_versions
     assert versions.startswith(f"{version_of(runners)} and 2.")
-    # What ours tells of its engines is not the tool's.
+    # The engines are those that our runner tells, not the tool.
     assert "x86" in attached.facts.qengines
     assert attached.programs["torchscript", "pt"].tool is not None
     (runners / programs.RUNNERS["pt"]).symlink_to(native_runner.program())
@@ -244,7 +244,7 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
 def test_a_tool_that_refuses_the_artifact_fails_with_its_own_words(
     bench: Callable[[Variant, str], tuple[DeviceRunner, Job]], inputs: BuildInputs
 ) -> None:
-    measured, job = bench(Variant(), "ptl")  # which reads no pt
+    measured, job = bench(Variant(), "ptl")  # this tool reads no pt
     for failed in (
         measured.ask(BlockRequest(job, 0, QUICK, READY)),
         measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification))),

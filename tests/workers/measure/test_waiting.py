@@ -1,4 +1,4 @@
-"""How long a device is waited for in one run, on simulated phones with a virtual clock: nothing here sleeps."""
+"""A device is waited for within a run's limits, on simulated phones with a virtual clock: nothing here sleeps."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -18,7 +18,7 @@ State = Mapping[str, torch.Tensor]
 
 
 def net(classes: int = 4, seed: int = 0) -> torch.nn.Sequential:
-    """Its names have numbers and words: `0.weight`, `head.fc.bias`."""
+    """A network whose names have numbers and words: `0.weight`, `head.fc.bias`."""
     torch.manual_seed(seed)
     head = torch.nn.Sequential(OrderedDict(fc=torch.nn.Linear(3, classes)))
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 1), torch.nn.BatchNorm2d(3))
@@ -27,7 +27,7 @@ def net(classes: int = 4, seed: int = 0) -> torch.nn.Sequential:
 
 
 class Holder(torch.nn.Module):
-    """As a LightningModule, ModelEmaV2 of timm or a user's class holds a network, beside other modules."""
+    """Holds a network beside other modules, as a LightningModule, ModelEmaV2 of timm or a user's class does."""
 
     def __init__(self, name: str, network: torch.nn.Module, **more: torch.nn.Module) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def compiled_inside(network: torch.nn.Sequential) -> State:
 
 
 def in_fsdp(network: torch.nn.Sequential) -> State:
-    """As the parameters of wrapped parts are named: the whole, and a part in it."""
+    """Name the parameters as FSDP does for wrapped parts: the whole, and a part in it."""
     other = deepcopy(network)
     other.head = Holder("_fsdp_wrapped_module", other.head)
     return Holder("_fsdp_wrapped_module", other).state_dict()
@@ -197,7 +197,7 @@ def test_a_network_that_is_wrapped_itself_takes_a_checkpoint_that_is_not(
 
 
 def test_names_that_wrappers_use_are_a_networks_own_as_well(tmp_path: Path) -> None:
-    """As is comes first, and no two names become one."""
+    """The names as they are come first, and no two names become one."""
 
     def own(seed: int) -> torch.nn.Module:
         return Holder("model", net(seed=seed), net=net(seed=seed + 1), module=net(seed=seed + 2))
@@ -263,7 +263,7 @@ def test_equal_weights_in_two_places_are_no_question(tmp_path: Path) -> None:
     assert checkpoint.load(network, path) == f"the weights were read from `model`, `module.` {NINE}"
 
 
-# what does not fit
+# checkpoints that do not fit
 
 
 def test_what_does_not_fit_stands_side_by_side_with_the_files_keys_and_the_next_step(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_student_and_its_teacher_in_one_mapping_are_both_offered(tmp_path: Pat
 
 
 class Detector(torch.nn.Module):
-    """What a YOLO pickles: the network as an object."""
+    """A YOLO pickles such a network as an object."""
 
 
 @pytest.mark.parametrize("content", [net(), {"model": net(), "epoch": 1}, {"ema": Detector()}])

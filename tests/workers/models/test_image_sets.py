@@ -296,7 +296,7 @@ def _socket(path: Path) -> None:
 
 
 def _device(path: Path) -> None:
-    os.mknod(path, stat.S_IFCHR | 0o644, os.makedev(1, 5))  # that of /dev/zero
+    os.mknod(path, stat.S_IFCHR | 0o644, os.makedev(1, 5))  # the numbers of /dev/zero
 
 
 @pytest.mark.parametrize(("make", "kind"), [(_pipe, "a pipe"), (_socket, "a socket"), (_device, "a device file")])

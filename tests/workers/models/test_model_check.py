@@ -1,4 +1,4 @@
-"""What `plan --check` and the start of a run find in seconds."""
+"""`plan --check` and the start of a run find a model's and its images' problems in seconds."""
 
 import io
 import tempfile

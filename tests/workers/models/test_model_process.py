@@ -145,7 +145,7 @@ def lines_of(home: Path, function: str) -> list[str]:
 
 
 def left() -> list[psutil.Process]:
-    """What the server has started and not ended."""
+    """List the processes that the server has started and not ended."""
     process = model_process.FORKS._process
     assert process is not None
     return psutil.Process(process.pid).children(recursive=True)

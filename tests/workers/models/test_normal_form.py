@@ -30,7 +30,7 @@ class Net(nn.Module):
 
 
 class Lines(nn.Module):
-    """Of one and of three spatial dimensions, with batch norms of their inputs."""
+    """Layers of one and of three spatial dimensions, with batch norms of their inputs."""
 
     def __init__(self) -> None:
         super().__init__()

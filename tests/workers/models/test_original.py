@@ -1,5 +1,4 @@
-"""What `plan --check` says of the original before anything is built: its figure on labelled images, and what speaks
-against it."""
+"""`plan --check` judges the original before anything is built: its figure on labelled images, and its doubts."""
 
 import json
 from pathlib import Path
@@ -36,7 +35,7 @@ def checks_of(
     function: str = "make",
     **arguments: int,
 ) -> list[Tried]:
-    """What is said of the original."""
+    """List the lines on the original, and the problems."""
     mean, std = normalized
     source = FolderData(source="folder", path=home / folder, mean=mean, std=std, crop=False)
     model = ModelSpec(

@@ -1,4 +1,4 @@
-"""How many images there are is said where the sweep file alone tells it, before any download."""
+"""Too few images are told where the sweep file alone shows it, before any download."""
 
 import pytest
 

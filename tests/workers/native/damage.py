@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 
 def damaged(content: bytes, chance: random.Random, count: int) -> Iterator[bytes]:
-    """So many times `content` with flipped bits, cut short, or with bytes from elsewhere in it; never as it was."""
+    """Damage `content` so many times: flip bits, cut it short, or put bytes from elsewhere into it."""
     written = 0
     while written < count:
         kind = written % 3

@@ -299,7 +299,7 @@ def listed(indices: Any) -> tuple[int, object]:
 
 
 def fuzz_calls(library: ctypes.CDLL, chance: random.Random, count: int) -> Counter[int]:
-    """How often computing ended with which code; -1: it did not come to it."""
+    """Count the codes with which computing ended; -1: it was never reached."""
     valid = plans()
     for plan in valid:
         assert Broken(library, plan).run() == 0, library.edgesweep_reference_last_error()
@@ -329,7 +329,8 @@ class Net(nn.Module):
 
 
 def fuzz_serialized(library: ctypes.CDLL, chance: random.Random, count: int) -> Counter[int]:
-    """As `fuzz_calls`, through the loader of PyTorch: 0 for models that ran, 1 for those that were refused."""
+    """Count as `fuzz_calls` does, through the loader of PyTorch: 0 for models that ran, 1 for those that were
+    refused."""
     example = torch.randn(1, 3, 14, 14)
     net = torch.jit.trace(Net().eval(), example)
     _, model, weights, _, _, _ = process_for_nnapi(net, [example])

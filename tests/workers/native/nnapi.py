@@ -59,7 +59,7 @@ class NnapiError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """What an operand is declared as. `sizes` with 0 for what is not known; `()` with a tensor type: no known rank."""
+    """The declaration of an operand. `sizes` with 0 for what is not known; `()` with a tensor type: no known rank."""
 
     type: int
     sizes: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class Values:
 
     @property
     def real(self) -> torch.Tensor:
-        """What the numbers mean, in float64."""
+        """The values that the numbers stand for, in float64."""
         values = self.numbers.double()
         if self.channel_scales:
             shape = [1] * values.dim()

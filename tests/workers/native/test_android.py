@@ -122,7 +122,7 @@ def test_all_that_is_missing_is_named_at_once(
 
 
 def installed_executorch(folder: Path) -> Path:
-    """Its files' names, and nothing in them."""
+    """Lay out an installed ExecuTorch: the files' names, and nothing in them."""
     install = folder / "executorch" / "cmake-out"
     for name in executorch._PARTS:
         (install / "lib").mkdir(parents=True, exist_ok=True)

@@ -72,7 +72,7 @@ class Ended:
     stderr: bytes
 
     def error(self) -> RunnerError:
-        """What it gave up for, without a word on stderr: no abort, no crash."""
+        """The error that the runner gave up with, without a word on stderr: no abort, no crash."""
         assert (self.code, self.stderr) == (ERROR_EXIT, b""), self
         with pytest.raises(RunnerError) as caught:
             runner_report.parse(self.stdout)
@@ -169,7 +169,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def python_logits() -> Iterator[Callable[[RunRequest], Logits]]:
-    """What the Python runner answers. Torch is imported once, and every request gets a process of its own."""
+    """The answers of the Python runner. Torch is imported once, and every request gets a process of its own."""
     argv = [sys.executable, "-W", "ignore", "-c", PYTHON_RUNNER]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
@@ -211,7 +211,7 @@ def test_both_runners_answer_the_same(
         np.testing.assert_allclose(answered, expected, rtol=0, atol=1e-5)
     eager = mobilenet.verification_logits
     closeness = sqnr_db(eager, answered.reshape(eager.shape))
-    assert closeness is None or closeness > (10 if "int8" in name else 60)  # of the model, not of zeros
+    assert closeness is None or closeness > (10 if "int8" in name else 60)  # the answers are the model's, not zeros
 
 
 @pytest.mark.smoke
@@ -533,7 +533,7 @@ def test_an_emulated_backend_is_never_timed(
     request = for_nnapi(tmp_path, "pt")
     error = refused(replace(request, reference=nnapi))
     assert (error.kind, "an emulated backend's time is never a time" in error.message) == ("emulated", True)
-    # Nor where the reference lies where the system looks for libraries.
+    # A reference where the system looks for libraries is not timed either.
     words = ("--model", request.model, "--backend", "nnapi", "--input-dims", "1,3,8,8")
     assert call(*words, LD_LIBRARY_PATH=str(Path(nnapi).parent)).error().kind == "emulated"
     assert refused(request).kind == "backend_missing"

@@ -106,7 +106,7 @@ def test_the_tool_answers_what_the_python_runner_answers_to_four_decimals(
     assert logits.shape == expected.shape == (6, 10)
     # Half of the last digit, and what another summation may differ by.
     np.testing.assert_allclose(logits, expected, rtol=5e-5, atol=5e-5 + 1e-5)
-    assert np.ptp(expected, axis=0).max() > 0.1  # of the images, not of zeros
+    assert np.ptp(expected, axis=0).max() > 0.1  # the answers are the images', not zeros
 
 
 def _plain(tool_case: Case) -> str:
@@ -272,7 +272,7 @@ def test_a_hundred_images_make_a_sibling_of_their_own_size(
 ) -> None:
     tool_case = case(name)
     images = np.random.default_rng(0).standard_normal((130, 3, 64, 64)).astype(np.float32)
-    images.setflags(write=False)  # as Ray hands them over
+    images.setflags(write=False)  # Ray hands over such arrays
     sibling = eval_sibling(tool_case.manifest, Path(_plain(tool_case)), images, tmp_path)
     assert sibling.images == MAX_IMAGES == 100
     value_bytes = 1 if "full" in name else 4

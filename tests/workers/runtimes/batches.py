@@ -99,7 +99,7 @@ def quantized(folder: Path) -> RunRequest:
 
 
 def hashes(requests: Sequence[RunRequest]) -> list[str]:
-    """Of the requests' files; of one that is not there, that of nothing."""
+    """Hash the requests' files; a file that is not there has the hash of nothing."""
     files = [Path(request.model) for request in requests]
     return [hashlib.sha256(file.read_bytes() if file.is_file() else b"").hexdigest() for file in files]
 
@@ -181,7 +181,7 @@ def check_crash(folder: Path, program: str | None) -> None:
 
 
 def check_memory(folder: Path, program: str | None) -> None:
-    """Of a batch of equal artifacts, the last has as much memory before it and at its peak as the second."""
+    """In a batch of equal artifacts, the last has as much memory before it and at its peak as the second."""
     size = 12288 * 850 * 4
     large = saved(folder, torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12288, 850)), "pt", 1, 3, 64, 64)
     outcomes = run_batch(folder, [large] * 6, program)

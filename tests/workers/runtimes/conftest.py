@@ -63,7 +63,7 @@ def build_inputs(tiny_package: ModelPackage) -> BuildInputs:
     try:
         logits = eager_logits(load_eager(tiny_package), verification, tiny_package.input_shape[0])
     except (AttributeError, ArithmeticError):
-        logits = np.zeros((24, 4), np.float32)  # of a network that is built to fail
+        logits = np.zeros((24, 4), np.float32)  # this network is built to fail
     return BuildInputs(
         package=tiny_package,
         calibration=images(32, size, 1),

@@ -44,7 +44,7 @@ CHOICES: dict[str, dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         "an older opset": ({"opset": 18}, AVX2),
     },
 }
-"""Of each runtime, by name: axes of a sweep file, and features of an x86 CPU."""
+"""The builds of each runtime, by name: axes of a sweep file, and features of an x86 CPU."""
 
 NAMES = tuple(pytest.param(name, marks=[pytest.mark.runtime(name), pytest.mark.xdist_group(name)]) for name in CHOICES)
 """For tests of each of them: builds are made on one worker."""
@@ -58,7 +58,7 @@ class Exported:
     form: str
     built: Mapping[str, tuple[Path, Manifest]]
     stages: Mapping[str, int]
-    """How often each stage ran."""
+    """The number of runs of each stage."""
 
     def asking_for(self, name: str) -> RunRequest:
         folder, manifest = self.built[name]

@@ -83,7 +83,7 @@ def operators(model: bytes) -> list[str]:
 
 
 def refused(model: bytes) -> str:
-    """Why nothing becomes of it."""
+    """Return the reason for which the model is not rewritten."""
     from workers.runtimes.onnxruntime.blocked import blocked
 
     with pytest.raises(BuildError) as caught:
@@ -93,7 +93,7 @@ def refused(model: bytes) -> str:
 
 
 def changed(model: bytes) -> bytes:
-    """What becomes of it, whose answers are compared first."""
+    """Rewrite the model, and compare the answers first."""
     import onnx
     import onnxruntime
 
@@ -211,7 +211,7 @@ def test_a_tensor_stays_narrow_where_something_else_reads_it(add: Any) -> None:
     net = Network()
     read = add(net, net.add("Relu", net.conv("input", 8)))
     refused(net.model(read))
-    # Also where something else is changed.
+    # The tensor stays narrow also where something else is changed.
     parts = [net.add("Flatten", reader, axis=1) for reader in (read, net.mean(net.conv("input", 20)))]
     model = net.model(net.add("Concat", *parts, axis=1))
     assert narrow(changed(model)) == narrow(model) != []
@@ -256,7 +256,7 @@ def test_answers_stay_whatever_the_network() -> None:
         net = Network()
         tensors = [net.conv("input", random.choice([8, 8, 24]))]
         for _ in range(random.randint(3, 12)):
-            # What grows is brought back, so that float32 has the digits to compare.
+            # A growing tensor is brought back, so that float32 has the digits to compare.
             tensors.append(net.add("Tanh", _some(net, tensors, random)))
         try:
             changed(net.model(net.mean(tensors[-1], keepdims=random.choice([0, 1]))))

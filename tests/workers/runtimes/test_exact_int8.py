@@ -1,4 +1,4 @@
-"""Which CPUs add 8-bit products right, and the exact arithmetic that stands in where this one does not."""
+"""Some CPUs add 8-bit products right; exact arithmetic stands in where this one does not."""
 
 import pickle
 from collections.abc import Callable
@@ -49,8 +49,8 @@ for name in LAYERS:
 
 
 def worst_error(name: str, largest_weight: int) -> int:
-    """How far the engine in force is from exact arithmetic, in units of the answer, with the largest sums that weights
-    so large allow: every product of a channel has the same sign."""
+    """Measure how far the engine in force is from exact arithmetic, in units of the answer, with the largest sums that
+    weights so large allow: every product of a channel has the same sign."""
     make, shape = LAYERS[name]
     layer, random = make(), torch.Generator().manual_seed(0)
     shape_of_weights = layer.weight().shape
@@ -73,7 +73,7 @@ def test_the_plan_knows_whether_the_engine_of_this_machine_saturates() -> None:
 
 
 def test_without_vnni_full_ranges_saturate_and_phones_engines_do_not() -> None:
-    # What the reduced range is for. When this fails, torch is repaired, and it only costs a bit of the weights.
+    # The reduced range is for this. When this fails, torch is repaired, and it only costs a bit of the weights.
     assert printed_as_avx2(SATURATES) == ["True", "True", "False"]
 
 

@@ -67,7 +67,7 @@ def test_a_release_that_exports_and_cannot_run_is_one_error_with_its_versions(
         for words in (f"torch {torch}", "onnxruntime 1.30.9", "tensor does not have a device"):
             assert words in failed.message
     assert isinstance(outcomes["c"], PackedArtifact), outcomes["c"]
-    # Of the installed one alone: it worked, and is not tried again.
+    # The only mark is of the installed release: it worked, and is not tried again.
     (trial,) = [file.name for file in (cache_folder() / "tried").iterdir() if file.suffix != ".lock"]
     assert trial.startswith("onnxruntime-")
     # The user's model was exported with the installed one only.
@@ -97,7 +97,7 @@ def test_each_precision_is_tried_where_it_is_first_built(tmp_path: Path, monkeyp
         library_check.check(runtime, "installed", "int8")
     assert caught.value.kind == "runtime_broken"
     library_check.check(runtime, "installed", "fp32")
-    monkeypatch.setattr(library_check, "_broken", {})  # as another process
+    monkeypatch.setattr(library_check, "_broken", {})  # another process would begin so
     library_check.check(OnnxRuntime(), "installed", "int8")
 
 

@@ -1,4 +1,4 @@
-"""What is told of a failed build: the operator, the line of the user's code, and what to do."""
+"""A failed build is told with the operator, the line of the user's code, and the next step."""
 
 import io
 import pickle

@@ -34,8 +34,8 @@ pytestmark = [
 
 CONVOLUTION = "metal_prepack::conv2d_run"
 LINEAR = "metal_prepack::linear_run"
-# Of the guide to iOS GPUs, written for torchvision of 2021. Since then torch has prepacked linears too (addmm), a
-# model flattens instead of reshaping by its size, and copy_to_host is left to `.cpu()`.
+# These are the operators of the guide to iOS GPUs, written for torchvision of 2021. Since then torch has prepacked
+# linears too (addmm), a model flattens instead of reshaping by its size, and copy_to_host is left to `.cpu()`.
 GUIDE = {"aten::adaptive_avg_pool2d", "aten::add.Tensor", "aten::flatten.using_ints", CONVOLUTION, LINEAR}
 
 

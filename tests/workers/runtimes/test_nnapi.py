@@ -270,7 +270,7 @@ def test_an_answer_in_floats_cannot_be_handed_over_quantized() -> None:
     assert caught.value.kind == "interface_not_possible"
 
 
-# What cannot be converted
+# Models that cannot be converted
 
 
 class Unsupported(nn.Module):

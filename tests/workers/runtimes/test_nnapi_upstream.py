@@ -262,7 +262,7 @@ def test_operators_that_nnapi_has_not_are_named_for_two_inputs_too() -> None:
         lower_several(Cat(0), [torch.randn(2, 3), torch.randn(2, 3)], options(nhwc=False, flexible=True))
 
 
-# What NNAPI has not
+# Operators that NNAPI lacks
 
 
 class OwnSlope(nn.Module):

@@ -47,7 +47,7 @@ def variant_of(axes: dict[str, Any]) -> Variant:
 
 
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
-    """What its runner is asked from now on."""
+    """Collect the requests that the runner gets from now on."""
     requests: list[RunRequest] = []
     usual = OnnxRuntime.command
 
@@ -97,7 +97,7 @@ def test_every_number_format_is_checked_and_says_what_it_is(built: Mapping[str, 
             "float32",
         )
         assert manifest.versions == RUNTIME.versions()
-        # Of this machine's library, which has no other.
+        # This machine's library has no other provider.
         assert {*manifest.providers} == {"CPUExecutionProvider"}
         assert manifest.providers["CPUExecutionProvider"] >= 7
     operators = {
@@ -139,7 +139,7 @@ def test_what_a_provider_took_is_counted_on_the_device(
     bench = DeviceRunner(LocalDevice(tmp_path), tmp_path)
     job = tiny_job(manifest.build_key, manifest.axes)
     assert partition(bench, job, 120.0) == Partition(), "the CPU leaves nothing to itself"
-    # There is one provider here: it stands for one that took all, and for what another one left.
+    # The one provider here stands for one that took all, and for the rest that another one left.
     nodes = float(manifest.providers["CPUExecutionProvider"])
     monkeypatch.setattr(OnnxRuntime, "profiled_as", lambda *_: "CPUExecutionProvider")
     assert partition(bench, job, 120.0) == Partition({"backend_nodes": nodes, "cpu_nodes": 0.0})
@@ -347,7 +347,7 @@ def test_where_a_device_has_no_such_provider_the_variant_is_skipped_with_the_rea
 def test_an_installed_library_with_another_provider_has_its_backend_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the wheels for macOS and Qualcomm's."""
+    """The wheels for macOS and Qualcomm's are such libraries."""
     assert attach("local", tmp_path, ["onnxruntime"]).facts.backends == ()
     (tmp_path / "onnxruntime.py").write_text(
         "def get_available_providers():\n    return ['CoreMLExecutionProvider', 'CPUExecutionProvider']\n"

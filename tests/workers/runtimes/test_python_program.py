@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_introduces_itself_without_edgesweep(cache: Path, tmp_path: Path) -> None:
-    # Not a link, through which a virtual environment does not find its packages.
+    # A virtual environment would not find its packages through a link.
     python = tmp_path / "it's a python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
@@ -70,7 +70,7 @@ def test_a_board_with_python_gets_it_and_another_one_the_compiled_runner(
     board = replace(local_facts(), abi="arm64-v8a", exec_context=BOARD, python="/usr/bin/python3")
     assert {Path(program.path).name for program in programs.programs(board).values()} == {python_program.NAME}
     bare = replace(board, python="")
-    # Of Android, where they are looked for on phones.
+    # The first folder is Android's, where programs are looked for on phones.
     for folder in ("arm64-v8a", "linux-arm64-v8a"):
         (tmp_path / folder).mkdir()
     (tmp_path / "arm64-v8a" / "edgesweep_runner_full").touch()

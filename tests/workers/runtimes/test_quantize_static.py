@@ -105,7 +105,7 @@ def test_channels_last_is_not_scrambled_under_qnnpack(mobilenet: BuildInputs) ->
 
 
 def test_without_the_rewrite_qnnpack_scrambles_channels_last() -> None:
-    # What the rewrite is for. When this fails, torch is repaired and the rewrite is only an optimisation.
+    # The rewrite is for this. When this fails, torch is repaired and the rewrite is only an optimisation.
     x = torch.quantize_per_tensor(torch.randn(1, 16, 8, 8) * 4, 0.1, 60, torch.quint8)
     plain = torch.nn.functional.hardtanh(x, 0.0, 6.0).dequantize()
     last = torch.nn.functional.hardtanh(x.contiguous(memory_format=torch.channels_last), 0.0, 6.0).dequantize()
@@ -298,7 +298,7 @@ def test_a_transposed_convolution_that_is_called_as_a_function_answers_right(
 
 
 class Awkward(torch.nn.Module):
-    """What QNNPACK has wrong kernels for, beside ReLU6."""
+    """Operators for which QNNPACK has wrong kernels, beside ReLU6."""
 
     def __init__(self) -> None:
         super().__init__()

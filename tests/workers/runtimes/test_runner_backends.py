@@ -77,7 +77,7 @@ def test_an_emulated_backend_is_never_timed(nnapi: str, tmp_path: Path) -> None:
     error = refused(run_by(file, "nnapi", nnapi))
     assert error.kind == "emulated"
     assert "an emulated backend's time is never a time" in error.message
-    # Nor where the reference lies where the system looks for libraries.
+    # A reference where the system looks for libraries is not timed either.
     argv = (*RUNNER, "--model", str(file), "--backend", "nnapi", "--input-dims", "1,3,8,8")
     environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(nnapi).parent)}
     ended = subprocess.run(argv, capture_output=True, check=False, env=environment)
@@ -159,7 +159,7 @@ def test_accelerators_are_listed(nnapi: str) -> None:
         ("edgesweep-reference-all", "cpu", 30, None),
     ]
     with pytest.raises(RunnerError):
-        runner_report.parse(ended.stdout)  # which is no run
+        runner_report.parse(ended.stdout)  # the listing is no run
 
 
 @pytest.mark.compiler

@@ -172,7 +172,7 @@ for path in sys.argv[1:]:
 
 
 def loads(*files: Path) -> list[str]:
-    """What loading each file ends with, in one process that outlives them all."""
+    """List how loading each file ends, in one process that outlives them all."""
     ended = subprocess.run([sys.executable, "-c", LOADER, *map(str, files)], capture_output=True, text=True, check=True)
     return ended.stdout.splitlines()
 

@@ -1,4 +1,4 @@
-"""What `speed_benchmark_torch` is called with and refused, and its text as its sources print it."""
+"""`speed_benchmark_torch` has its arguments and refusals, and its text is read as its sources print it."""
 
 from dataclasses import replace
 from pathlib import Path

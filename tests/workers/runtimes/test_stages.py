@@ -51,14 +51,14 @@ def after(stage: str) -> set[str]:
     return set(EVERY[EVERY.index(stage) :])
 
 
-# What a change of each input must reach, told from what the stages do and not from how their keys are made.
+# A change of each input must reach these stages, told from what they do and not from how their keys are made.
 REACHES: dict[str, set[str]] = {
     "model_source": after("load"),
     "arguments": after("load"),
     "weights_id": after("load"),
     "versions": after("load"),
     "code": after("load"),
-    "input_shape": after("prepare"),  # of a float model: the example that it is captured with
+    "input_shape": after("prepare"),  # a float model is captured with an example of it
     "calibration_id": {"calibrate", "convert", "capture", "lower"},
     "quantization": after("prepare"),
     "qengine": after("prepare"),

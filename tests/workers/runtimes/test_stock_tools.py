@@ -1,4 +1,5 @@
-"""What the stock tools of ExecuTorch and ONNX Runtime are called with, and their output as their sources print it."""
+"""The stock tools of ExecuTorch and ONNX Runtime have their arguments, and their output is read as their sources print
+it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_an_older_executor_runner_tells_a_mean_that_has_the_warm_up() -> None:
 
 def test_executor_runner_is_given_images_in_the_layout_of_the_file(tmp_path: Path) -> None:
     images = np.arange(5 * 3 * 4 * 4, dtype=np.float32).reshape(5, 3, 4, 4)
-    images.setflags(write=False)  # as Ray hands them over
+    images.setflags(write=False)  # Ray hands over such arrays
     files = RUNNER.inputs(NHWC, tmp_path / "model.pte", images, tmp_path)
     assert [file.name for file in files] == ["input-0.bin", "input-1.bin"]  # full batches only
     images_given = np.fromfile(files[1], dtype="<f4").reshape(2, 4, 4, 3)

@@ -44,7 +44,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def files(version: str) -> dict[str, str]:
-    """Of a library that does nothing."""
+    """Make the files of a library that does nothing."""
     info = f"onnxruntime-{version}.dist-info"
     modules = {f"{Path('onnxruntime', name)}/__init__.py": "" for name in MODULES}
     return {
@@ -57,7 +57,7 @@ def files(version: str) -> dict[str, str]:
 
 @pytest.fixture
 def installed(cache: Path) -> Path:
-    """As `add` leaves it."""
+    """Lay out an environment as `add` leaves it."""
     folder = environments.folder_of(CHOSEN)
     content = files(CHOSEN.version)
     for name, text in content.items():
@@ -139,7 +139,7 @@ def test_the_installed_one_changes_no_command_and_other_programs_have_no_toolcha
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As a process that has imported no library yet."""
+    """The process seems to have imported no library yet."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     yield
@@ -288,14 +288,14 @@ def test_a_release_whose_trial_is_killed_stays_and_is_not_said_to_be_broken(inst
     assert psutil.wait_procs(trials, timeout=30)[1] == [], "it does not go on for nobody"
     assert environments.check(RELEASE) == CHOSEN
     if whose == "the trial":
-        # As the system does it when memory is short: that says nothing of the release.
+        # The system kills so when memory is short: that says nothing of the release.
         assert adding.returncode == 1
         assert f"{RELEASE}: its process was killed on a tiny model" in output
         assert "free memory" in output
 
 
 def is_trial(process: psutil.Process) -> bool:
-    """Whether it tries a release, and not what ends that process with its parent."""
+    """Tell whether the process tries a release: another one ends it with its parent."""
     try:
         words = process.cmdline()
     except psutil.Error:
@@ -306,7 +306,7 @@ def is_trial(process: psutil.Process) -> bool:
 @pytest.mark.system
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_add_leaves_nothing_that_counts(registry: Path, how: signal.Signals) -> None:
-    # Its import waits, when all is installed.
+    # The library's import waits, when all is installed.
     wheel(registry, CHOSEN.version, {"onnxruntime/__init__.py": "import time; time.sleep(600)\n"})
     argv = [sys.executable, "-c", "from sweeps.cli.main import main; main()", "toolchain", "add", RELEASE]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, start_new_session=True)

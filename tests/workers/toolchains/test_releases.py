@@ -36,7 +36,7 @@ protocol: {{preset: quick, rounds: 2, warmup_seconds: 0.05, min_seconds: 0.1, it
 
 @pytest.fixture(scope="module")
 def older() -> Path:
-    """As the command makes it, with the trial that its first build would make."""
+    """Make it as the command does, with the trial that its first build would make."""
     done = CliRunner().invoke(main, ["toolchain", "add", OLDER.text])
     assert done.exit_code == 0, done.output
     return environments.folder_of(OLDER)

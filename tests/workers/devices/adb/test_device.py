@@ -64,7 +64,7 @@ RUN = "local/tmp/edgesweep/run"
 
 @pytest.fixture
 def phone(phones: list[FaultyPhone]) -> Iterator[FaultyPhone]:
-    """As new for each test."""
+    """Each test gets the phone as new."""
     yield phones[0]
     as_new(phones[0])
 
@@ -561,7 +561,7 @@ def test_a_phone_without_a_fixed_performance_mode_says_so(port: int, tmp_path: P
 @pytest.mark.parametrize(
     "words",
     [
-        # As Android 11 and later say it.
+        # Android 11 and later say it in these words.
         "Failed to set FIXED_PERFORMANCE mode\n"
         "This is likely because Power HAL AIDL is not implemented on this device\n",
         "Exception occurred while executing: java.lang.SecurityException: not for the shell\n",

@@ -1,4 +1,4 @@
-"""What a phone prints about itself, at its worst: nonsense is unknown, never an error, and read in little time."""
+"""A phone may print anything about itself: nonsense is unknown, never an error, and read in little time."""
 
 import re
 import time

@@ -11,7 +11,7 @@ RUNNER = b"/proc/4243/cmdline:/data/local/tmp/edgesweep/run/runner-0f0f0f0f0f0f0
 
 
 class Phone:
-    """Its runner, once started, hangs until its group is ended."""
+    """A phone whose runner, once started, hangs until its group is ended."""
 
     def __init__(self, *, ends: bool = True) -> None:
         self.reachable = True

@@ -31,7 +31,7 @@ def leased(phone: FaultyPhone, tmp_path: Path) -> Iterator[AdbDevice]:
 
 
 def shells(phone: FaultyPhone) -> list[psutil.Process]:
-    """Not what a shell has begun and has still its name, as while it cleans up."""
+    """List the shells on the phone, without what a shell has begun and has still its name, as while it cleans up."""
     leaders = [program for program, argv in programs_on(phone) if leads_attempt("\0".join(argv))]
     return [program for program in leaders if program.is_running() and os.getpgid(program.pid) == program.pid]
 

@@ -1,4 +1,4 @@
-"""What an earlier sweep left running on a phone (row 12), and what a listing leaves there: nothing."""
+"""A program that an earlier sweep left running on a phone is ended (row 12), and a listing leaves nothing there."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def device(phone: FaultyPhone, tmp_path: Path) -> AdbDevice:
 
 
 def sleepers(phone: FaultyPhone) -> list[psutil.Process]:
-    # Not the shells that start them, which have these words too.
+    # The shells that start them have these words too, and are not meant.
     return [program for program, argv in programs_on(phone) if len(argv) == 2 and argv[1] == "73.5"]
 
 

@@ -27,7 +27,7 @@ REQUEST = request_of("", 1, 3, 8, 8, iterations=50, min_seconds=2.0, warmup_seco
 
 def pushed(phone: FaultyDevice, tmp_path: Path, content: bytes = b"a model") -> str:
     source = tmp_path / "source"
-    source.unlink(missing_ok=True)  # what was pushed before may be a link to it
+    source.unlink(missing_ok=True)  # the file pushed before may be a link to it
     source.write_bytes(content)
     return phone.push(source, f"{hashlib.sha256(content).hexdigest()[:8]}.pt")
 
@@ -105,7 +105,7 @@ def test_it_says_plainly_that_it_is_simulated(tmp_path: Path) -> None:
     assert facts.device_class == "EdgeSweep simulated phone hot (simulated)"
     assert facts.exec_context == "simulated"
     assert facts.fingerprint != FaultyDevice(tmp_path, "cool").facts().fingerprint
-    # Its int8 is that of the CPU that evaluates it.
+    # The phone's int8 is that of the CPU that evaluates it.
     host = local_facts()
     assert (facts.abi, facts.cpu_features, facts.qengines) == (host.abi, host.cpu_features, host.qengines)
 

@@ -60,7 +60,7 @@ def files(board: Board) -> list[str]:
     return sorted(str(path.relative_to(board.folder)) for path in board.folder.rglob("*") if path.is_file())
 
 
-# Who may connect
+# The right to connect
 
 
 def test_an_unknown_host_key_is_never_accepted_and_the_command_for_it_is_told(device: SshDevice, board: Board) -> None:
@@ -232,7 +232,7 @@ def test_a_lease_is_taken_again_where_the_board_still_believes_in_a_lost_connect
     device: SshDevice, board: Board
 ) -> None:
     device.take_lock()
-    # As if the network had swallowed all: this side has given it up, the board's side knows of nothing.
+    # The network seems to have swallowed all: this side has given it up, the board's side knows of nothing.
     connection, lock = device._connection, device._lock
     lost, connection._connection, lock._holder = connection._connection, None, None
     assert lost is not None

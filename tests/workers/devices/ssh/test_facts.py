@@ -1,4 +1,4 @@
-"""What a board prints about itself: a Raspberry Pi, an x86 machine, one that tells nothing, one that tells nonsense."""
+"""Facts are read from what a board prints: a Raspberry Pi, an x86 machine, one that tells nothing, or nonsense."""
 
 from dataclasses import fields, replace
 
