@@ -62,7 +62,7 @@ def main() -> None:
             CLICK + AGAIN: [sys.executable, "-c", "import click"],
         }
         rounds = [{arm: cpu_seconds(argv, folder / "own") for arm, argv in arms.items()} for _ in range(1 + ROUNDS)][1:]
-    median = {arm: statistics.median(one[arm] for one in rounds) for arm in arms}
+    median = {arm: statistics.median(times[arm] for times in rounds) for arm in arms}
     figures = [
         at_most("edgesweep --help", median["edgesweep --help"], "s", 0.25),
         at_most("edgesweep status", median["edgesweep status"], "s", 0.5),

@@ -140,14 +140,14 @@ class Sweeps:
 def measuring_process(folder: Path) -> Iterator[Sweeps]:
     """`folder`: a workspace for the builds; those in it are used. The process ends with what it measures."""
     context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, folder))
+    own_end, other_end = context.Pipe()
+    process = context.Process(target=_serve, args=(other_end, folder))
     process.start()
-    theirs.close()
+    other_end.close()
     try:
-        yield Sweeps(ours)
+        yield Sweeps(own_end)
     finally:
-        ours.close()
+        own_end.close()
         process.terminate()
         process.join()
 

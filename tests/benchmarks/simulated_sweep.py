@@ -200,12 +200,12 @@ def simulate(
         if minutes is not None and bench.device.now_s - pushed_s >= 60 * minutes:
             ended += contest.expire()
         round += 1
-    for one in ended:
-        bench.confirm(one.job_key, one.confirmations)
-    checks_ms = {one.job_key: bench.check(one.job_key, one.checks) for one in ended if one.checks}
-    alarm = [_alarm(bench, one, checks_ms[one.job_key]) for one in ended if one.checks]
+    for end in ended:
+        bench.confirm(end.job_key, end.confirmations)
+    checks_ms = {end.job_key: bench.check(end.job_key, end.checks) for end in ended if end.checks}
+    alarm = [_alarm(bench, end, checks_ms[end.job_key]) for end in ended if end.checks]
     race = contest.race
-    settled = {one.job_key: one for one in ended}
+    settled = {end.job_key: end for end in ended}
     jobs, named = _results(bench, settled, checks_ms, seed, watched_s=bench.device.now_s - pushed_s)
     tally = bench.tally
     if plain:
@@ -312,9 +312,9 @@ def _as_stored(bench: SimulatedBench, key: str, estimate: Estimate, published_ms
 
 
 def _raced(bench: SimulatedBench, checks_ms: Mapping[str, Mapping[int, float]]) -> dict[str, RaceBlocks]:
-    found = {}
+    blocks_of = {}
     for key, rounds_ms in bench.medians_ms.items():
         alone_ms = {**rounds_ms, **bench.confirmed_ms.get(key, {}), **checks_ms.get(key, {})}
         if alone_ms or bench.in_batches_ms[key]:
-            found[key] = RaceBlocks(in_batches=bench.in_batches_ms[key], alone=alone_ms)
-    return found
+            blocks_of[key] = RaceBlocks(in_batches=bench.in_batches_ms[key], alone=alone_ms)
+    return blocks_of

@@ -148,17 +148,17 @@ def test_intervals_are_those_of_a_ranking_also_with_two_speeds_and_for_the_winne
 @pytest.mark.parametrize("batches_decide", [False, True])
 def test_a_race_winners_interval_holds_what_it_says_under_clocks_of_two_states(batches_decide: bool):
     phone = replace(NOISE_FORMS["judge_two_states"], start_s=2.45)
-    found = []
+    winners = []
     for seed in range(16):
         true_ms = _latencies_ms(10, seed, sigma=0.1)
         groups = dict.fromkeys(true_ms, "")
         sweep = simulate(phone, true_ms, RACE, seed=seed, groups=groups, batches_decide=batches_decide)
         assert sweep.named is not None
-        found.append(sweep.jobs[sweep.named])
-    assert np.mean([job.holds_what_it_says for job in found]) >= 0.9
-    assert {job.interval_of for job in found} == {"one_state", "both_states"}, "no race is long enough for no words"
-    assert all(job.covered for job in found if job.interval_of == "both_states")
-    assert not all(job.covered for job in found if job.interval_of == "one_state"), "otherwise it needs no words"
+        winners.append(sweep.jobs[sweep.named])
+    assert np.mean([job.holds_what_it_says for job in winners]) >= 0.9
+    assert {job.interval_of for job in winners} == {"one_state", "both_states"}, "no race is long enough for no words"
+    assert all(job.covered for job in winners if job.interval_of == "both_states")
+    assert not all(job.covered for job in winners if job.interval_of == "one_state"), "otherwise it needs no words"
 
 
 def test_the_interval_of_a_winner_without_a_race_is_of_no_state():
@@ -186,12 +186,12 @@ def test_where_batches_decide_only_the_winner_has_a_time_and_its_rival_costs_a_b
 def test_a_shared_process_that_misleads_about_the_winner_raises_an_alarm():
     phone = replace(PHONES["steady"], start_s=2.45)
     near = {f"v{number}": 10.0 for number in range(8)}
-    found = simulate(
+    sweep = simulate(
         phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower={"v3": 1 / 1.3}
     )
-    assert found.named == "v3"
-    assert found.checked is False, "all others left: there is nothing to hold against it"
+    assert sweep.named == "v3"
+    assert sweep.checked is False, "all others left: there is nothing to hold against it"
     near |= {"v4": 13.0}
     misled = {"v3": 0.77, "v4": 0.6}
-    found = simulate(phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower=misled)
-    assert (found.checked, found.alarm) == (True, True)
+    sweep = simulate(phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower=misled)
+    assert (sweep.checked, sweep.alarm) == (True, True)

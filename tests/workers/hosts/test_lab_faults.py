@@ -287,14 +287,14 @@ def test_a_host_with_a_new_address_joins_again_from_it_and_its_rules_go_with_it(
     run = sweep.start()
     change = f"ip address flush dev eth0 && ip address add {MOVED_TO}/24 dev eth0"
     sweep.in_a_block(run, lambda: other.run(["sh", "-c", change]))
-    lab.wait(lambda: f"this machine has the address {MOVED_TO} now" in lab.said(OTHER))
+    lab.wait(lambda: f"this machine has the address {MOVED_TO} now" in lab.output(OTHER))
     seen.told()
     sweep.end(run)
     sweep.check(in_flight=len(faulty.phones))
     beside = lab.network.cable(OTHER, HEAD)[0]
     # The ports of Ray's workers are told anew.
-    assert lab.said(OTHER).count("listening:") > 1
-    head, ports = lab.network.computers[HEAD], told_ports(lab.said(OTHER)) & set(range(24000, 24006))
+    assert lab.output(OTHER).count("listening:") > 1
+    head, ports = lab.network.computers[HEAD], told_ports(lab.output(OTHER)) & set(range(24000, 24006))
     assert ports
     assert reached(head, MOVED_TO, ports) == ports
     assert reached(head, beside, ports) == set(), "only over the interface of its address"
