@@ -54,13 +54,13 @@ CLOCKS = {**COARSE, **BLURRED, **FINE}
 
 @dataclass(frozen=True)
 class Shipped:
-    """What one sweep shipped, and what it says of it."""
+    """The build that one sweep shipped, and what the sweep says of it."""
 
     regret: float
     labelled: bool
     covered: bool
     half_width: float
-    """Of the interval, as a share of the estimate."""
+    """The half-width of the interval, as a share of the estimate."""
 
 
 def run(clock: str, noise: str, arm: str, seeds: range) -> list[Shipped]:

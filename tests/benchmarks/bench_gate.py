@@ -1,4 +1,4 @@
-"""How often `compare` lets a set of builds pass that did not change, and one pass of which a build became slower.
+"""`compare` lets unchanged builds pass, and catches a build that became slower, so often.
 
 python tests/benchmarks/bench_gate.py [--seeds 400]
 
@@ -49,7 +49,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was simulated: `rest` is the factor of the latencies of all builds but the first."""
+    """One simulated case: `rest` is the factor of the latencies of all builds but the first."""
 
     noise: Noise
     sessions: int
@@ -92,7 +92,7 @@ def measured(
 
 
 def comparisons(cell: Cell, seeds: int) -> tuple[Counter[str], list[float]]:
-    """How many comparisons passed, found the first build slower (`caught`), and called an unchanged build slower
+    """Count the comparisons that passed, found the first build slower (`caught`), and called an unchanged build slower
     (`wrong`); and the number of sessions that each that was left open would take, as it said."""
     counts: Counter[str] = Counter()
     needed: list[float] = []
@@ -140,7 +140,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
     seeds = parser.parse_args().seeds
-    # What the rule has to reach is bounded as it stands; elsewhere a share fails that is more than 5 % beyond doubt.
+    # The share that the rule has to reach is bounded as it stands; elsewhere a share fails that is more than 5 % beyond
+    # doubt.
     doubtless = 100 * float(binom.ppf(0.999, seeds, WRONG / 100)) / seeds
     figures: list[Figure] = []
     for noise, sessions, passes in (
@@ -156,7 +157,7 @@ def main() -> None:
         wrong = WRONG if sessions == 3 and noise in (Noise(shared=1.0), Noise(own=1.0)) else doubtless
         for factor in (1.0, AT_MARGIN, TWICE):
             figures += figures_of(Cell(noise, sessions, first=factor), seeds, wrong, passes)
-    # What the rule does not promise: a common change and one of a build alone may add up to more than the margin.
+    # The rule does not promise this case: a common change and one of a build alone may add up to more than the margin.
     for shared, factor_of_rest in product((1.0, 2.0), (1.01, 1.02, 1.03, AT_MARGIN)):
         cell = Cell(Noise(shared=shared), 3, first=AT_MARGIN, rest=factor_of_rest)
         figures += figures_of(cell, seeds, doubtless, None)

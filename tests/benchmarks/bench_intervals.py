@@ -82,8 +82,8 @@ def rows(case: str, seeds: range) -> list[Row]:
 
 
 Winner = tuple[bool, bool, float, float, int]
-"""Whether its interval holds the truth, and would if it had not been selected; how far their upper ends are above the
-estimate (%); among how many it was selected."""
+"""The interval of the winner holds the truth, and would if it had not been selected; how far their upper ends are above
+the estimate (%); among how many it was selected."""
 
 
 def winners(case: str, seeds: range) -> list[Winner]:

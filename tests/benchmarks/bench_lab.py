@@ -124,7 +124,7 @@ def call_figures(lab: Lab) -> list[Figure]:
 
 
 class Faults:
-    """What happened to a driver that works on all devices, from its own record."""
+    """The faults of a driver that works on all devices, from its own record."""
 
     def __init__(self, lab: Lab, rounds: int) -> None:
         self._lab = lab
@@ -205,7 +205,7 @@ class Faults:
         return figures
 
     def _counts(self, events: list[tuple[float, str, int, str]]) -> list[Figure]:
-        """What was done against what was started on the hosts."""
+        """Compare the work that was done with the work that was started on the hosts."""
         lost, twice, repeated = 0, 0, {True: 0, False: 0}
         for name in HOSTS:
             for file in (self._lab.network.computers[name].folder / "work").iterdir():

@@ -64,7 +64,7 @@ _EDGESWEEP = Path(sys.executable).with_name("edgesweep")
 
 
 def lacking() -> str:
-    """Why this cannot run here, with the next step; empty if it can."""
+    """Say why this cannot run here, with the next step; empty if it can."""
     if why := missing():
         return why
     if not postgresql.programs():
@@ -108,7 +108,7 @@ class Tracking:
         wait(self._answers)
 
     def refused(self) -> int:
-        """How many requests the server could not answer."""
+        """Count the requests that the server could not answer."""
         return (self.computer.folder / "mlflow.log").read_text(errors="replace").count('" 500 ')
 
     def _answers(self) -> bool:
@@ -150,14 +150,14 @@ class Sweep:
         return json.loads(out)
 
     def blocks(self) -> Counter[str]:
-        """How many each phone has measured, by its serial number."""
+        """Count the blocks that each phone has measured, by its serial number."""
         file = self.computer.folder / "home" / "results" / "journal.sqlite"
         if not file.exists():
             return Counter()
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=30.0)) as journal:
             try:
                 return Counter(device_id for (device_id,) in journal.execute(BLOCKS))
-            except sqlite3.OperationalError:  # it has no tables yet
+            except sqlite3.OperationalError:  # the journal has no tables yet
                 return Counter()
 
     def goes_on(self, phones: tuple[str, ...]) -> float:

@@ -1,4 +1,4 @@
-"""What a sweep ships where the device shifts, or is loaded for a while, around the last check of its sentinel.
+"""A sweep ships a good build also where the device shifts, or is loaded for a while, around the last sentinel check.
 
 python tests/benchmarks/bench_last_check.py [--seeds 100]
 
@@ -36,10 +36,10 @@ CVS = (0.01, 0.02, 0.04)
 class Shipped:
     regret: float
     named: bool
-    """Whether the first lines name a better estimate that was disqualified."""
+    """The first lines name a better estimate that was disqualified."""
     moved: bool
     held: bool
-    """Whether the interval holds the truth."""
+    """The interval holds the truth."""
     blocks: int
 
 

@@ -1,4 +1,4 @@
-"""What a driver's own CPU and memory cost per job, with 100 and with 1,000 phones in its lab.
+"""A driver's own CPU and memory are measured per job, with 100 and with 1,000 phones in its lab.
 
     python tests/benchmarks/bench_many_phones.py [--rounds 2] [--seconds 240]
 
@@ -57,7 +57,7 @@ from workers.plan_inputs import plan_sweep
 SIZES = (10, 100)
 """Hosts."""
 PHONES, TOGETHER = 10, 10
-"""Of a host, and hosts of an actor."""
+"""The phones of a host, and the hosts of an actor."""
 JOBS, ROUNDS, BLOCK_S = 5, 2, 60.0
 TIMES = 1.3
 TAG = "many"
@@ -180,7 +180,7 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     events: list[Event] = []
     with Journal.open(sweep.workspace.journal) as journal:
         journal.save_plan(sweep.plan)
-        # What is timed is no accuracy pass. All phones have one fingerprint.
+        # A timed block is no accuracy pass. All phones have one fingerprint.
         fingerprint = sweep.plan.devices[0].fingerprint
         accuracy = {"executor": fingerprint, "evaluation_id": sweep.plan.identities.evaluation_id}
         journal.attempts.add_accuracy(records.accuracy(sweep.plan.jobs[0], **accuracy))

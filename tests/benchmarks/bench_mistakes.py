@@ -1,4 +1,4 @@
-"""How much processor time it takes until a mistake is named: each of the 40 and more, as a person makes it.
+"""A mistake is named in little processor time: each of the 40 and more, as a person makes it.
 
 python tests/benchmarks/bench_mistakes.py
 
@@ -27,7 +27,8 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 
 
 def output_and_seconds(mistake: Mistake) -> tuple[str, float]:
-    """What the command said, and the processor time of it and of what it started, in the current folder."""
+    """Run the command; return its output, and the processor time of it and of what it started, in the current
+    folder."""
     if mistake.content:
         Path("s.yaml").write_text(mistake.content)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

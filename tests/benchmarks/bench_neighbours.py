@@ -1,4 +1,4 @@
-"""How the winner's interval holds where a block depends on which build ran just before it.
+"""The winner's interval is checked where a block depends on which build ran just before it.
 
 python tests/benchmarks/bench_neighbours.py [--seeds 150]
 
@@ -42,7 +42,7 @@ class CarriedOver(dict[str, float]):
 @dataclass(frozen=True)
 class Held:
     own: bool
-    """Whether the interval holds the latency after a block of the same build ..."""
+    """The interval holds the latency after a block of the same build ..."""
     mean: bool
     """... and the mean over all neighbours."""
     within: bool

@@ -27,7 +27,7 @@ from workers.devices.fake.phones import Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 START_S = 2.45
-"""And 0.05 s to load."""
+"""A process also takes 0.05 s to load."""
 NOISE_S = 180.0
 TRUE_MS = 10.0
 ROUNDS = (3, 5, 10)
@@ -36,7 +36,7 @@ QUICK = PRESETS["quick"]
 NORMAL = ("processes_low", "processes_middle", "processes_high", "ar1_low", "ar1_high", "drift")
 """Noise of one kind at all times: here the power must be what was said."""
 POWER_PERCENT = 75.0
-"""Of 80: the noise is itself only estimated, from 3 minutes."""
+"""The promise is 80: the noise is itself only estimated, from 3 minutes."""
 FALSE_PERCENT = 5.0
 RECORDS = Records()
 
@@ -53,7 +53,7 @@ def timed(device: SimulatedPhone, true_ms: float) -> SimulatedBlock:
 
 
 def noise_blocks(device: SimulatedPhone) -> list[Block]:
-    """As `edgesweep noise` makes them."""
+    """Make blocks as `edgesweep noise` does."""
     blocks: list[Block] = []
     while device.now_s < NOISE_S:
         block = timed(device, TRUE_MS)

@@ -1,4 +1,4 @@
-"""What the pages cost on a real server: a rerun of each after one widget has changed, Fleet drawn, also after ten new
+"""Pages are timed on a real server: a rerun of each after one widget has changed, Fleet drawn, also after ten new
 results, bytes of a first view.
 
 python tests/benchmarks/bench_page.py [--sizes 10000] [--stores FOLDER]
@@ -29,7 +29,7 @@ from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 RERUNS, RERUNS_BESIDE = 9, 5
-TOKEN = "of-this-bench"  # of a server that only this process can reach
+TOKEN = "of-this-bench"  # only this process can reach the server
 CHROMIUM = "/usr/bin/chromium"
 EMPTY = """import streamlit as st
 st.title("Empty")

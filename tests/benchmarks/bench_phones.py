@@ -1,4 +1,4 @@
-"""What EdgeSweep adds to measuring on phones, on virtual ones: the real adb daemon and server on this machine.
+"""EdgeSweep's own time on phones is measured, on virtual ones: the real adb daemon and server on this machine.
 
 python tests/benchmarks/bench_phones.py
 
@@ -100,7 +100,7 @@ class Sent:
 
 @dataclass
 class Seen:
-    """How many runners ran at once, looked at from outside every few milliseconds."""
+    """The most runners that ran at once, looked at from outside every few milliseconds."""
 
     most_on_one: int = 0
     most_phones: int = 0

@@ -1,4 +1,4 @@
-"""Which variant a race names, in how many device seconds, and how sure it is: batches and finals on simulated phones.
+"""A race's named variant, device seconds and certainty are measured: batches and finals on simulated phones.
 
 python tests/benchmarks/bench_policy.py [--seeds 400] [--processes 2] [--arm deciding]
 
@@ -129,7 +129,7 @@ def at_least_in_every(name: str, shares: list[tuple[str, float]], seeds: int, ta
 
 
 def at_most_in_every(name: str, shares: list[tuple[str, float]], seeds: int, target: float) -> Figure:
-    """As `at_least_in_every`."""
+    """A bound from above, as `at_least_in_every` is one from below."""
     where, worst = max(shares, key=lambda entry: entry[1])
     reached = all(bound(value, seeds, upper=False) <= target for _, value in shares)
     return Figure(f"{name}, worst case ({where})", worst, "%", f"at most {target:g} %", reached)
@@ -227,7 +227,7 @@ def median_figures(
 
 
 def shares(races: Mapping[Cell, list[Sweep]]) -> list[Figure]:
-    """Of device time, timed iterations."""
+    """The shares of device time that timed iterations take."""
     spent: dict[tuple[float, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for cell, sweeps in races.items():
         for sweep in sweeps:

@@ -40,7 +40,7 @@ RESAMPLES = 2000
 
 @dataclass(slots=True)
 class Found:
-    """What was measured so far."""
+    """The results that were measured so far."""
 
     quiet: RealSweep | None = None
     calm: list[RealSweep] = field(default_factory=list)
@@ -120,7 +120,7 @@ def compared(measured: Found) -> list[Figure]:
 
 
 def ratio(label: str, values: Sequence[float], base_values: Sequence[float], bound: float | None) -> list[Figure]:
-    """Of the medians, with a 95 % interval by resampling both (percentiles)."""
+    """The ratio of the medians, with a 95 % interval by resampling both (percentiles)."""
     value = median(values) / median(base_values)
     random = np.random.default_rng(0)
     drawn = [
@@ -150,7 +150,7 @@ def simulated(label: str, sweeps: Sequence[RealSweep], races: Sequence[RealSweep
 
 
 def figures_of(measured: Found) -> list[Figure]:
-    """Of what was measured; the last ones are missing after an interruption."""
+    """The figures of the results; the last ones are missing after an interruption."""
     assert measured.quiet is not None
     quiet_ms = measured.quiet.p50_ms
     first, second = sorted(quiet_ms.values())[:2]

@@ -1,4 +1,4 @@
-"""What the interval of a race's winner holds where clocks have two states, and how often two are called of one speed.
+"""The interval of a race's winner is checked where clocks have two states, and how often two are called of one speed.
 
 python tests/benchmarks/bench_race_states.py [--seeds 100] [--processes 1]
 
@@ -39,7 +39,7 @@ CLOCKS = {
 }
 """Other two-state clocks, on the phone that judges."""
 FEWEST = 20
-"""Of fewer winners no share is required."""
+"""No share is required of fewer winners."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def cases(seeds: int) -> Iterator[Case]:
 
 
 def winners(case: Case) -> list[Winner]:
-    """Those with an interval."""
+    """List the winners with an interval."""
     phone = replace(case.phone, start_s=START_S - case.phone.load_s)
     results = []
     for seed in range(case.seeds):

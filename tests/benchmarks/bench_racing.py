@@ -365,7 +365,7 @@ def holdout_figures(tally_of: dict[str, Tally]) -> list[Figure]:
 
 
 def elimination_alone(sweeps: int) -> Figure:
-    """What leaving the rounds saves by itself, with the blocks of the preset `full` in both arms."""
+    """Measure what leaving the rounds saves by itself, with the blocks of the preset `full` in both arms."""
     race = replace(FULL, budget="race", max_rounds=RACE.max_rounds)
     spent = [0.0, 0.0]
     for case, seed in product(cases(), range(sweeps)):

@@ -1,4 +1,4 @@
-"""What it takes to read results: a ranked page, the fleet's verdicts, filters, `edgesweep rank`, a copy of a tracking
+"""Reading results is timed: a ranked page, the fleet's verdicts, filters, `edgesweep rank`, a copy of a tracking
 server, beside MLflow's search.
 
 python tests/benchmarks/bench_read.py [--mlflow 1000] [--sizes 1000 10000] [--stores FOLDER]
@@ -44,7 +44,7 @@ from sweeps.workspace import Workspace
 SIZES = (1_000, 10_000, 100_000)
 REPEATS = 5
 LEFT = 6
-"""So many times ten new results can come."""
+"""Ten new results can come so many times."""
 _RUN = "import sys; from sweeps.cli.main import main; main(sys.argv[1:])"
 
 
@@ -177,7 +177,7 @@ def by_copy(workspace: Workspace) -> list[float]:
 
 
 def figures_of(workspace: Workspace, size: int, mlflow: bool) -> list[Figure]:
-    """Of one store. The page and the fleet have names that `growth` finds."""
+    """The figures of one store. The page and the fleet have names that `growth` finds."""
     places = size // VARIANTS
     figures = [Figure(f"{size:,}: first fleet", cpu_s(lambda: fleet(workspace, places), 1), "s")]
     page_ms = 1000 * cpu_s(lambda: page(workspace))

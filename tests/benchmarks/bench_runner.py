@@ -1,4 +1,4 @@
-"""What the Python runner costs: its p50 against a bare loop over the same artifact in C++ (libtorch).
+"""The Python runner's p50 is compared with that of a bare loop over the same artifact in C++ (libtorch).
 
 python tests/benchmarks/bench_runner.py
 
@@ -53,7 +53,7 @@ def main() -> None:
         request = build(load(folder), Variant(fuse=True, optimize=True, layout="nhwc"), folder)
         runner = partial(p50_ms, request)
         bare = partial(bare_p50_ms, program, request)
-        # There and back: a steady drift within a round hits both alike.
+        # The arms go there and back: a steady drift within a round hits both alike.
         seconds_of = in_turn({RUNNER: runner, BARE: bare, BARE + AGAIN: bare, RUNNER + AGAIN: runner})
     table(seconds_of)
     runners, bares = both_runs(seconds_of, RUNNER), both_runs(seconds_of, BARE)

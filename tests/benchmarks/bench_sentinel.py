@@ -1,5 +1,5 @@
-"""How many blocks the sentinel disqualifies, against its rule before 2026-11-23: everything from the last check that
-was like the first one of the run to the next.
+"""The blocks that the sentinel disqualifies are counted, against its rule before 2026-11-23: everything from the last
+check that was like the first one of the run to the next.
 
 python tests/benchmarks/bench_sentinel.py [--seeds 400]
 

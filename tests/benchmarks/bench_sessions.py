@@ -1,5 +1,5 @@
-"""How often `compare` calls unchanged builds slower (exit code 3) if they were measured on other days, and how often it
-finds a build that is slower, against its rule before 2026-11-23: Welch's test without a spread between sessions.
+"""`compare` is tried on unchanged builds that were measured on other days (exit code 3 is wrong), and on a build that
+is slower, against its rule before 2026-11-23: Welch's test without a spread between sessions.
 
 python tests/benchmarks/bench_sessions.py [--seeds 200]
 
@@ -71,7 +71,8 @@ def _spread(percent: float) -> Session:
 
 
 def _drift(random: np.random.Generator) -> Slowness:
-    """It becomes slower during a session, by up to 15 %: warm or cool at its start, in a warm or a cool room."""
+    """The device becomes slower during a session, by up to 15 %: warm or cool at its start, in a warm or a cool
+    room."""
     first, more = random.uniform(0.0, 0.05), random.uniform(0.0, 0.15)
     return lambda at: 1.0 + first + more * at / LENGTH_S
 
@@ -148,7 +149,7 @@ def measure(
 
 
 def slower_before(a: list[Result], b: list[Result]) -> set[str]:
-    """What the rule before calls slower: all blocks as of one session, which adds nothing."""
+    """Name the builds that the rule before calls slower: all blocks as of one session, which adds nothing."""
     confidence = 1.0 - (1.0 - CONFIDENCE) / len(a)
     slower = set()
     for then, now in zip(a, b, strict=True):
@@ -180,7 +181,7 @@ def comparisons(case: Case, count: int, factor: float, seeds: int) -> Counter[st
         sentinel = {DEVICE: (all_checks,)}
         arms = {
             "24 builds": compare(("a", a), ("b", b), MARGIN_PERCENT, sentinels=sentinel),
-            # As if somebody had asked for one build alone: nothing is paid for the others.
+            # Somebody may ask for one build alone: nothing is paid for the others.
             "one build": compare(("a", a[:1]), ("b", b[:1]), MARGIN_PERCENT, sentinels=sentinel),
         }
         if factor == 1.0:

@@ -1,5 +1,5 @@
-"""What is shipped when several variants are left: the smallest estimate, unless others are shown to be within 2 % of
-it, against the most accurate of all that are not told apart from it (the rule before 2026-11-23).
+"""Two rules choose the build to ship when several variants are left: the smallest estimate, unless others are shown to
+be within 2 % of it, against the most accurate of all that are not told apart from it (the rule before 2026-11-23).
 
 python tests/benchmarks/bench_shipping.py [--seeds 400]
 

@@ -1,4 +1,4 @@
-"""How much processor time a command takes to start: its list, the help of `plan`, `status` of a measured sweep, and
+"""The start of a command is measured in processor time: its list, the help of `plan`, `status` of a measured sweep, and
 `plan` of the README's own model.
 
 python tests/benchmarks/bench_startup.py

@@ -72,13 +72,13 @@ class Called(NamedTuple):
     twins_before: int
     slower_before: int
     eliminated: int
-    """Of `twins`, those that the race eliminated."""
+    """The number of `twins` that the race eliminated."""
     unresolved: int
     unresolved_before: int
 
 
 def builds(sweep: SimulatedSweep) -> list[Build]:
-    """Those that may win, with those that are left in batches and have no time."""
+    """List the builds that may win, with those that are left in batches and have no time."""
     settled = {end.job_key: end for end in sweep.ended}
     rows = []
     for key in sorted({*settled, *sweep.jobs}):
@@ -94,7 +94,7 @@ def builds(sweep: SimulatedSweep) -> list[Build]:
 
 
 def sharing_before(rows: list[Build]) -> set[str]:
-    """Who shares the first place where every pair is tested by itself."""
+    """Name the builds that share the first place where every pair is tested by itself."""
     leaders = [row for row in rows if row.settled is not None and row.settled.leads]
     first = leaders[0] if leaders else min(rows, key=lambda row: row.figure(LATENCY) or np.inf)
     near = [row for row in rows if row is first or not worse(row, first, LATENCY, smaller=True)]
@@ -152,12 +152,12 @@ def main() -> None:
 
 
 def share(rows: Rows, name: str) -> float:
-    """Of sweeps in which it happened at all (%)."""
+    """The share of sweeps in which it happened at all (%)."""
     return 100 * float((rows[:, Called._fields.index(name)] > 0).mean())
 
 
 def power(rows: Rows, name: str, world: str) -> float:
-    """Of the builds of this world that are 5 % slower (%)."""
+    """The share of the builds of this world that are 5 % slower (%)."""
     return 100 * float(rows[:, Called._fields.index(name)].mean()) / max(1, WORLDS[world].count(SLOWER))
 
 

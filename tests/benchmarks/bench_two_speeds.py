@@ -99,7 +99,7 @@ SPEEDS = {
 
 
 def slow_blocks(random: Random, blocks: int, share: float, lasts_s: float) -> NDArray[np.bool_]:
-    """Whether the device is slow in the middle of each block; a speed lasts `lasts_s` on average over both."""
+    """Tell whether the device is slow in the middle of each block; a speed lasts `lasts_s` on average over both."""
     slow = bool(random.random() < share)
     ends_s, is_slow = 0.0, np.zeros(blocks, dtype=np.bool_)
     mean_s = {True: 2 * lasts_s * share, False: 2 * lasts_s * (1 - share)}

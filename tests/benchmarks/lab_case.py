@@ -104,12 +104,12 @@ class Lab:
         return self._logs[name].read_text(errors="replace")
 
     def hosts(self) -> list[dict[str, Any]]:
-        """As `edgesweep hosts --json` tells."""
+        """List the hosts that `edgesweep hosts --json` tells."""
         hosts: list[dict[str, Any]] = self._hosts_document()["hosts"]
         return hosts
 
     def troubles(self) -> list[str]:
-        """As `edgesweep hosts --json` tells."""
+        """List the troubles that `edgesweep hosts --json` tells."""
         troubles: list[str] = self._hosts_document()["troubles"]
         return troubles
 
@@ -137,5 +137,5 @@ class Lab:
 
 
 def network(folder: Path) -> Network:
-    """Whose computers share what EdgeSweep keeps of compiled and fetched programs, and nothing else."""
+    """A network whose computers share EdgeSweep's cache of compiled and fetched programs, and nothing else."""
     return Network(folder, {"EDGESWEEP_CACHE": str(cache_folder())})

@@ -41,7 +41,7 @@ _LOOK_S = 0.01
 
 @dataclass(slots=True)
 class Timed:
-    """How long it took to know all devices of the lab, the first time in this process."""
+    """The time that it took to know all devices of the lab, the first time in this process."""
 
     cold_s: float = 0.0
     find: Callable[[], Any] | None = None
@@ -98,7 +98,7 @@ class Load:
             kind = answer.kind if isinstance(answer, Failed) else ""
             self.events.append((time.monotonic(), facts.device_id, number, kind))
             if kind:
-                # As a sweep does.
+                # A sweep waits as long.
                 self._ended.wait(AWAY_WAIT.poll_s)
             else:
                 number += 1

@@ -17,7 +17,7 @@ records = Records()
 
 
 def model_name(number: int) -> str:
-    """As `Records.plan` names them."""
+    """Name a model as `Records.plan` does."""
     return f"net{number or ''}"
 
 

@@ -24,14 +24,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one sweep gave."""
+    """The figures of one sweep."""
 
     device_s: float
     named: bool
     lost: bool
     decided: bool
     covered: bool | None
-    """Whether the winner's interval holds the latency that it says it is of."""
+    """The winner's interval holds the latency that it says it is of."""
     alarm: bool | None
     """`None`: there was nothing to raise one."""
     batches_s: float
@@ -46,7 +46,7 @@ def percent(sweeps: list[Sweep], name: str) -> float:
 
 
 def table(sweeps_of: Mapping[Cell, list[Sweep]], start_s: float, arm: str) -> str:
-    """As `infra/protocol-evidence.md` shows it: device seconds, median / nine of ten."""
+    """The table of `infra/protocol-evidence.md`: device seconds, median / nine of ten."""
     lines = [f"| {arm}, {start_s:g} s a start | " + " | ".join((*SPREADS, "processes of their own only")) + " |"]
     lines.append("| --- |" + " ---: |" * (len(SPREADS) + 1))
     rows: dict[Cell, list[Cell]] = {}

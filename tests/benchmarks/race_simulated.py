@@ -31,7 +31,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
     latencies_ms = {name: median(several) for name, several in medians_ms.items()}
 
     def inferences_s(timed: Block | BatchItem, name: str) -> float:
-        """Of warm-up and timed iterations, and the first inference as if it took no longer than others."""
+        """The time of warm-up and timed iterations, and of the first inference as if it took no longer than others."""
         return (sum(timed.warmup_ns) + sum(timed.samples_ns)) / 1e9 + latencies_ms[name] / 1e3
 
     processes = [(1, block.device_seconds - inferences_s(block, name)) for name, block in blocks]
@@ -55,7 +55,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
 
 
 def device_seconds(phone: Phone, true_ms: dict[str, float], seeds: int, *, alone: bool) -> list[float]:
-    """Of simulated races, without waiting and pushing. `alone`: without batches."""
+    """The device seconds of simulated races, without waiting and pushing. `alone`: without batches."""
     protocol = protocol_of(race_spec(0))
     races = [
         simulate(phone, true_ms, protocol, seed=seed, artifact_bytes=0, groups={} if alone else None)

@@ -1,4 +1,4 @@
-"""What both benchmarks of the runtime measure: the artifacts of sweeps/specs/recipe.yaml, each in fresh processes."""
+"""Both benchmarks of the runtime measure the artifacts of sweeps/specs/recipe.yaml, each in fresh processes."""
 
 import statistics
 import subprocess

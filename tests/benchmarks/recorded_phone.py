@@ -24,7 +24,7 @@ from workers.devices.fake.physics import SimulatedPhone
 
 FEWEST_PROCESSES = 5
 FEWEST_SAMPLES = 5
-"""Of one process."""
+"""A process has at least so many."""
 
 _UNITS = {"sample_ns": 1e-6, "sample_us": 1e-3, "sample_ms": 1.0}
 """To ms."""
@@ -45,7 +45,7 @@ class Trace:
 
     @property
     def median(self) -> float:
-        """Of all samples, where each process counts as much as another."""
+        """The median of all samples, where each process counts as much as another."""
         shares = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
         return float(np.median(np.concatenate([np.quantile(process, shares) for process in self.processes])))
 
@@ -76,7 +76,7 @@ class Playback:
         self._at = int(self._random.integers(self._process.size))
 
     def factors(self, count: int) -> NDArray[np.float64]:
-        """Of the next samples of this process. After its last comes its first."""
+        """The factors of the next samples of this process. After its last comes its first."""
         factors = self._process[(self._at + np.arange(count)) % self._process.size]
         self._at += count
         return factors

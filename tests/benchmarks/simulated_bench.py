@@ -16,12 +16,12 @@ Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
 
 _POLL_S = 5.0
-"""How often a driver looks at the temperature while it waits."""
+"""A driver looks at the temperature so often while it waits."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was done on the phone; seconds are the phone's."""
+    """The work that was done on the phone; seconds are the phone's."""
 
     timed_s: float = 0.0
     waited_s: float = 0.0
@@ -49,7 +49,7 @@ class SimulatedBench:
         self.tally = Tally()
         self._true_ms = true_ms
         self.published: dict[str, list[SimulatedBlock]] = {key: [] for key in true_ms}
-        """Those that make the estimate."""
+        """The blocks that make the estimate."""
         self._protocol = protocol
         self._order_seed = seed
         self._rest = rest

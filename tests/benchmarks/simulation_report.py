@@ -35,11 +35,11 @@ class Figures:
     method: str
     sweeps: int
     device_minutes: float
-    """Of one sweep, the median: pushes, starts, loads, warm-ups and waits counted."""
+    """The median of a sweep: pushes, starts, loads, warm-ups and waits counted."""
     measuring_percent: float
     """Share of the device's time in which timed iterations ran."""
     samples: int
-    """Of one sweep, the median."""
+    """The median of a sweep."""
     best_named: int
     """Sweeps whose best is within 2 % of the true best."""
     best_eliminated: int | None
@@ -48,7 +48,7 @@ class Figures:
     """95 % intervals given ..."""
     intervals_with_truth: int
     blocks: int
-    """Of all sweeps."""
+    """The blocks of all sweeps."""
     marked_blocks: int
     """Kept apart, as throttled or because the phone was not ready in time."""
     throttled_blocks: int
@@ -115,7 +115,7 @@ def markdown(simulation: Simulation) -> str:
 
 
 def legend(simulation: Simulation) -> str:
-    """What the methods and the phones of `markdown` are."""
+    """Explain the methods and the phones of `markdown`."""
     methods = [f"* `{name}`: {about}" for name, about in simulation.methods.items()]
     phones = [f"* `{phone.phone}`: {phone.about}" for phone in simulation.phones]
     return "\n".join(["Methods:", "", *methods, "", "Phones:", "", *phones]) + "\n"

@@ -19,7 +19,7 @@ def block(phone: SimulatedPhone, true_ms: float = 10.0) -> SimulatedBlock:
 
 
 def seconds_between_changes(name: str) -> float:
-    """How long the phone stays fast, or slow, on average."""
+    """The time for which the phone stays fast, or slow, on average."""
     phone = SimulatedPhone(NOISE_FORMS[name], 0)
     blocks = [block(phone) for _ in range(4000)]
     slow = [block.median_ms > 11.0 for block in blocks]

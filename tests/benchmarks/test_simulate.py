@@ -244,5 +244,5 @@ def test_jobs_that_are_not_known_here_are_said_to_be_guessed(tmp_path: Path) -> 
 def test_every_sweep_file_that_is_shipped_can_be_simulated() -> None:
     for path in sorted(SPECS.glob("*.yaml")):
         done = run(str(path), "--phone", "cool", "--seeds", "1", "--variants", "2")
-        # That one names files of the user's, which are not here.
+        # This file names files of the user's, which are not here.
         assert done.exit_code == (2 if path.name == "own-model.yaml" else 0), (path, done.stderr)
