@@ -92,7 +92,7 @@ def text_of(name: str, printed: bytes) -> str:
         raise RunnerError("garbled", f"the output of {name} is not UTF-8 (byte {error.start})") from error
 
 
-def said(printed: bytes) -> str:
+def error_text(printed: bytes) -> str:
     """The errors of a program that failed: also bytes that are no text, and only the beginning of what has no end."""
     return printed[:_MAX_STDERR].decode("utf-8", errors="replace")
 

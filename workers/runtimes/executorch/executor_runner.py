@@ -18,7 +18,7 @@ from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from sweeps.tool_logs.executorch import EXECUTOR_RUNNER, read_executions
 from workers.models.package import Images
-from workers.runtimes.counting_tool import MAX_IMAGES, CountingTool, said, shown, text_of
+from workers.runtimes.counting_tool import MAX_IMAGES, CountingTool, error_text, shown, text_of
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.stock_tool import ToolOutput, ToolRun
 
@@ -106,7 +106,7 @@ class ExecutorRunner(CountingTool):
 
     def refusal(self, output: ToolOutput) -> RunnerError | None:
         """The tool's error: `bad_arguments`, `load_failed`, `runtime_skew`, `backend_missing` or `run_failed`."""
-        text = said(output.stderr)
+        text = error_text(output.stderr)
         if unknown := re.search(r"unknown command line flag '(.{1,60}?)'", text):
             return RunnerError("bad_arguments", f"{NAME} has no flag {shown(unknown[1])}: it is another version")
         lines = [line for line in text.splitlines() if "failed" in line or "Failed" in line or "not registered" in line]

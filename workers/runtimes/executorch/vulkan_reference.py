@@ -1,4 +1,4 @@
-"""What Vulkan would compute, in PyTorch: no wheel has ExecuTorch's library for Vulkan.
+"""The operators of PyTorch stand in for Vulkan: no wheel has ExecuTorch's library for it.
 
 A build for Vulkan keeps the exported model beside its file, with its hash in the manifest. It is lowered again, which
 must give a file with the same ends, delegates and operators, and the lowered graph runs here: what a delegate would
@@ -21,12 +21,12 @@ FILE = "eval.pt2"
 
 
 def version() -> str:
-    """Of the sources that have a part in its answers."""
+    """Hash the sources that have a part in its answers."""
     sources = (Path(__file__), *(Path(__file__).with_name(name) for name in ("lowering.py", "tracing.py")))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
-def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
+def opened(arguments: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
     """The graph as a module, and the time that making it took in nanoseconds. `head`: of the file. Raises `GiveUp`."""
     from workers.runtimes.executorch.export import loaded
     from workers.runtimes.executorch.lowering import lower
@@ -34,10 +34,12 @@ def opened(given: argparse.Namespace, head: pte.Head) -> tuple[Any, int]:
     started = time.perf_counter_ns()
     try:
         lowered = lower(
-            loaded(Path(given.reference).read_bytes()), Variant(runtime="executorch", backend=given.backend)
+            loaded(Path(arguments.reference).read_bytes()), Variant(runtime="executorch", backend=arguments.backend)
         )
     except (OSError, BuildError) as error:
-        raise GiveUp("bad_reference", f"{given.reference} cannot stand in for {given.backend}: {error}") from error
+        raise GiveUp(
+            "bad_reference", f"{arguments.reference} cannot stand in for {arguments.backend}: {error}"
+        ) from error
     if pte.of_bytes(lowered.file) != head:
-        raise GiveUp("bad_reference", f"{given.reference} is lowered to something else than {given.model}")
+        raise GiveUp("bad_reference", f"{arguments.reference} is lowered to something else than {arguments.model}")
     return lowered.runs(), time.perf_counter_ns() - started

@@ -14,11 +14,11 @@ from workers.cores import clusters
 from workers.runtimes.torchscript.runner.events import GiveUp
 
 PATIENCE_S = 60.0
-"""How long a load, one inference, or what is beyond a block's own bound may take where a file's hash is not known: a
-damaged one may run for ever. A file that is known gets the time that it needs, and the harness has deadlines."""
+"""The time that a load, one inference, or what is beyond a block's own bound may take where a file's hash is not known:
+a damaged one may run for ever. A file that is known gets the time that it needs, and the harness has deadlines."""
 
 _FOR_COMPILERS = ("torch._meta_registrations", "torch.distributed._meta_registrations")
-"""What `import torch` imports for them: operators for tensors without data, written in Python."""
+"""`import torch` imports these for them: operators for tensors without data, written in Python."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
@@ -30,9 +30,9 @@ def pin(cpus: str) -> None:
     if cpus == "all":
         return
     try:
-        wanted = _of_kind(cpus) if cpus in ("big", "little") else {int(word) for word in cpus.split(",")}
-        os.sched_setaffinity(0, wanted)
-        missing = wanted - os.sched_getaffinity(0)
+        cores = _of_kind(cpus) if cpus in ("big", "little") else {int(word) for word in cpus.split(",")}
+        os.sched_setaffinity(0, cores)
+        missing = cores - os.sched_getaffinity(0)
     except (ValueError, OSError, AttributeError) as error:
         raise GiveUp("bad_cpus", f"the CPUs {cpus!r} can not be had: {error}") from error
     if missing:
@@ -60,14 +60,14 @@ def end_after(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def be_patient(given: argparse.Namespace, seconds: float = 0.0) -> None:
+def be_patient(options: argparse.Namespace, seconds: float = 0.0) -> None:
     """For the next step, which has so long by its own bound; see `PATIENCE_S`."""
-    if given.patience:
-        end_after(given.patience + seconds)
+    if options.patience:
+        end_after(options.patience + seconds)
 
 
 def rewrites(backend: str, reference: str | None) -> bool:
-    """Whether what stands in for the backend is made of the model in PyTorch (Metal, Vulkan), by torch's compilers."""
+    """Tell whether torch's compilers make the backend's stand-in of the model in PyTorch (Metal, Vulkan)."""
     return reference is not None and backend not in ("cpu", "nnapi")
 
 
@@ -87,7 +87,7 @@ def keep_memory() -> None:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
-        return  # not glibc
+        return  # this is not glibc
     for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
         mallopt(option, 2**30)
 
@@ -97,7 +97,7 @@ def return_memory() -> None:
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
-        return  # not glibc
+        return  # this is not glibc
 
 
 def resident_bytes() -> int | None:
@@ -123,5 +123,5 @@ def _status(field: str) -> int | None:
         text = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:
         return None
-    found = re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
