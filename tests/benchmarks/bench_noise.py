@@ -115,9 +115,9 @@ def main() -> None:
         phone = replace(NOISE_FORMS[f"judge_{form}"], start_s=START_S)
         outcomes = [run(phone, seed) for seed in range(seeds)]
         for rounds in ROUNDS:
-            resolved, apart, false = np.array([outcome[rounds] for outcome in outcomes], dtype=float).T
+            resolved, separated, false = np.array([outcome[rounds] for outcome in outcomes], dtype=float).T
             title = f"{form}, {rounds} rounds, {100 * np.median(resolved):.1f} %"
-            share = 100 * float(apart.mean())
+            share = 100 * float(separated.mean())
             figures.append(
                 at_least(f"{title}: told apart", share, "%", least)
                 if form in NORMAL

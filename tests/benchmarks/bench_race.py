@@ -109,8 +109,8 @@ def compared(measured: Found) -> list[Figure]:
     figures: list[Figure] = []
     halves = [[race.device_s for race in measured.races[first::2]] for first in (0, 1)]
     if all(halves):
-        apart = 100 * abs(median(halves[0]) / median(halves[1]) - 1)
-        figures.append(Figure("A/A: device seconds of every other race against the rest", apart, "%"))
+        difference = 100 * abs(median(halves[0]) / median(halves[1]) - 1)
+        figures.append(Figure("A/A: device seconds of every other race against the rest", difference, "%"))
     for label, seconds, bound in (
         ("device seconds, with batches over without", lambda race: race.device_s, 0.5),
         ("wall seconds, with batches over without", lambda race: race.wall_s, None),
@@ -174,9 +174,9 @@ def figures_of(measured: Found) -> list[Figure]:
             "quiet", [measured.quiet, measured.calm[0]], measured.calm[1:] or measured.calm, alone=False
         )
     if measured.races and measured.alone:
-        known = [*measured.races[::2], *measured.alone]
-        figures += simulated("busy", known, measured.races[1::2] or measured.races, alone=False)
-        figures += simulated("busy, without batches", known, measured.alone, alone=True)
+        training = [*measured.races[::2], *measured.alone]
+        figures += simulated("busy", training, measured.races[1::2] or measured.races, alone=False)
+        figures += simulated("busy, without batches", training, measured.alone, alone=True)
     return figures
 
 

@@ -114,8 +114,8 @@ def against_the_first(placed: Sequence[PlacedBlock]) -> list[tuple[float, float]
     good = checks[0][-1].position
     for check in checks[1:]:
         now = [median(placed_block.block.samples_ns) for placed_block in check]
-        apart = min(now) > max(first) or max(now) < min(first)
-        if apart and abs(median(now) / median(first) - 1) > MOVED:
+        outside = min(now) > max(first) or max(now) < min(first)
+        if outside and abs(median(now) / median(first) - 1) > MOVED:
             began = good if began is None else began
             continue
         if began is not None:

@@ -82,14 +82,14 @@ class Load:
             thread.join()
 
     def _watch(self) -> None:
-        known: dict[str, bool] = {}
+        last_answers: dict[str, bool] = {}
         while not self._ended.wait(_LOOK_S):
             answering = {hello.name: answers for hello, answers in self.lab.hellos()}
             now = time.monotonic()
-            for name in answering.keys() | known.keys():
-                if (answers := answering.get(name, False)) != known.get(name, True):
+            for name in answering.keys() | last_answers.keys():
+                if (answers := answering.get(name, False)) != last_answers.get(name, True):
                     self.beats.append((now, name, answers))
-                known[name] = answers
+                last_answers[name] = answers
 
     def _work(self, facts: DeviceFacts) -> None:
         number = FIRST

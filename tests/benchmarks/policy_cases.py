@@ -41,8 +41,8 @@ class Sweep:
 
 def percent(sweeps: list[Sweep], name: str) -> float:
     values = [getattr(sweep, name) for sweep in sweeps]
-    known = [value for value in values if value is not None]
-    return 100 * sum(known) / len(known) if known else 0.0
+    numbers = [value for value in values if value is not None]
+    return 100 * sum(numbers) / len(numbers) if numbers else 0.0
 
 
 def table(sweeps_of: Mapping[Cell, list[Sweep]], start_s: float, arm: str) -> str:

@@ -50,7 +50,7 @@ RACE = Path(__file__).resolve().parents[2] / "sweeps" / "specs" / "race.yaml"
 Kind = Literal["rounds", "race", "race alone"]
 """A fixed number of rounds of every build in processes of its own; a race; a race without batches."""
 
-# The gate measures in any state, and waits for nobody: a core that is busy stays so.
+# The sweep measures in any state, and waits for nobody: a core that is busy stays so.
 _GATE = GateSpec(wait_seconds=60.0, load_wait_seconds=0.0)
 
 

@@ -126,14 +126,14 @@ def test_a_phone_with_recorded_noise_has_the_noise_of_the_recorded_phone(tmp_pat
         (str(number), sample) for number, block in enumerate(blocks(original, 300)) for sample in block.samples_ns
     ]
     trace = read_trace(written(tmp_path, csv_of(rows)))
-    again = simulated_phone(RecordedPhone(name="again", trace=trace), 1)
+    recorded_phone = simulated_phone(RecordedPhone(name="again", trace=trace), 1)
     logs = [
         np.log([block.median_ms for block in device_blocks])
-        for device_blocks in (blocks(SimulatedPhone(PHONES["correlated"], 2), 300), blocks(again, 300))
+        for device_blocks in (blocks(SimulatedPhone(PHONES["correlated"], 2), 300), blocks(recorded_phone, 300))
     ]
     assert logs[1].std() == pytest.approx(logs[0].std(), rel=0.15)
     assert trace.spread == pytest.approx(logs[0].std(), rel=0.15)
-    samples = np.log(np.concatenate([block.samples_ns[:15] for block in blocks(again, 300)])).reshape(300, 15)
+    samples = np.log(np.concatenate([block.samples_ns[:15] for block in blocks(recorded_phone, 300)])).reshape(300, 15)
     samples -= samples.mean(axis=1, keepdims=True)
     neighbours = float((samples[:, 1:] * samples[:, :-1]).mean() / (samples**2).mean())
     assert neighbours > 0.3, "neighbouring samples correlate as before, by 0.5 less what 15 samples' mean takes"

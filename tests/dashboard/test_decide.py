@@ -385,12 +385,12 @@ def test_figures_of_hand_run_tools_stand_beneath_the_ranking_of_their_device_alo
     phone = choose(board, "Device", "phone-1")
     titles = [part.value for part in phone.subheader]
     assert titles.index("Ranking") < titles.index(NOTE) < titles.index(f"{NOTE}; there is no ranking of these devices")
-    beneath, apart = (frame.value for frame in phone.dataframe if "Mean (ms)" in frame.value)
+    beneath, separate = (frame.value for frame in phone.dataframe if "Mean (ms)" in frame.value)
     assert list(beneath["Mean (ms)"]) == [0.5, 0.767]
     assert list(beneath["Iterations"]) == ["20", "–"]
     assert list(beneath["p50 of them (ms)"]) == ["0.400", "–"]
     assert list(beneath["From"]) == [f"TestApp, log.txt ({letter * 12}), 2026-11-21" for letter in ("b", "a")]
-    assert list(apart["Device"]) == ["iPhone X"]
+    assert list(separate["Device"]) == ["iPhone X"]
     # Faster than all that was measured, and yet nowhere in the ranking.
     assert "metal fp32" not in set(table(phone, "Rank")["Variant"])
     assert phone.header[0].value == BEST_ON_PHONE
@@ -398,8 +398,8 @@ def test_figures_of_hand_run_tools_stand_beneath_the_ranking_of_their_device_alo
 
 def test_a_device_without_imported_figures_shows_only_those_of_no_device(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Device", "board-1")
-    (apart,) = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
-    assert list(apart["Device"]) == ["iPhone X"]
+    (separate,) = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
+    assert list(separate["Device"]) == ["iPhone X"]
     assert NOTE not in [part.value for part in shown.subheader]
     other = choose(page(workspace), "Sweep", "checked")
     assert not [frame for frame in other.dataframe if "Mean (ms)" in frame.value]
@@ -416,8 +416,8 @@ def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: s
     assert line(evil) in variant
     assert line(evil) in table(shown, "Outcome")["Reason"][0]
     assert line(f"{evil} reference") == table(shown, "Checked by")["Checked by"][0]
-    beneath, apart = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
-    assert (beneath["Variant"][0], apart["Device"][0]) == (line(evil), line(evil))
+    beneath, separate = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
+    assert (beneath["Variant"][0], separate["Device"][0]) == (line(evil), line(evil))
     assert line(f"{evil}.txt") in beneath["From"][0]
     assert line(evil) in next(box for box in shown.selectbox if box.label == "Device").options[0]
 

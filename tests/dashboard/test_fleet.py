@@ -150,10 +150,10 @@ def test_a_toggle_is_in_the_address(page: Page, workspace: Path, monkeypatch: py
     shown.toggle(key="chosen ship").set_value(True).run()
     sent = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
     assert sent["ship"] == "1"
-    again = page(workspace, "fleet", **sent)
-    assert again.header[0].value == shown.header[0].value
-    again.toggle(key="chosen ship").set_value(False).run()
-    assert "ship" not in again.query_params
+    reopened = page(workspace, "fleet", **sent)
+    assert reopened.header[0].value == shown.header[0].value
+    reopened.toggle(key="chosen ship").set_value(False).run()
+    assert "ship" not in reopened.query_params
 
 
 def test_the_map_rings_each_phones_winner_and_a_click_opens_its_place(page: Page, workspace: Path) -> None:

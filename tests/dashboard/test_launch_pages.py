@@ -328,9 +328,9 @@ def test_the_address_has_the_file_and_what_differs_from_it(page: Callable[..., A
     assert file["protocol"] == {"preset": "quick", "rounds": 5, "gate": "none"}
     assert file["budget"] == "race"
     assert dict(shown.query_params) == {**parameters, "rounds": "5", "gate": "none", "budget": "race"}
-    again = page(tmp_path, "launch", **dict(shown.query_params))
-    assert again.text_area[0].value == shown.text_area[0].value
-    assert not again.warning
+    reopened = page(tmp_path, "launch", **dict(shown.query_params))
+    assert reopened.text_area[0].value == shown.text_area[0].value
+    assert not reopened.warning
 
 
 @pytest.mark.usefixtures("by_link")

@@ -84,9 +84,9 @@ def test_a_link_works_once_and_leaves_a_cookie_that_others_cannot_send(port: int
     assert name == f"edgesweep-rights-{port}"
     assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "strict", "/")
     assert TOKEN not in cookie.value
-    again = ask(port, link, {})
-    assert again.status == 403
-    assert "Set-Cookie" not in again.headers
+    second = ask(port, link, {})
+    assert second.status == 403
+    assert "Set-Cookie" not in second.headers
 
 
 def test_a_gate_knows_only_what_it_gave() -> None:

@@ -221,6 +221,6 @@ def test_without_a_file_it_says_which_there_are(workspace: Path):
     "path", sorted(set(SPECS.glob("*.yaml")) - {SPECS / "own-model.yaml"}), ids=lambda path: path.stem
 )
 def test_the_sweep_file_of_a_report_means_the_same(path: Path, tmp_path: Path):
-    again = tmp_path / "again.yaml"
-    again.write_text(sweep_yaml(load(path)), encoding="utf-8")
-    assert load(again) == load(path)
+    rewritten = tmp_path / "again.yaml"
+    rewritten.write_text(sweep_yaml(load(path)), encoding="utf-8")
+    assert load(rewritten) == load(path)

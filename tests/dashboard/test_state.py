@@ -32,12 +32,12 @@ def test_what_is_chosen_is_in_the_address_and_another_browser_sees_the_same(page
     shown.text_input[0].set_value("0.10").run()
     parameters = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
     assert (parameters["device"], parameters["drop"]) == ("phone-1", "0.1")
-    again = page(workspace, **parameters)
-    assert again.header[0].value == shown.header[0].value != BEST_ON_PHONE
-    assert list(table(again, "Rank")["Verdict"]) == list(table(shown, "Rank")["Verdict"])
-    again.button(key="objective-back").click().run()
-    assert again.header[0].value == BEST_ON_PHONE
-    assert "drop" not in again.query_params
+    reopened = page(workspace, **parameters)
+    assert reopened.header[0].value == shown.header[0].value != BEST_ON_PHONE
+    assert list(table(reopened, "Rank")["Verdict"]) == list(table(shown, "Rank")["Verdict"])
+    reopened.button(key="objective-back").click().run()
+    assert reopened.header[0].value == BEST_ON_PHONE
+    assert "drop" not in reopened.query_params
 
 
 def test_memory_and_lower_bounds_are_fields_too_and_a_files_bounds_have_their_own(

@@ -88,9 +88,9 @@ def test_a_phone_without_nnapi_says_so_and_the_reference_answers_in_its_place(
     assert not any(float_npu.accepts)
     assert any(int8_npu.accepts)
     assert [event for event in survey.events if isinstance(event, Building)]
-    again = ask(sweep)
-    assert again.answers == survey.answers
-    assert again.events == []
+    second = ask(sweep)
+    assert second.answers == survey.answers
+    assert second.events == []
     assert Inquiry(sweep.plan, sweep.workspace.root).pending() == 0
 
 

@@ -74,7 +74,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shipped, bytes]:
 
 
 @pytest.fixture
-def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
+def check_again(shipped: tuple[Shipped, bytes], tmp_path: Path):
     """Puts manifest and file into a folder, maybe changed, and checks them; a workspace beside it."""
     shipped_manifest, content = shipped
     workspace = Workspace.open(tmp_path / "workspace")
@@ -117,8 +117,8 @@ def check_gated(shipped: tuple[Shipped, bytes], folder: Path, rounds: int, block
     return check(manifest, folder / "manifest.json", "fake:cool", workspace, rounds, 5.0, blocks.append)
 
 
-def test_a_file_that_is_faster_than_its_manifest_says_holds(again, shipped, tmp_path: Path) -> None:
-    checked, blocks = again()
+def test_a_file_that_is_faster_than_its_manifest_says_holds(check_again, shipped, tmp_path: Path) -> None:
+    checked, blocks = check_again()
     assert (checked.finding, checked.why, checked.exit_code) == ("holds", "", 0)
     assert checked.expected_p50_ms == 1e8
     assert 0 < checked.p50_ms < 1000
@@ -128,27 +128,27 @@ def test_a_file_that_is_faster_than_its_manifest_says_holds(again, shipped, tmp_
     json.dumps(checked.document(), allow_nan=False)
 
 
-def test_a_file_slower_than_its_manifest_does_not_hold_but_one_session_is_no_proof(again) -> None:
-    checked, _ = again(block_medians_ms=(1e-5, 1.01e-5, 0.99e-5))
+def test_a_file_slower_than_its_manifest_does_not_hold_but_one_session_is_no_proof(check_again) -> None:
+    checked, _ = check_again(block_medians_ms=(1e-5, 1.01e-5, 0.99e-5))
     assert (checked.finding, checked.exit_code) == ("slower (one session)", 5)
     assert checked.ratio_low > 1.02
     assert checked.session_spread_percent == 2.5
 
 
-def test_another_runner_than_the_manifest_s_is_another_instrument(again, shipped) -> None:
-    checked, blocks = again(runner="another 7")
+def test_another_runner_than_the_manifest_s_is_another_instrument(check_again, shipped) -> None:
+    checked, blocks = check_again(runner="another 7")
     assert (checked.finding, checked.exit_code) == ("not comparable", 4)
     assert checked.why == f"runner: another 7 and {blocks[-1].runner}"
 
 
-def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies(again, tmp_path: Path) -> None:
+def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies(check_again, tmp_path: Path) -> None:
     records = Records()
     sentinel = records.job(9, device_id=local_facts().device_id)
     with Journal.open(tmp_path / "workspace" / "journal.sqlite") as journal:
         journal.save_plan(records.plan(replace(sentinel, key="k", sentinel=sentinel.key), facts=(local_facts(),)))
         for day in range(5):
             journal.attempts.add_block(records.block(sentinel, day, session=1_790_000_000 + 86_400 * day))
-    checked, _ = again()
+    checked, _ = check_again()
     assert checked.session_spread_percent == pytest.approx(2.5 * (3 / (3 + 4)) ** 0.5)
 
 
@@ -262,15 +262,15 @@ def test_a_device_whose_orphan_does_not_end_is_given_back(
     assert (Orphaned.released, blocks) == (1, [])
 
 
-def test_a_changed_file_is_refused_before_anything_opens_it(again, shipped, tmp_path: Path) -> None:
+def test_a_changed_file_is_refused_before_anything_opens_it(check_again, shipped, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not the file that the manifest is about"):
-        again(file=shipped[1] + b"x")
+        check_again(file=shipped[1] + b"x")
     assert not list((tmp_path / "workspace").iterdir())
 
 
-def test_a_missing_file_is_an_error_with_its_path(again) -> None:
+def test_a_missing_file_is_an_error_with_its_path(check_again) -> None:
     with pytest.raises(StoreError, match=r"model\.pt"):
-        again(file=None)
+        check_again(file=None)
 
 
 def test_an_unknown_device_is_refused(shipped, tmp_path: Path) -> None:
@@ -280,8 +280,8 @@ def test_an_unknown_device_is_refused(shipped, tmp_path: Path) -> None:
         check(manifest, tmp_path / "manifest.json", "toaster", Workspace.open(tmp_path / "w"), 2, 5.0, lambda _: None)
 
 
-def test_the_file_never_becomes_an_artifact_of_the_workspace(again, tmp_path: Path) -> None:
-    again()
+def test_the_file_never_becomes_an_artifact_of_the_workspace(check_again, tmp_path: Path) -> None:
+    check_again()
     store = ArtifactStore(tmp_path / "workspace/artifacts")
     assert store.look("a" * 64) is None
     assert not list(store.root.iterdir())

@@ -260,10 +260,10 @@ def test_a_stop_keeps_what_runs_on_a_phone_and_what_is_being_built(tmp_path: Pat
     sweep.run(journal, stop=stopped.is_set, executor=executor)
     assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 1
     assert sum(journal.artifacts.latest(job.build_key) is not None for job in sweep.plan.jobs) == 4
-    again = Watched(sweep)
-    sweep.run(journal, executor=again)
+    resumed = Watched(sweep)
+    sweep.run(journal, executor=resumed)
     assert all(measured(sweep, journal))
-    assert not [line for line in again.log.lines if line.startswith("build")]
+    assert not [line for line in resumed.log.lines if line.startswith("build")]
     assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 8
 
 

@@ -486,16 +486,16 @@ def test_what_is_left_is_told_also_of_added_rounds_and_in_a_run_that_goes_on(tmp
     with Journal.open(sweep.workspace.journal) as journal:
         first = Estimates(sweep.workspace.root)
         sweep.run(journal, stop=lambda: len(first.left_s) == 16, executor=first)
-        again = Estimates(sweep.workspace.root)
-        sweep.run(journal, executor=again)
-        assert len(again.left_s) == 8
-        assert first.left_s[-1] > again.left_s[0] == max(again.left_s)
+        resumed = Estimates(sweep.workspace.root)
+        sweep.run(journal, executor=resumed)
+        assert len(resumed.left_s) == 8
+        assert first.left_s[-1] > resumed.left_s[0] == max(resumed.left_s)
         added = Estimates(sweep.workspace.root)
         sweep.run(journal, more={job.key: 4 for job in sweep.plan.jobs[:2]}, executor=added)
         assert len(added.left_s) == 8
         assert added.left_s == sorted(added.left_s, reverse=True)
         assert added.left_s[0] == pytest.approx(8 * added.left_s[-1], rel=0.2)
-        assert first.at_least | again.at_least | added.at_least == {False}
+        assert first.at_least | resumed.at_least | added.at_least == {False}
 
 
 def test_of_a_race_others_are_told_the_rounds_of_its_first_decision_as_the_least(tmp_path: Path) -> None:
@@ -615,8 +615,8 @@ def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_g
         assert [outcome for device, outcome in outcomes if device == "fake-steady"] == [None, None]
         assert all(isinstance(outcome, Measured) for device, outcome in outcomes if device == "fake-cool")
         # Only the one that is away has something to do: it is told of, and nothing else happens.
-        again = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
-        assert again == [away]
+        second = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
+        assert second == [away]
         sweep.run(journal)
         assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 

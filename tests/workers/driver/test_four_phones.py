@@ -94,8 +94,8 @@ def test_a_sweep_on_four_phones_outlives_an_unplugged_one_and_goes_on_with_it_la
 
     lost.plug()
     assert AdbHost().connect(lost.serial)
-    again = json.loads(edgesweep("run", sweep, "--workspace", workspace, "--json"))
-    assert {device["device_id"] for device in again["devices"] if device["winner"]} == others_ids | {lost.serialno}
+    resumed = json.loads(edgesweep("run", sweep, "--workspace", workspace, "--json"))
+    assert {device["device_id"] for device in resumed["devices"] if device["winner"]} == others_ids | {lost.serialno}
     with Journal.open(journal, read_only=True) as reader:
         after = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
     assert sum(map(len, after.values())) == 4 * 2 * 3

@@ -101,8 +101,8 @@ def test_a_phone_that_stays_unplugged_keeps_its_jobs_pending_while_the_other_goe
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert_invariants(sweep, journal)
         messages: list[str] = []
-        again = plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,), sweep.plan.devices, messages.append)
-        assert [job.key for job in again.jobs] == [job.key for job in sweep.plan.jobs]
+        second_plan = plan_sweep(sweep.spec, sweep.workspace.root, (sweep.home,), sweep.plan.devices, messages.append)
+        assert [job.key for job in second_plan.jobs] == [job.key for job in sweep.plan.jobs]
         assert ["plug it in" in line for line in messages] == [True, False]
         assert all(first.serial in line for line in messages)
         first.plug()

@@ -30,7 +30,7 @@ def test_one_of_each_program_is_timed_and_the_others_say_which(tmp_path: Path) -
         settled = {job.key: journal.attempts.settled(job.key) for job in sweep.plan.jobs}
         outcomes = [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs]
         raced = {job.key: journal.outcomes.was_raced(job.key) for job in sweep.plan.jobs}
-        again = sweep.run(journal)
+        second = sweep.run(journal)
     same_program = {key: end for key, end in settled.items() if end.reason == "same_program"}
     assert len(same_program) == 2
     layouts = {job.key: job.variant.layout for job in sweep.plan.jobs}
@@ -43,7 +43,7 @@ def test_one_of_each_program_is_timed_and_the_others_say_which(tmp_path: Path) -
     assert sum(end.leads for end in settled.values()) == 1
     left_keys = [event.settled.job_key for event in events if isinstance(event, Left)]
     assert sorted(left_keys) == sorted(settled)
-    assert again == [], "what is decided costs nothing"
+    assert second == [], "what is decided costs nothing"
 
 
 @pytest.mark.system

@@ -403,8 +403,10 @@ def test_phones_share_a_sweep_and_the_one_that_is_slower_is_taken_out(
 
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
         present = [job for job, stale in journal.jobs.of_sweep("shared") if not stale]
-        [apart] = [job for job, stale in journal.jobs.of_sweep("shared") if stale]
-        assert (apart.device_id, len(journal.attempts.blocks(apart.key))) == ("fake-three", ROUNDS), "its own rows stay"
+        [slow_job] = [job for job, stale in journal.jobs.of_sweep("shared") if stale]
+        assert (slow_job.device_id, len(journal.attempts.blocks(slow_job.key))) == ("fake-three", ROUNDS), (
+            "its own rows stay"
+        )
         assert {job.device_id for job in present} == {"fake-one", "fake-two"}
         links = [job for job in present if job.key == job.link]
         own_jobs = [job for job in present if job.key != job.link]

@@ -36,8 +36,8 @@ def test_everything_is_built_before_the_first_block_and_ends_measured(tmp_path: 
         assert (last.done, last.total) == (6, 6), "two rounds and one accuracy pass each"
         assert len(journal.artifacts.data("tiny")) == 2
 
-        again = sweep.run(journal)
-        assert again == [], "what is done costs nothing"
+        second = sweep.run(journal)
+        assert second == [], "what is done costs nothing"
 
 
 @pytest.mark.system

@@ -102,8 +102,8 @@ def test_a_build_that_dies_is_one_failure_and_each_ones_output_is_kept(
     bounded = Workspace(tmp_path / "other").build_log(talkative.build_key)
     assert bounded is not None
     assert LIMIT_BYTES <= bounded.stat().st_size <= LIMIT_BYTES + 8
-    again = ArtifactStore(tmp_path / "another/artifacts")
-    again.unpack(packed)
+    second_store = ArtifactStore(tmp_path / "another/artifacts")
+    second_store.unpack(packed)
     assert Workspace(tmp_path / "another").build_log(good.build_key) is not None
 
 

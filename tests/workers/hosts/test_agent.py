@@ -123,9 +123,9 @@ def test_who_comes_back_after_an_outage_waits_for_its_block_and_has_the_result(
     host: TestHost, pool: ThreadPoolExecutor
 ) -> None:
     block = running(host, pool, epoch := granted(host))
-    again = pool.submit(host.agent.run, "one", epoch, Ask(JOB, 1))
+    second_call = pool.submit(host.agent.run, "one", epoch, Ask(JOB, 1))
     host.workers[0].go.set()
-    assert block.result(60) == again.result(60) == "answer 0 to 1"
+    assert block.result(60) == second_call.result(60) == "answer 0 to 1"
     assert len(host.workers[0].answers) == 1, "it was measured once"
 
 

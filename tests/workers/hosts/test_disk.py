@@ -168,10 +168,10 @@ def test_an_agent_starts_on_a_full_disk_and_works_once_there_is_room(disk: Small
     disk.empty()
     host.agent.tend()
     assert refusals(host) == ["lab-1 keeps 1 results that no driver has fetched, 7 days at most"]
-    again = host.agent.acquire("one", "ann")
-    assert isinstance(again, Granted)
-    assert again.epoch > answer.epoch
-    assert host.agent.run("one", again.epoch, Ask(JOB, 1)) == "answer 0 to 1", "what was kept is there"
+    second = host.agent.acquire("one", "ann")
+    assert isinstance(second, Granted)
+    assert second.epoch > answer.epoch
+    assert host.agent.run("one", second.epoch, Ask(JOB, 1)) == "answer 0 to 1", "what was kept is there"
 
 
 def test_an_agent_that_does_not_start_says_why_in_its_own_words(tmp_path: Path) -> None:

@@ -56,10 +56,10 @@ def ids(inventory: Inventory) -> list[str]:
 
 def test_a_device_is_asked_for_its_facts_once_each_time_it_comes(cable: Cable) -> None:
     inventory = of(cable)
-    for names, known in ((["adb:one"], 1), (["adb:one"], 1), ([], 0), (["adb:one", "adb:two"], 2)):
+    for names, count in ((["adb:one"], 1), (["adb:one"], 1), ([], 0), (["adb:one", "adb:two"], 2)):
         cable.names = names
         inventory.refresh()
-        assert len(ids(inventory)) == known
+        assert len(ids(inventory)) == count
     assert cable.looks == ["adb:one", "adb:one", "adb:two"]
 
 
@@ -190,11 +190,11 @@ def test_a_device_that_does_not_say_what_it_is_holds_up_only_those_after_it(cabl
 
     calls: list[Thread] = []
 
-    def apart(call: Callable[[], None]) -> None:
+    def call_runner(call: Callable[[], None]) -> None:
         calls.append(Thread(target=call))
         calls[-1].start()
 
-    inventory = Inventory(cable.listed, look, lambda: cable.now_s, apart=apart)
+    inventory = Inventory(cable.listed, look, lambda: cable.now_s, apart=call_runner)
     inventory.refresh()
     assert look_began.wait(60)
     cable.names = ["adb:one", "adb:two"]

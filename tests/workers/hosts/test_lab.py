@@ -230,10 +230,10 @@ def test_a_host_that_was_started_again_takes_the_place_of_its_last_start(world: 
     lane.ask(Ask(JOB, 1))
     wire.cut_off()
     world.now_s += TIME_TO_LIVE_S + 1
-    again, _ = world.add("lab-1", "one", boot=2)
+    restarted, _ = world.add("lab-1", "one", boot=2)
     assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
     assert [hello.boot for hello, _ in lab.hellos()] == [2]
-    assert again.workers[0].answers == ["answer 0 to 2"]
+    assert restarted.workers[0].answers == ["answer 0 to 2"]
     last = weakref.ref(wire)
     del wire, world.hosts["lab-1 0"], world.wires["ann", "lab-1 0"]
     wait_for(lambda: gc.collect() >= 0 and last() is None)  # a driver of weeks keeps no start that is gone

@@ -200,8 +200,8 @@ def test_with_a_firewall_a_lab_is_reached_over_its_own_interface_only(tmp_path: 
         assert {port for port in listening if not 24000 <= port <= 24999} == {_PORT}
         assert reached(other, own, listening) == listening
         assert reached(other, beside, {*listening, 5000}) == {5000}, "only what is no port of the lab"
-        another = head.run(["nft", "delete", "table", "inet", _tables(head)[0]])
-        assert another.returncode != 0, "only its owner can"
+        deletion = head.run(["nft", "delete", "table", "inet", _tables(head)[0]])
+        assert deletion.returncode != 0, "only its owner can"
         # The address of the one interface over the other one.
         assert other.run(["ip", "route", "add", f"{own}/32", "via", beside]).returncode == 0
         assert reached(other, own, {_PORT, 5000}) == {5000}

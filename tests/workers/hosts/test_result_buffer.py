@@ -20,13 +20,13 @@ def test_a_result_stays_until_it_is_acknowledged_also_over_a_restart(tmp_path: P
     outbox = Outbox(file, "1")
     outbox.keep("block", "phone", 3, b"samples")
     outbox.close()
-    again = Outbox(file, "1")
-    assert again.find("block") == b"samples"
-    assert again.count() == 1
+    reopened = Outbox(file, "1")
+    assert reopened.find("block") == b"samples"
+    assert reopened.count() == 1
     for _ in range(2):
-        again.acknowledge(["block", "never heard of"])
-        assert again.find("block") is None
-        assert again.count() == 0
+        reopened.acknowledge(["block", "never heard of"])
+        assert reopened.find("block") is None
+        assert reopened.count() == 0
 
 
 def test_the_first_result_of_one_id_counts(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_epochs_grow_over_restarts(tmp_path: Path) -> None:
     first = Outbox(tmp_path / "o", "1")
     epochs = [first.next_epoch(), first.next_epoch()]
     first.close()
-    again = Outbox(tmp_path / "o", "1")
-    epochs.append(again.next_epoch())
+    reopened = Outbox(tmp_path / "o", "1")
+    epochs.append(reopened.next_epoch())
     assert epochs == [1, 2, 3]
 
 

@@ -94,8 +94,8 @@ def test_manifests_need_no_torch_and_are_the_same_in_every_process(animals: Path
 def test_synthetic_images_are_seeded_and_never_in_both_sets() -> None:
     synthetic = SyntheticData(source="synthetic", images=4, seed=3)
     calibration, evaluation = load(DataSpec(calibration=synthetic, evaluation=synthetic), SHAPE)
-    again, _ = load(DataSpec(calibration=synthetic, evaluation=synthetic), SHAPE)
-    assert np.array_equal(calibration.images, again.images)
+    second, _ = load(DataSpec(calibration=synthetic, evaluation=synthetic), SHAPE)
+    assert np.array_equal(calibration.images, second.images)
     assert not {image.tobytes() for image in calibration.images} & {image.tobytes() for image in evaluation.images}
     assert evaluation.labels is None
 

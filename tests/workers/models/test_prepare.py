@@ -479,9 +479,9 @@ def test_damaged_weights_in_the_workspace_are_made_anew(workspace: Workspace) ->
     whole = package(small("mobilenet_v3_small"), workspace, silent)
     (path,) = workspace.weights.glob("*.pt")
     path.write_bytes(path.read_bytes()[:1000])
-    again = package(small("mobilenet_v3_small"), workspace, silent)
+    remade = package(small("mobilenet_v3_small"), workspace, silent)
     images = np.ones((1, 3, 64, 64), np.float32)
-    assert np.array_equal(eager_logits(load_eager(whole), images), eager_logits(load_eager(again), images))
+    assert np.array_equal(eager_logits(load_eager(whole), images), eager_logits(load_eager(remade), images))
 
 
 # the reference

@@ -75,10 +75,10 @@ def plan_of(code: int, arguments: list[Argument], result: Kind) -> Plan:
     output = len(plan.operands)
     plan.operands.append([result.type, list(result.sizes), result.scale, result.zero_point])
     # Behind it, so that a mutation has two operations to tangle.
-    again = len(plan.operands)
+    result_index = len(plan.operands)
     plan.operands.append([result.type, list(result.sizes), result.scale, result.zero_point])
-    plan.operations = [[code, indices, [output]], [Code.RELU, [output], [again]]]
-    plan.outputs = [again]
+    plan.operations = [[code, indices, [output]], [Code.RELU, [output], [result_index]]]
+    plan.outputs = [result_index]
     size = 1 if result.type == Type.TENSOR_QUANT8_ASYMM else 4
     plan.rooms = [[0, size * int(torch.Size(result.sizes).numel())]]
     return plan

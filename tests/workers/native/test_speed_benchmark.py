@@ -156,15 +156,15 @@ def test_a_flag_that_the_tool_does_not_know_is_named_and_vulkan_is_one_that_it_k
     case: Callable[[str], Case],
 ) -> None:
     tool_case = case("fp32 pt")
-    unknown, known = (
+    unknown, vulkan = (
         ended([*TOOL.timing(tool_case.timing, tool_case.program).argv, flag])
         for flag in ("--threads=1", "--vulkan=true")
     )
     assert (unknown.returncode, refusal(unknown).kind) == (1, "bad_arguments")
     assert refusal(unknown).message == "C10 flag: unrecognized commandline argument: --threads=1"
     # The wheel has no Vulkan.
-    assert (known.returncode, refusal(known).kind) == (-6, "crashed")
-    assert "vulkan" in refusal(known).message.lower()
+    assert (vulkan.returncode, refusal(vulkan).kind) == (-6, "crashed")
+    assert "vulkan" in refusal(vulkan).message.lower()
 
 
 @pytest.mark.parametrize("form", ["pt", "ptl"])

@@ -56,8 +56,8 @@ class Network:
         graph = helper.make_graph(self.nodes, "network", [input_info], [output_info], self.weights)
         model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
         # With all shapes in it, as the exporter writes them.
-        known: bytes = onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
-        return known
+        inferred: bytes = onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
+        return inferred
 
 
 def narrow(model: bytes) -> list[str]:

@@ -119,10 +119,10 @@ def test_the_manifest_says_what_lies_beside_it(tiny: BuildInputs, build: Build) 
 
 def test_builds_in_a_row_with_other_engines_do_not_disturb_each_other(tiny: BuildInputs, build: Build) -> None:
     before = torch.backends.quantized.engine
-    x86, qnnpack, again = (build(tiny, replace(INT8, qengine=engine))[1] for engine in ("x86", "qnnpack", "x86"))
+    x86, qnnpack, second_x86 = (build(tiny, replace(INT8, qengine=engine))[1] for engine in ("x86", "qnnpack", "x86"))
     assert torch.backends.quantized.engine == before
-    assert again.verification == x86.verification
-    assert again.operators == x86.operators
+    assert second_x86.verification == x86.verification
+    assert second_x86.operators == x86.operators
     assert qnnpack.verification.engine == "qnnpack"
     assert qnnpack.verification.sqnr_db != x86.verification.sqnr_db
 

@@ -120,8 +120,8 @@ def test_the_engine_is_back_when_exact_arithmetic_ends() -> None:
     kernels = [torch._C._dispatch_dump(f"quantized::{name}") for name in ("conv2d.new", "linear", "linear_relu")]
     with exact_int8():
         assert torch._C._dispatch_dump("quantized::linear") != kernels[1]
-    again = [torch._C._dispatch_dump(f"quantized::{name}") for name in ("conv2d.new", "linear", "linear_relu")]
-    assert again == kernels
+    restored = [torch._C._dispatch_dump(f"quantized::{name}") for name in ("conv2d.new", "linear", "linear_relu")]
+    assert restored == kernels
 
 
 @pytest.mark.parametrize("engine", ["x86", "onednn"])

@@ -79,8 +79,8 @@ def test_a_failed_build_names_the_line_of_the_user_s_code(
 
 def test_what_a_failure_names_survives_processes_and_the_journal() -> None:
     error = BuildError("not_exportable", "why", "what to do", operator="aten::pad", file="nets.py", line=3)
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), vars(again)) == (BuildError, vars(error))
+    copied = pickle.loads(pickle.dumps(error))
+    assert (type(copied), vars(copied)) == (BuildError, vars(error))
     failed = Failed(stage="build", kind="k", message="m", operator="aten::pad", file="nets.py", line=3)
     assert from_json(Failed, to_json(failed)) == failed
     assert failed.text == "m (aten::pad at nets.py:3)"

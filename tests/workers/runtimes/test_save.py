@@ -197,9 +197,9 @@ def test_records_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "a") as archived:
         first = archived.getinfo("model/data/0")
         for number in range(2, 20):
-            again = copy(first)
-            again.filename = again.orig_filename = f"model/data/{number}"
-            archived.filelist.append(again)
+            copied_record = copy(first)
+            copied_record.filename = copied_record.orig_filename = f"model/data/{number}"
+            archived.filelist.append(copied_record)
         archived._didModify = True
     with pytest.raises(NoArchive, match="overlap"):
         archive.read(path)

@@ -199,9 +199,9 @@ def test_a_stage_runs_once_and_the_least_recently_used_goes_first() -> None:
 def test_tensors_outlive_the_process_and_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
     tensors = {"scale": torch.tensor([0.25, 0.5])}
     assert Stages(tmp_path).tensors("calibrate", "k", lambda: tensors) is tensors
-    again = Stages(tmp_path)
-    torch.testing.assert_close(dict(again.tensors("calibrate", "k", lambda: pytest.fail("made twice"))), tensors)
-    assert again.ran["calibrate"] == 0
+    reread = Stages(tmp_path)
+    torch.testing.assert_close(dict(reread.tensors("calibrate", "k", lambda: pytest.fail("made twice"))), tensors)
+    assert reread.ran["calibrate"] == 0
     (tmp_path / "k.pt").write_bytes((tmp_path / "k.pt").read_bytes()[:-40])
     third = Stages(tmp_path)
     third.tensors("calibrate", "k", lambda: tensors)

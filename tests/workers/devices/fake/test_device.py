@@ -135,8 +135,8 @@ def test_the_artifact_s_bytes_decide_its_latency(tmp_path: Path) -> None:
     def latency_ms(content: bytes) -> float:
         return median_ms(run(phone, replace(REQUEST, model=pushed(phone, tmp_path, content))))
 
-    first, again = latency_ms(b"model 0"), latency_ms(b"model 0")
-    assert again == pytest.approx(first, rel=0.03)
+    first, second = latency_ms(b"model 0"), latency_ms(b"model 0")
+    assert second == pytest.approx(first, rel=0.03)
     many = [latency_ms(b"model %d" % number) for number in range(40)]
     assert 6 < float(np.median(many)) < 16
     assert 0.2 < float(np.std(np.log(many))) < 0.6
