@@ -103,19 +103,21 @@ def of_two_states(name: str, results: list[Winner], *, judged: bool) -> list[Fig
         "": "without such words",
     }
     for of, words_of_state in words.items():
-        those = [winner for winner in results if winner.of == of]
+        winners_of_kind = [winner for winner in results if winner.of == of]
         result.append(
             Figure(f"{name}: {words_of_state}", percent([winner.of == of for winner in results]), "% of winners")
         )
-        if those:
+        if winners_of_kind:
             result.append(
-                Figure(f"{name}: {words_of_state}, holds it", percent([winner.holds for winner in those]), "%")
+                Figure(
+                    f"{name}: {words_of_state}, holds it", percent([winner.holds for winner in winners_of_kind]), "%"
+                )
             )
             long_run, text = (
-                percent([winner.holds_long_run for winner in those]),
+                percent([winner.holds_long_run for winner in winners_of_kind]),
                 f"{name}: {words_of_state}, holds the long run",
             )
-            bound = judged and of == "" and len(those) >= FEWEST
+            bound = judged and of == "" and len(winners_of_kind) >= FEWEST
             result.append(at_least(text, long_run, "%", 90) if bound else Figure(text, long_run, "%"))
     result.append(
         Figure(f"{name}: device time, median", float(np.median([winner.device_s for winner in results])), "s")
@@ -132,8 +134,8 @@ def main() -> None:
     winners_of: dict[str, list[Winner]] = {}
     every = list(cases(options.seeds))
     with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for case, those in zip(every, pool.map(winners, every), strict=True):
-            winners_of.setdefault(case.phone.name, []).extend(those)
+        for case, case_winners in zip(every, pool.map(winners, every), strict=True):
+            winners_of.setdefault(case.phone.name, []).extend(case_winners)
     figures = of_two_states("two-state clocks", winners_of[JUDGED], judged=True)
     for name in CLOCKS:
         figures += of_two_states(name, winners_of[name], judged=False)

@@ -23,7 +23,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
     takes beside warm-up and timed iterations is a start, and a loading (with the rest of the first inference) for each
     of its builds: a line through all processes, of one build and of many. Without batches all of it is the start.
     """
-    blocks = [(name, block) for sweep in measured for name, some in sweep.blocks.items() for block in some]
+    blocks = [(name, block) for sweep in measured for name, own_blocks in sweep.blocks.items() for block in own_blocks]
     medians_ms: dict[str, list[float]] = {}
     for name, block in blocks:
         medians_ms.setdefault(name, []).append(figure_ns(block.samples_ns) / 1e6)

@@ -72,7 +72,7 @@ def test_devices_of_a_lab_tells_what_hosts_cannot_use_and_which_do_not_answer(wo
     assert "the link is cut" in words_of(ended)
     assert "host:lab-1/adb:one has no runner yet: its host has no program for arm64-v8a" in words_of(ended)
     document = json.loads(edgesweep("devices", "--json").stdout)
-    assert [device["name"] for device in document["devices"]] == [f"host:{it}" for it in NAMES]
+    assert [device["name"] for device in document["devices"]] == [f"host:{name}" for name in NAMES]
     kinds = [refusal["kind"] for refusal in document["refused"]]
     assert sorted(kinds) == ["host_away", "no_runner", "no_runner", "no_runner", "unauthorized"]
 

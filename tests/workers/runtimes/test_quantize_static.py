@@ -150,9 +150,9 @@ def test_calibrating_and_converting_leave_what_was_prepared_as_it_was(tiny: Buil
     before = {name: tensor.clone() for name, tensor in prepared.module.state_dict().items()}
     state = calibrate(prepared, calibration.numpy(), int8_scheme, 16, None)
     answers = convert(prepared, state, int8_scheme)(images)
-    two = calibrate(prepared, calibration.numpy(), int8_scheme, 16, None)
-    assert all(torch.equal(state[name], two[name]) for name in state)
-    assert torch.equal(convert(prepared, two, int8_scheme)(images), answers)
+    second = calibrate(prepared, calibration.numpy(), int8_scheme, 16, None)
+    assert all(torch.equal(state[name], second[name]) for name in state)
+    assert torch.equal(convert(prepared, second, int8_scheme)(images), answers)
     after = prepared.module.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -161,12 +161,12 @@ def test_calibrating_and_converting_leave_what_was_prepared_as_it_was(tiny: Buil
 def test_scales_do_not_depend_on_the_granularity_of_weights(tiny: BuildInputs) -> None:
     model, calibration, _ = parts(tiny)
     schemes = [scheme("x86", granularity) for granularity in ("per_tensor", "per_channel")]
-    state, two = (
+    state, second = (
         calibrate(prepare(model, int8_scheme, calibration[:1]), calibration.numpy(), int8_scheme, 16, None)
         for int8_scheme in schemes
     )
-    assert state.keys() == two.keys()
-    assert all(torch.equal(state[name], two[name]) for name in state)
+    assert state.keys() == second.keys()
+    assert all(torch.equal(state[name], second[name]) for name in state)
 
 
 BAD_CALIBRATION = {

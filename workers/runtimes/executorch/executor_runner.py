@@ -86,9 +86,9 @@ class ExecutorRunner(CountingTool):
         batch = manifest.input.shape[0]
         files = []
         for number in range(min(len(images), MAX_IMAGES) // batch):
-            some = images[number * batch : (number + 1) * batch]
+            part = images[number * batch : (number + 1) * batch]
             # The tool copies the bytes as they are: in another layout, the answers would be others without an error.
-            laid = some.transpose(0, 2, 3, 1) if manifest.memory_format == "channels_last" else some
+            laid = part.transpose(0, 2, 3, 1) if manifest.memory_format == "channels_last" else part
             file = folder / f"input-{number}.bin"
             np.ascontiguousarray(laid, dtype="<f4").tofile(file)
             files.append(file)
