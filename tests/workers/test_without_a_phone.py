@@ -135,7 +135,7 @@ def test_the_ranking_holds_what_was_timed_and_beside_it_stands_what_was_only_che
     assert len(device.not_ranked) == len(IMPOSSIBLE)
 
 
-def test_without_a_compiler_nnapi_and_metal_are_skipped_with_what_installs_one_and_the_cpu_is_measured(
+def test_without_a_compiler_nnapi_and_metal_are_skipped_and_the_cpu_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")

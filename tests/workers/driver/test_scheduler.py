@@ -11,25 +11,25 @@ from workers.driver.scheduler import Ask, Steps, Until, side_by_side
 LIMIT_S = 30.0
 
 
-def told(events: "list[Event]") -> list[str]:
+def lines_of(events: "list[Event]") -> list[str]:
     return [event.model for event in events if isinstance(event, Preparing)]
 
 
 def test_a_run_waits_without_a_thread_until_another_one_has_brought_it_about() -> None:
-    there: list[str] = []
+    arrived: list[str] = []
 
     def maker() -> Steps[None]:
         for name in ("one", "other"):
             yield Ask(lambda: None)
-            there.append(name)
+            arrived.append(name)
             yield Preparing(f"made {name}")
 
     def user(name: str) -> Steps[None]:
-        yield Until(lambda: name in there)
+        yield Until(lambda: name in arrived)
         yield Preparing(f"used {name}")
         yield Ask(lambda: None)
 
-    assert told(list(side_by_side([user("other"), user("one"), maker()]))) == [
+    assert lines_of(list(side_by_side([user("other"), user("one"), maker()]))) == [
         "made one",
         "used one",
         "made other",
@@ -43,7 +43,7 @@ def test_a_run_goes_on_if_nobody_can_bring_about_what_it_waits_for(runs: int) ->
         yield Until(lambda: False)
         yield Preparing("went on")
 
-    assert told(list(side_by_side([waiter() for _ in range(runs)]))) == ["went on"] * runs
+    assert lines_of(list(side_by_side([waiter() for _ in range(runs)]))) == ["went on"] * runs
 
 
 def test_who_waits_holds_nobody_up() -> None:
@@ -59,7 +59,7 @@ def test_who_waits_holds_nobody_up() -> None:
         yield Until(lambda: len(ended) == 2)
         yield Preparing("both ended")
 
-    assert told(list(side_by_side([waiter(), asker("a"), asker("b")]))) == ["both ended"]
+    assert lines_of(list(side_by_side([waiter(), asker("a"), asker("b")]))) == ["both ended"]
 
 
 def test_an_error_of_the_work_is_raised_where_it_was_asked_for() -> None:
@@ -72,5 +72,5 @@ def test_an_error_of_the_work_is_raised_where_it_was_asked_for() -> None:
         except ValueError as error:
             yield Preparing(str(error))
 
-    assert told(list(side_by_side([run(broken), run(lambda: None)]))) == ["broken"]
-    assert told(list(side_by_side([run(broken)]))) == ["broken"]
+    assert lines_of(list(side_by_side([run(broken), run(lambda: None)]))) == ["broken"]
+    assert lines_of(list(side_by_side([run(broken)]))) == ["broken"]

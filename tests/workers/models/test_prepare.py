@@ -84,7 +84,7 @@ prepare(model, data, Workspace.open(Path("workspace")), {}, lambda what, share: 
 """
 
 
-def silent(what: str, share: float | None) -> None:
+def silent(step: str, share: float | None) -> None:
     assert share is None or 0.0 <= share <= 1.0
 
 
@@ -107,8 +107,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def own(function: str = "net", **more: object) -> ModelSpec:
-    given: dict[str, object] = {"weights": "random", "input_shape": (1, 3, 16, 16), **more}
-    return ModelSpec(source=f"nets:{function}", **given)
+    options: dict[str, object] = {"weights": "random", "input_shape": (1, 3, 16, 16), **more}
+    return ModelSpec(source=f"nets:{function}", **options)
 
 
 # identity
@@ -268,8 +268,8 @@ def test_a_model_that_is_no_classifier_is_told_what_it_answered(
 
 
 def small(name: str, **more: object) -> ModelSpec:
-    given: dict[str, object] = {"weights": "random", "input_shape": SMALL, **more}
-    return ModelSpec(source=name, **given)
+    options: dict[str, object] = {"weights": "random", "input_shape": SMALL, **more}
+    return ModelSpec(source=name, **options)
 
 
 class Payload:
@@ -353,7 +353,7 @@ def test_a_tensor_that_is_not_dense_and_real_is_named(
 def test_a_loading_hook_that_fails_is_a_model_error() -> None:
     module = torch.nn.Linear(2, 2)
 
-    def refuse(*given: object) -> None:
+    def refuse(*arguments: object) -> None:
         raise KeyError("an older layout")
 
     module.register_load_state_dict_pre_hook(refuse)
@@ -479,9 +479,9 @@ def test_damaged_weights_in_the_workspace_are_made_anew(workspace: Workspace) ->
     whole = package(small("mobilenet_v3_small"), workspace, silent)
     (path,) = workspace.weights.glob("*.pt")
     path.write_bytes(path.read_bytes()[:1000])
-    again = package(small("mobilenet_v3_small"), workspace, silent)
+    remade = package(small("mobilenet_v3_small"), workspace, silent)
     images = np.ones((1, 3, 64, 64), np.float32)
-    assert np.array_equal(eager_logits(load_eager(whole), images), eager_logits(load_eager(again), images))
+    assert np.array_equal(eager_logits(load_eager(whole), images), eager_logits(load_eager(remade), images))
 
 
 # the reference
@@ -581,8 +581,8 @@ def test_the_demo_trains_to_95_percent_once_and_shows_how_far_it_is(workspace: W
     spec = small("mobilenet_v2", weights="demo", arguments={"num_classes": 10, "width_mult": 0.35})
     shares: list[float] = []
 
-    def note(what: str, share: float | None) -> None:
-        if "training" in what and share is not None:
+    def note(step: str, share: float | None) -> None:
+        if "training" in step and share is not None:
             shares.append(share)
 
     first = prepare(spec, DataSpec(), workspace, {}, note)

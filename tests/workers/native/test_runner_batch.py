@@ -112,8 +112,8 @@ def test_the_hash_of_an_artifact_is_that_of_its_bytes_whatever_their_number(tmp_
     (tmp_path / "batch.jsonl").write_bytes(RUNTIME.batch_file(requests))
     argv = RUNTIME.batch_command(str(tmp_path / "batch.jsonl"), 60.0, program)
     events = [json.loads(line) for line in subprocess.run(argv, capture_output=True, check=True).stdout.splitlines()]
-    found = [event["sha256"] for event in events if event["event"] == "artifact"]
-    assert found == [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    hashes = [event["sha256"] for event in events if event["event"] == "artifact"]
+    assert hashes == [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
 
 
 def test_alone_it_does_what_it_did(tmp_path: Path, program: str) -> None:

@@ -44,7 +44,7 @@ CHOICES: dict[str, dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
         "an older opset": ({"opset": 18}, AVX2),
     },
 }
-"""Of each runtime, by name: axes of a sweep file, and features of an x86 CPU."""
+"""The builds of each runtime, by name: axes of a sweep file, and features of an x86 CPU."""
 
 NAMES = tuple(pytest.param(name, marks=[pytest.mark.runtime(name), pytest.mark.xdist_group(name)]) for name in CHOICES)
 """For tests of each of them: builds are made on one worker."""
@@ -58,7 +58,7 @@ class Exported:
     form: str
     built: Mapping[str, tuple[Path, Manifest]]
     stages: Mapping[str, int]
-    """How often each stage ran."""
+    """The number of runs of each stage."""
 
     def asking_for(self, name: str) -> RunRequest:
         folder, manifest = self.built[name]
@@ -93,10 +93,10 @@ def build_all(name: str, inputs: BuildInputs, folder: Path) -> Exported:
     assert isinstance(runtime, BatchRuntime)
     shared = folder / "shared"
     shared.mkdir()
-    found = {}
+    built = {}
     for choice, (axes, features) in CHOICES[name].items():
         out = folder / f"it's {choice}"
         out.mkdir()
-        found[choice] = out, runtime.build(variant_of(name, axes, features), "k" * 64, inputs, out, shared)
-    form = Path(found["fp32"][1].file).suffix.removeprefix(".")
-    return Exported(runtime=runtime, form=form, built=found, stages=dict(stages.stages_of(shared).ran))
+        built[choice] = out, runtime.build(variant_of(name, axes, features), "k" * 64, inputs, out, shared)
+    form = Path(built["fp32"][1].file).suffix.removeprefix(".")
+    return Exported(runtime=runtime, form=form, built=built, stages=dict(stages.stages_of(shared).ran))

@@ -50,11 +50,11 @@ def test_what_is_more_than_eager_has_a_reason(axes: dict[str, str]) -> None:
 
 
 def test_a_package_survives_its_file_and_the_same_package_is_the_same_bytes(tiny: BuildInputs, tmp_path: Path) -> None:
-    one, other = tmp_path / "one.zip", tmp_path / "other.zip"
-    write(tiny.package, one)
+    first, other = tmp_path / "one.zip", tmp_path / "other.zip"
+    write(tiny.package, first)
     write(tiny.package, other)
-    assert read(one) == tiny.package
-    assert one.read_bytes() == other.read_bytes()
+    assert read(first) == tiny.package
+    assert first.read_bytes() == other.read_bytes()
 
 
 def test_every_cut_of_a_package_is_refused(tiny: BuildInputs, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_what_stands_in_for_metal_or_vulkan_has_a_process_with_torch_s_compilers
     ended = server.run([sys.executable, "-m", runner, *words, "--backend", backend], 60)
     assert (ended.returncode, b'"emulated"' in ended.stdout) == (3, True), "it would time what only stands in"
     assert server._forks._process is None, "which the server has left out: nothing was forked of it"
-    # What stands in for NNAPI reads the file itself, and needs none of it.
+    # The stand-in for NNAPI reads the file itself, and needs none of it.
     assert server.run([*RUNNER, *words, "--backend", "nnapi"], 60).returncode == 3
     assert server._forks._process is not None
 
