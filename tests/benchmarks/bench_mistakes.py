@@ -48,7 +48,7 @@ def is_named(mistake: Mistake, output: str) -> bool:
     try:
         check(mistake, output)
     except AssertionError:
-        print(f"{mistake.what}: {output.strip()}")
+        print(f"{mistake.name}: {output.strip()}")
         return False
     return True
 
@@ -59,7 +59,7 @@ def arm(mistakes: Sequence[Mistake]) -> tuple[dict[str, float], int]:
     for mistake in mistakes:
         with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder, contextlib.chdir(folder):
             lay_out()
-            output, seconds[mistake.what] = output_and_seconds(mistake)
+            output, seconds[mistake.name] = output_and_seconds(mistake)
         named += is_named(mistake, output)
     return seconds, named
 
