@@ -29,6 +29,12 @@ pytest_plugins = ["tests.faults.plugin", "tests.virtual_phones"]
 # have a home of their own.
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
+# Threads of torch and of numpy's linear algebra wait by spinning, which costs several times the work itself where more
+# threads wait than there are CPUs: here each worker and each process that it starts has as many as there are CPUs.
+# Their libraries read this when they are loaded, in whatever this process starts too.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Nobody waits for its memory here: it would import torch again for every few tests.
 model_process.FORKS.idle_s = None
 
