@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from sweeps.cli import main
 from sweeps.quarantine import STATE_VARIABLE
-from tests import postgresql, runtimes, shared, side_by_side, sshd
+from tests import gallery, postgresql, runtimes, shared, side_by_side, sshd
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 from workers.models import model_process
@@ -208,6 +208,15 @@ def process(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]
         return subprocess.run([EDGESWEEP, *words], cwd=own_folder, capture_output=True, text=True)
 
     return command
+
+
+@pytest.fixture
+def forked_runners() -> Iterator[None]:
+    """Sweeps within this process fork their Python runners on this computer: tests that run dozens of them are about
+    what becomes of their reports. Runners as processes of their own are in the tests of runners, of the command as a
+    process, and of the README's model."""
+    with gallery.forking():
+        yield
 
 
 @pytest.fixture
