@@ -15,6 +15,7 @@ import torchvision
 from sweeps.errors import DataError, ModelError
 from sweeps.spec.model_inputs import DataSpec, DigitsData, ModelSpec, SyntheticData, TorchvisionData
 from sweeps.workspace import Workspace
+from tests.demo_weights import DEMO, demo_weights
 from workers.models import weights
 from workers.models.eager_model import eager_logits, load_eager
 from workers.models.identity import identify
@@ -578,23 +579,16 @@ def test_a_batch_that_is_not_full_is_answered_like_the_others(workspace: Workspa
 
 @pytest.mark.system
 def test_the_demo_trains_to_95_percent_once_and_shows_how_far_it_is(workspace: Workspace) -> None:
-    spec = small("mobilenet_v2", weights="demo", arguments={"num_classes": 10, "width_mult": 0.35})
-    shares: list[float] = []
-
-    def note(step: str, share: float | None) -> None:
-        if "training" in step and share is not None:
-            shares.append(share)
-
-    first = prepare(spec, DataSpec(), workspace, {}, note)
-    assert first.evaluation.labels is not None
-    assert (first.evaluation_logits.argmax(1) == first.evaluation.labels).mean() >= 0.95
-    assert len(first.evaluation) == 597
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
-    shares.clear()
-    second = prepare(spec, DataSpec(), workspace, {}, note)
-    assert not shares
-    assert second.build_inputs.package.state == first.build_inputs.package.state
+    first = demo_weights(workspace.root)
+    assert first.shares == sorted(first.shares)
+    assert first.shares[-1] == 1.0
+    notes: list[str] = []
+    second = prepare(DEMO.models[0], DataSpec(), workspace, {}, lambda what, _: notes.append(what))
+    assert not any("training" in note for note in notes)
+    assert second.build_inputs.package.state == first.state
+    assert second.evaluation.labels is not None
+    assert (second.evaluation_logits.argmax(1) == second.evaluation.labels).mean() >= 0.95
+    assert len(second.evaluation) == 597
 
 
 def test_the_demo_refuses_a_model_without_ten_classes_before_training(workspace: Workspace) -> None:
