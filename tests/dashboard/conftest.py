@@ -36,7 +36,7 @@ from sweeps.stats import Estimate
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
-from tests.builders import computer_facts, imported_of
+from tests.builders import computer_facts, identities_of, imported_of
 from tests.sweeps.conftest import Records
 
 RECORDS = Records()
@@ -361,15 +361,11 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
 
 def _identities(sweep: str) -> Identities:
     """Each sweep has weights of its own: the journal has one accuracy of a build, whoever measured it."""
-    return Identities(
-        models={
+    return identities_of(
+        {
             "digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}"),
             sentinel.MODEL.name: ModelIdentity(source=sentinel.MODEL.source, weights_id="random:0"),
         },
-        calibration_id="c" * 64,
-        evaluation_id="e" * 64,
-        versions={"torch": "2.12.1"},
-        runners={"torchscript": "python-torchscript 1"},
         references={"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     )
 
