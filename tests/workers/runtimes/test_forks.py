@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from tests.workers.runtimes.batches import Divide, Endless
+from tests.workers.runtimes.scripted_modules import Divide, Endless
 from workers.runtimes.forks import ForkServer
 
 RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
