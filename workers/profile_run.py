@@ -126,12 +126,13 @@ def captured(
         deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
         try:
             with temporary_folder(workspace.root) as folder:
-                completed = captures.run(attached.device, capture, recorder, argv, deadline_s, folder / capture.suffix)
+                recording = folder / capture.suffix
+                completed = captures.run(attached.device, capture, recorder, argv, deadline_s, recording)
                 report = read(completed, runtime.parse)
                 document = ready.kept_profile(capture.suffix, report, report.samples_ns)
                 document = document.model_copy(update={"capture": capture.name})
                 file = place(workspace, document)
-                (folder / capture.suffix).replace(file)
+                recording.replace(file)
         except OSError as error:
             raise StoreError(
                 f"a recording cannot be kept in {workspace.root}: {error.strerror}", "make room there"
