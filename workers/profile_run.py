@@ -1,6 +1,5 @@
 """Profiles and captures of builds on a device, kept apart from all measurements."""
 
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.manifest import Manifest
 from sweeps.results import ResultRow
 from sweeps.stored_profiles import KeptProfile, keep, keep_trace, place
+from sweeps.temporary import temporary_folder
 from sweeps.variant import INSTALLED, RunAxes, Variant
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
@@ -124,19 +124,20 @@ def captured(
         )
         runtime = registry.get(row.runtime)
         argv = runtime.command(request, program.path)
-        part = workspace.root / f"capture-{secrets.token_hex(8)}.part"
+        deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
         try:
-            deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
-            completed = captures.run(attached.device, capture, recorder, argv, deadline_s, part)
-            report = read(completed, runtime.parse)
-            document = ready.kept_profile(capture.suffix, report, report.samples_ns)
-            document = document.model_copy(update={"capture": capture.name})
-            file = place(workspace, document)
-            part.replace(file)
+            with temporary_folder(workspace.root) as folder:
+                recording = folder / capture.suffix
+                completed = captures.run(attached.device, capture, recorder, argv, deadline_s, recording)
+                report = read(completed, runtime.parse)
+                document = ready.kept_profile(capture.suffix, report, report.samples_ns)
+                document = document.model_copy(update={"capture": capture.name})
+                file = place(workspace, document)
+                recording.replace(file)
         except OSError as error:
-            raise StoreError(f"{part} cannot be kept: {error.strerror}", "make room there") from error
-        finally:
-            part.unlink(missing_ok=True)
+            raise StoreError(
+                f"a recording cannot be kept in {workspace.root}: {error.strerror}", "make room there"
+            ) from error
     keep(workspace, document)
     return Profiled(kept=document, file=file)
 

@@ -175,13 +175,27 @@ class LazyCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Return the context of the real command, which click then invokes."""
-        if parent is not None and "--json" in args:
-            parent.meta[JSON] = True
         return self.load().make_context(info_name, args, parent, **extra)
 
 
 class Program(click.Command):
-    """Command that prints an expected error as one red line with the next step. Only bugs print a traceback."""
+    """A command that prints an expected error as one red line with its next step. Only bugs print a traceback.
+
+    With `--json` anywhere among its words the error is a document on stdout, too."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = "--json" in args
+        try:
+            context = super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            if as_json:
+                _print_usage_error(error)
+            raise
+        if as_json:
+            context.meta[JSON] = True
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -201,8 +215,7 @@ class Program(click.Command):
             ctx.exit(error.exit_code)
         except click.UsageError as error:
             if JSON in ctx.meta:
-                step = f"{error.ctx.command_path} --help" if error.ctx else "edgesweep --help"
-                print_json({"error": {"kind": USAGE, "message": error.format_message(), "next_step": step}})
+                _print_usage_error(error)
             raise
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
@@ -223,6 +236,11 @@ class Group(Program, click.Group):
                 formatter.write_dl(
                     [(verb.ljust(column), self.commands[verb].get_short_help_str(room)) for verb in verbs]
                 )
+
+
+def _print_usage_error(error: click.UsageError) -> None:
+    step = f"{error.ctx.command_path} --help" if error.ctx else "edgesweep --help"
+    print_json({"error": {"kind": USAGE, "message": error.format_message(), "next_step": step}})
 
 
 def _typed(step: str, context: click.Context) -> str:

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from bench_sessions import BUILDS, CONDITIONS, DAY_S, DEVICE, MARGIN_PERCENT, PROCESS_CV, ROUNDS
+from bench_sessions import BUILDS, DAY_S, DEVICE, MARGIN_PERCENT, PROCESS_CV, ROUNDS
 from report import Figure, at_least, at_most, finish
 from scipy.stats import binom
 
 from sweeps.ranking.comparison import compare
 from sweeps.ranking.comparison_input import Origin, Result
 from sweeps.ranking.session_ratio import MOST_SESSIONS, Series
+from tests.builders import result_of
 
 PASSES = 80.0
 WRONG = 5.0
@@ -74,19 +75,7 @@ def measured(
     checks = np.exp(shared[:, None] + PROCESS_CV * random.standard_normal((len(days), CHECKS)))
     origins = tuple(Origin(run=str(DAY_S * day), session=DAY_S * day) for day in days for _ in range(ROUNDS))
     results = [
-        Result(
-            name=f"build {build}",
-            model="net",
-            setup=(str(build),),
-            device=DEVICE,
-            device_id=DEVICE,
-            fingerprint="f",
-            conditions=CONDITIONS,
-            medians_ms=tuple(ms.ravel().tolist()),
-            origins=origins,
-            trust=(),
-        )
-        for build, ms in enumerate(medians)
+        result_of(f"build {build}", ms.ravel().tolist(), origins, device_id=DEVICE) for build, ms in enumerate(medians)
     ]
     return results, [(float(ms), DAY_S * day) for day, check in zip(days, checks, strict=True) for ms in check]
 

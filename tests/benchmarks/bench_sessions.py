@@ -24,10 +24,11 @@ from report import Figure, at_most, finish
 from scipy.stats import binom
 
 from sweeps.ranking.comparison import EXIT_SLOWER, compare
-from sweeps.ranking.comparison_input import Origin, Result, SessionConditions
+from sweeps.ranking.comparison_input import Origin, Result
 from sweeps.ranking.latency_findings import latency_finding
 from sweeps.ranking.session_ratio import Series, ratio
 from sweeps.stats import CONFIDENCE
+from tests.builders import result_of
 from workers.devices.fake.phones import PHONES
 
 BUILDS, ROUNDS, BLOCK_S = 24, 3, 2.0
@@ -39,15 +40,6 @@ MARGIN_PERCENT = 5.0
 MOST = 0.05
 PROCESS_CV = 0.02
 DEVICE = "phone"
-CONDITIONS = SessionConditions(
-    preset="quick",
-    runtime_version="2.12.1",
-    exec_context="shell",
-    gate="gated",
-    fixed_performance="",
-    runner="simulated 1",
-    protocol="",
-)
 
 Slowness = Callable[[float], float]
 """From a time in the session (s) to a factor on latency."""
@@ -130,21 +122,7 @@ def measure(
                 medians[build].append(float(true_ms[build] * own[build]) * slowness(at_s) * _process(random))
                 at_s += BLOCK_S
     origins = tuple(Origin(run=str(DAY_S * day), session=DAY_S * day) for day in days for _ in range(ROUNDS))
-    results = [
-        Result(
-            name=f"build {build}",
-            model="net",
-            setup=(str(build),),
-            device=DEVICE,
-            device_id=DEVICE,
-            fingerprint="f",
-            conditions=CONDITIONS,
-            medians_ms=tuple(ms),
-            origins=origins,
-            trust=(),
-        )
-        for build, ms in enumerate(medians)
-    ]
+    results = [result_of(f"build {build}", ms, origins, device_id=DEVICE) for build, ms in enumerate(medians)]
     return results, Series(tuple(ms for ms, _ in checks), tuple(day for _, day in checks))
 
 

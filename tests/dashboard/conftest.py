@@ -36,23 +36,20 @@ from sweeps.stats import Estimate
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
+from tests.builders import computer_facts, identities_of, imported_of
 from tests.sweeps.conftest import Records
 
 RECORDS = Records()
 EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) **b** `c` :smile: www.example.com -> $x$ :material/home:"
 
-BOARD = DeviceFacts(
+BOARD = computer_facts(
     device_id="board-1",
-    name="local",
     maker="Acme",
     model="Board 3",
     soc="Fast SoC",
     os_build="linux 6.12",
-    abi="x86_64",
     cores=4,
     ram_bytes=8 << 30,
-    runtime_versions=(("torchscript", "2.12.1"),),
-    qengines=("x86", "qnnpack"),
 )
 PHONE = replace(BOARD, device_id="phone-1", name="adb:1", maker="Globex", model="Phone 9", soc="SoC X", abi="arm64-v8a")
 
@@ -215,20 +212,15 @@ def hostile(plan: Plan) -> Plan:
 
 def by_hand(facts: DeviceFacts | None, **changes: object) -> Imported:
     """A figure of a tool that was run by hand on that device, or on one that no sweep has."""
-    record = Imported(
+    figure = imported_of(
         model="digits",
         variant="metal fp32",
         device=facts.device_class if facts else "iPhone X",
         device_id=facts.device_id if facts else "",
         tool="TestApp",
         mean_ms=0.767,
-        iterations=None,
-        p50_ms=None,
-        log="log.txt",
-        log_sha256="a" * 64,
-        imported="2026-11-21T22:00:00.000000+00:00",
     )
-    return replace(record, **changes)
+    return replace(figure, **changes)
 
 
 @pytest.fixture(scope="session")
@@ -373,15 +365,11 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
 
 def _identities(sweep: str) -> Identities:
     """Each sweep has weights of its own: the journal has one accuracy of a build, whoever measured it."""
-    return Identities(
-        models={
+    return identities_of(
+        {
             "digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}"),
             sentinel_rules.MODEL.name: ModelIdentity(source=sentinel_rules.MODEL.source, weights_id="random:0"),
         },
-        calibration_id="c" * 64,
-        evaluation_id="e" * 64,
-        versions={"torch": "2.12.1"},
-        runners={"torchscript": "python-torchscript 1"},
         references={"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     )
 

@@ -8,7 +8,6 @@ import pytest
 from dashboard import compare_rows, device_rows, job_rows
 from dashboard.charts import job_charts as drawing
 from dashboard.style import LIGHT
-from sweeps.device_facts import DeviceFacts
 from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.job_history import KnownDevice, Look, Sentinel
 from sweeps.protocol.sentinel_rules import PlacedBlock, Span
@@ -16,6 +15,7 @@ from sweeps.quarantine import DeviceRecord, Quarantine
 from sweeps.ranking.overview import waiting_place
 from sweeps.records import Conditions
 from sweeps.stats import Estimate
+from tests.builders import phone_facts
 from tests.sweeps.conftest import Records
 
 RECORDS = Records()
@@ -31,9 +31,7 @@ BLOCK = RECORDS.block(
     conditions=Conditions(temp_start_c=30.0, temp_end_c=31.0),
     labels=(),
 )
-FACTS = DeviceFacts(
-    device_id="d", name="adb:1", maker="M", model="P", soc="S", os_build="o", abi="arm64-v8a", cores=8, ram_bytes=None
-)
+FACTS = phone_facts("1", device_id="d")
 
 
 def test_thinned_samples_keep_every_outlier_and_the_order_of_time() -> None:

@@ -246,14 +246,16 @@ def once(true: Callable[[], bool], call: Callable[[], object]) -> threading.Thre
 
 def in_a_push(phone: FaultyPhone, call: Callable[[], object]) -> threading.Thread:
     """Call it once half a megabyte of a file has arrived."""
-    return in_a_transfer(phone.data / "local/tmp/edgesweep/part", call)
+    return in_a_transfer(phone.data / "local/tmp/edgesweep", "part", call)
 
 
-def in_a_transfer(part: Path, call: Callable[[], object]) -> threading.Thread:
+def in_a_transfer(folder: Path, pattern: str, call: Callable[[], object]) -> threading.Thread:
+    """Call it once a large file arrives in the folder under a name of this pattern."""
+
     def arrives() -> bool:
         # Smaller files arrive under this name too, and get one of their own.
         with suppress(FileNotFoundError):
-            return part.stat().st_size > 500_000
+            return any(part.stat().st_size > 500_000 for part in folder.glob(pattern))
         return False
 
     return once(arrives, call)

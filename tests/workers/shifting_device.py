@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from sweeps.journal.journal import Journal
-from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.keys import ModelIdentity
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
 from sweeps.quarantine import QuarantineBook
@@ -26,6 +26,7 @@ from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
+from tests.builders import identities_of
 from tests.sweeps.conftest import EVALUATION_ID, Records
 from workers.devices.interface import Sensors
 from workers.driver.builds import Field
@@ -120,17 +121,11 @@ class ShiftingSweep:
             for number in range(len(latencies_ms))
         )
         self.true_ms = {job.key: ms for job, ms in zip(self.jobs, latencies_ms, strict=True)}
-        identities = Identities(
-            models={"net": ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")},
-            calibration_id="c" * 64,
-            evaluation_id=EVALUATION_ID,
-            versions={"torch": "2.12.1"},
-            runners={"torchscript": "python-torchscript 1"},
-        )
+        net = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
         self.plan = Plan(
             sweep=spec,
             devices=(_RECORDS.facts,),
-            identities=identities,
+            identities=identities_of({"net": net}, evaluation_id=EVALUATION_ID),
             jobs=self.jobs,
             skipped=(),
             sentinels=(self.sentinel,),

@@ -8,39 +8,22 @@ import pytest
 from scipy.stats import t
 
 from sweeps.ranking.comparison import EXIT_SLOWER, EXIT_UNRESOLVED, compare
-from sweeps.ranking.comparison_input import Origin, Result, SessionConditions
+from sweeps.ranking.comparison_input import Origin, Result
 from sweeps.ranking.peer_evidence import Peer, _medians_of_others, peers
 from sweeps.ranking.session_ratio import PRIOR, Spread
 from sweeps.report.comparison_text import print_comparison
+from tests.builders import result_of
 
-CONDITIONS = SessionConditions(
-    preset="quick",
-    runtime_version="2.12.1",
-    exec_context="shell",
-    gate="gated",
-    fixed_performance="on",
-    runner="r 1",
-    protocol="",
-)
 BUILDS = 24
 
 
 def side(medians_ms, days) -> list[Result]:
     """One result for each build. `medians_ms`: builds x sessions x rounds; `days`: one for each session."""
     return [
-        Result(
-            name=f"build {number}",
-            model="net",
-            setup=(str(number),),
-            device="Maker Phone (SoC)",
-            device_id="unit-1",
-            fingerprint="f",
-            conditions=CONDITIONS,
-            medians_ms=tuple(float(ms) for session in build for ms in session),
-            origins=tuple(
-                Origin(run=str(day), session=day) for day, session in zip(days, build, strict=True) for _ in session
-            ),
-            trust=(),
+        result_of(
+            f"build {number}",
+            (float(ms) for session in build for ms in session),
+            (Origin(run=str(day), session=day) for day, session in zip(days, build, strict=True) for _ in session),
         )
         for number, build in enumerate(medians_ms)
     ]

@@ -22,10 +22,8 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
-from tests.faulty_device import Faults, FaultyDevice
-from tests.gallery import RememberingHost
 from tests.store_double import doubled, make
-from tests.transports import stand_in
+from tests.workers.driver.known_phone import KnownPhone, know_latencies
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.driver.driver_events import Left, MeasuredAlone
 from workers.executors.inline import InlineExecutor
@@ -36,23 +34,6 @@ from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 # Four builds of one group.
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), fuse=(True, False), optimize=(False,))
 ANY = ObjectiveSpec(constraints=())
-
-
-class Latencies(dict[str, float]):
-    """By the order in which the files are first run, each `step` times as slow as the one before."""
-
-    step = 1.5
-
-    def get(self, digest: str, _: object = None) -> float:
-        return self.setdefault(digest, 10.0 * self.step ** len(self))
-
-
-class KnownPhone(FaultyDevice):
-    latencies = Latencies()
-
-    def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
-        super().__init__(folder, name, true_ms=self.latencies, faults=faults)
-        self._host = RememberingHost(folder / f"fake-{name}")
 
 
 Change = Callable[[BatchRequest, object], object]
@@ -88,8 +69,7 @@ class Phones(InlineExecutor):
 
 @pytest.fixture(autouse=True)
 def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KnownPhone, "latencies", Latencies())
-    stand_in(monkeypatch, "fake", f"{__name__}:{KnownPhone.__name__}")
+    know_latencies(monkeypatch, step=1.5)
 
 
 @pytest.fixture

@@ -19,10 +19,9 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.recovery import RecoverySpec
-from tests.gallery import RememberingHost
+from tests.gallery import RememberingPhone
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
-from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Rung
 from workers.driver.canary import BLOCKS
 from workers.driver.device_recovery import merge_host_events
@@ -38,12 +37,6 @@ from workers.measure.timed_block import BlockRequest
 GRID = GridSpec(precision=("fp32",), layout=("nchw",), threads=(1, 2))
 ROUNDS = ProtocolSpec(preset="quick", rounds=3, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
 WAIT = AwayWait(60.0, 2.0)
-
-
-class Phone(FakeDevice):
-    def __init__(self, folder: Path, name: str) -> None:
-        super().__init__(folder, name)
-        self._host = RememberingHost(folder / f"fake-{name}")
 
 
 class Link:
@@ -112,14 +105,14 @@ class Phones(InlineExecutor):
         self.links: list[Link] = []
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        bench = DeviceRunner(Phone(self._at, facts.name.partition(":")[2]), self._at)
+        bench = DeviceRunner(RememberingPhone(self._at, facts.name.partition(":")[2]), self._at)
         self.links.append(Link(bench, *self._words))
         return self.links[-1]
 
 
 @pytest.fixture(autouse=True)
 def _phones_with_rungs(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(monkeypatch, "fake", f"{__name__}:{Phone.__name__}")
+    stand_in(monkeypatch, "fake", f"{RememberingPhone.__module__}:{RememberingPhone.__name__}")
     monkeypatch.setitem(catalog.devices(), "fake", replace(catalog.devices()["fake"], recovery="the links above"))
 
 

@@ -22,8 +22,8 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from tests.faulty_device import Faults, FaultyDevice
-from tests.gallery import RememberingHost
 from tests.transports import stand_in
+from tests.workers.driver.known_phone import KnownPhone, know_latencies
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.driver import contests
 from workers.driver.driver_events import AttemptFailed, Away, DeviceChanged, Left, Waiting
@@ -38,28 +38,9 @@ TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 ANY = ObjectiveSpec(constraints=())
 
 
-class Latencies(dict[str, float]):
-    """By the order in which the files are first run. TorchScript writes into a file where the model's source lay, so
-    that what a simulated phone draws by a file's bytes is another figure each time."""
-
-    def get(self, digest: str, _: object = None) -> float:
-        return self.setdefault(digest, 10.0 * 1.12 ** len(self))
-
-
-class KnownPhone(FaultyDevice):
-    """One on which two files are never equally fast by chance, and nothing is evaluated twice."""
-
-    latencies = Latencies()
-
-    def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
-        super().__init__(folder, name, true_ms=self.latencies, faults=faults)
-        self._host = RememberingHost(folder / f"fake-{name}")
-
-
 @pytest.fixture(autouse=True)
 def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KnownPhone, "latencies", Latencies())
-    stand_in(monkeypatch, "fake", f"{__name__}:{KnownPhone.__name__}")
+    know_latencies(monkeypatch, step=1.12)
 
 
 class SimulatedPhones(InlineExecutor):

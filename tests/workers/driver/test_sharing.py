@@ -13,7 +13,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import SpecError
 from sweeps.journal.journal import Journal
 from sweeps.planning.budget import default_budget, keep_budget
-from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.keys import ModelIdentity
 from sweeps.planning.plan import Plan, Supports, expand
 from sweeps.records import Failed, Job
 from sweeps.skip_kinds import Skip
@@ -23,6 +23,7 @@ from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
 from tests import gallery
+from tests.builders import identities_of
 from tests.conftest import OWN_NET, OWN_NET_INPUTS
 from tests.sweeps.conftest import Records
 from tests.transports import stand_in
@@ -50,14 +51,8 @@ def planned(
     net = ModelSpec(source="mobilenet_v2", weights="random")
     protocol = ProtocolSpec(preset="quick", rounds=rounds, max_rounds=rounds)
     spec = SweepSpec(name="s", models=(net,), grids=(grid,), protocol=protocol, share=share)
-    identities = Identities(
-        models={net.name: ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")},
-        calibration_id="c" * 64,
-        evaluation_id="",
-        versions={"torch": "2.12.1"},
-        runners={"torchscript": "python-torchscript 1"},
-    )
-    return expand(spec, devices, supports, identities)
+    identity = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
+    return expand(spec, devices, supports, identities_of({net.name: identity}, evaluation_id=""))
 
 
 def measure(journal: Journal, jobs: list[Job], ms: Callable[[Job], float] = lambda _: 5.0) -> None:

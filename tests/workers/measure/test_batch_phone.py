@@ -13,6 +13,7 @@ from sweeps.variant import Variant
 from tests import gallery
 from tests.faulty_phone import FaultyPhone
 from tests.workers.runtimes import batches
+from tests.workers.runtimes.scripted_modules import Endless, Flat
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
 from workers.measure import processes
@@ -56,7 +57,7 @@ def test_an_item_that_hangs_on_a_phone_costs_itself_and_what_was_not_reached(
     attached: Attached, tmp_path: Path
 ) -> None:
     device = attached.device
-    saved_requests = [batches.saved(tmp_path, module) for module in (batches.Flat(), batches.Endless(), batches.Flat())]
+    saved_requests = [batches.saved(tmp_path, module) for module in (Flat(), Endless(), Flat())]
     paths = [device.push(Path(request.model), f"{number}.pt") for number, request in enumerate(saved_requests)]
     requests = [replace(request, model=path) for request, path in zip(saved_requests, paths, strict=True)]
     (tmp_path / "batch.jsonl").write_bytes(batches.RUNTIME.batch_file(requests))

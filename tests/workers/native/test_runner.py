@@ -22,6 +22,7 @@ from sweeps.variant import Variant
 from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import RUNNER, asking_for, evaluating, request_of
+from tests.workers.runtimes.scripted_modules import Expects, Flat, Image, Pair
 from workers.cores import clusters
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
@@ -286,11 +287,6 @@ def test_every_thread_stays_on_the_cpus_that_were_asked_for(
         assert "there are no big ones" in refused(replace(request, cpus="big")).message
 
 
-class Flat(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1)
-
-
 class Talker(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         print("this is no event")  # noqa: T201  # TorchScript prints it
@@ -334,14 +330,6 @@ def test_an_input_is_reused_and_filled_anew_or_is_one_of_its_own(
     assert (error.kind, error.message) == ("run_failed", "an input was given twice")
 
 
-class Expects(torch.nn.Module):
-    """Raises with what it was given."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        assert bool(x.max() < -5), f"given {x.flatten()[0].item()} {x.is_contiguous(memory_format=torch.channels_last)}"
-        return x.flatten(1)
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_input_that_the_file_carries_is_given_as_it_lies_there(
     call: Callable[..., Ended], tmp_path: Path, form: Format
@@ -357,16 +345,6 @@ def test_an_input_that_the_file_carries_is_given_as_it_lies_there(
     assert len(runner_report.parse(call(*timing, "0").stdout).samples_ns) == 3
     assert call(*timing, "-1").error().message == "the model carries 2 inputs, counted from 0, and none is -1"
     assert call("--model", plain.model, "--use-bundled-input=0").error().kind == "no_bundled_input"
-
-
-class Pair(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return x, x
-
-
-class Image(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -12,6 +12,7 @@ import pytest
 from sweeps.errors import RunnerError
 from tests.workers.runtimes import batches, runs
 from tests.workers.runtimes.batches import REFUSED, RUNTIME, kinds, run_batch, saved
+from tests.workers.runtimes.scripted_modules import Flat
 from workers.runtimes.interface import RunReport
 from workers.runtimes.torchscript import native_runner
 from workers.runtimes.torchscript.runner import batch
@@ -117,7 +118,7 @@ def test_the_hash_of_an_artifact_is_that_of_its_bytes_whatever_their_number(tmp_
 
 
 def test_alone_it_does_what_it_did(tmp_path: Path, program: str) -> None:
-    flat = saved(tmp_path, batches.Flat())
+    flat = saved(tmp_path, Flat())
     ended = subprocess.run(RUNTIME.command(flat, program), capture_output=True, check=True)
     alone = RUNTIME.parse(ended.stdout)
     (inside,) = run_batch(tmp_path, [flat], program)

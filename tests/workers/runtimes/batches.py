@@ -12,6 +12,7 @@ import torch
 from sweeps.batches import NotReached
 from sweeps.errors import RunnerError
 from tests.workers.runtimes.runs import request_of
+from tests.workers.runtimes.scripted_modules import Divide, Endless, Flat
 from workers.devices.local import LocalDevice
 from workers.measure import processes
 from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, RunRequest
@@ -53,27 +54,10 @@ REFUSED: dict[bytes, str] = {
 """Files of batches by their content, with words of the error."""
 
 
-class Flat(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1)
-
-
 class Talker(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         print('{"event": "item", "number": 9}')  # noqa: T201  # TorchScript prints it
         return x.flatten(1)
-
-
-class Endless(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        while bool(x.sum() < 1e30):
-            x = x * 1.0
-        return x
-
-
-class Divide(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * float(5 % (x.size(0) - 1))  # TorchScript does not look at the divisor: SIGFPE
 
 
 class Shapes(torch.nn.Module):

@@ -8,22 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec.label import label_of
 from sweeps.variant import Variant
+from tests.builders import computer_facts
 from tests.workers.runtimes.runs import request_of
 from workers.models.package import BuildInputs
 from workers.runtimes.eager.package_file import NoPackage, read, write
 from workers.runtimes.eager.runtime import Eager
 from workers.runtimes.interface import RunReport
 
-LOCAL = DeviceFacts(
-    **{"device_id": "host", "name": "local", "maker": "m", "model": "m", "soc": "s", "os_build": "1", "abi": "x86_64"},
-    cores=2,
-    ram_bytes=None,
-)
+LOCAL = computer_facts(runtime_versions=(), qengines=())
 EAGER = resolve_variant(Variant(runtime="eager"), "x86_64")
 
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 
+from tests.workers.runtimes.scripted_modules import Divide, Endless
 from workers.runtimes.forks import ForkServer
 
 RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
@@ -31,18 +32,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("m") / "model.pt"
     torch.jit.save(torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))), str(path))
     return path
-
-
-class Endless(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        while bool(x.sum() < 1e30):
-            x = x * 1.0
-        return x
-
-
-class Divide(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * float(5 % (x.size(0) - 1))  # TorchScript does not look at the divisor: SIGFPE
 
 
 def arguments(model: Path, *more: str) -> list[str]:

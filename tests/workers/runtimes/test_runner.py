@@ -18,6 +18,7 @@ from sweeps.variant import Variant
 from tests.workers.runtimes import forked_runs
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import request_of, run
+from tests.workers.runtimes.scripted_modules import Flat, Image, Pair
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
@@ -45,11 +46,6 @@ def saved(tmp_path: Path) -> Callable[[torch.nn.Module], RunRequest]:
         return request_of(path, 2, 3, 4, 4)
 
     return saved
-
-
-class Flat(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1)
 
 
 class Dequantized(torch.nn.Module):
@@ -169,16 +165,6 @@ def test_with_reuse_every_iteration_gets_the_same_tensor_filled_anew(
 ) -> None:
     error = forked_runs.refused(replace(saved(Keeps()), iterations=5, reuse_input=True))
     assert (error.kind, error.message) == ("run_failed", "an input was given twice")
-
-
-class Pair(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return x, x
-
-
-class Image(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x
 
 
 @pytest.mark.parametrize(

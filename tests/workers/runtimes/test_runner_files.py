@@ -13,6 +13,7 @@ import torch
 from sweeps.manifest import TensorSpec
 from tests.workers.runtimes.forked_runs import refusal, refused, run
 from tests.workers.runtimes.runs import RUNNER, answers, evaluating, request_of
+from tests.workers.runtimes.scripted_modules import Expects, Pair
 from workers.models.eager_model import load_eager
 from workers.runtimes.interface import BuildInputs
 from workers.runtimes.torchscript.capture import script
@@ -71,14 +72,6 @@ def test_a_quantized_interface_is_quantized_and_dequantized_outside(
         assert len(run(replace(request, iterations=3, reuse_input=reuse)).samples_ns) == 3
 
 
-class Expects(torch.nn.Module):
-    """Raises with what it was given."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        assert bool(x.max() < -5), f"given {x.flatten()[0].item()} {x.is_contiguous(memory_format=torch.channels_last)}"
-        return x.flatten(1)
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_input_that_the_file_carries_is_given_as_it_lies_there(tmp_path: Path, form: Format) -> None:
     saved = save(script(Expects()), tmp_path, form)
@@ -113,11 +106,6 @@ def test_logits_that_are_no_numbers_are_written_as_they_are(tmp_path: Path, form
 class Words(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"logits": x.flatten(1)}
-
-
-class Pair(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return x, x
 
 
 class Nothing(torch.nn.Module):

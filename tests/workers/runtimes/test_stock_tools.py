@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 import pytest
 
-from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
+from tests.builders import phone_facts
 from tests.sweeps.test_tool_logs import EXECUTIONS, LOGCAT, PERF_TEST, RESULTS
 from tests.workers.runtimes.runs import request_of
 from workers.runtimes import registry
@@ -25,9 +25,7 @@ FLOAT = request_of(
     "/data/run/it's a model.pte", 1, 3, 8, 8, threads=2, warmup_iterations=1, iterations=1, graph_optimization="all"
 )
 NHWC = cast(Manifest, SimpleNamespace(input=SimpleNamespace(shape=(2, 3, 4, 4)), memory_format="channels_last"))
-PHONE = DeviceFacts(
-    device_id="a", name="adb:a", maker="", model="", soc="", os_build="", abi="arm64-v8a", cores=1, ram_bytes=None
-)
+PHONE = phone_facts("a")
 MEAN_ONLY = LOGCAT.replace("10 time(s)", "3 time(s)")
 
 

@@ -5,12 +5,12 @@ board, whatever it is, has only fixed words to interpret.
 """
 
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
 from sweeps.errors import DeviceError
+from sweeps.retry import tries_with
 from workers.devices.interface import Completed
 from workers.devices.remote.remote_shell import BOOT_ID, OUTPUT_LIMIT_BYTES, DeadlineError, RemoteShell
 from workers.devices.ssh import loop
@@ -99,14 +99,12 @@ class BoardConnection(RemoteShell):
     def reconnect(self, left_s: float) -> None:
         """Open a connection again that was lost while a program runs; try for at most `left_s`. Raises
         `DeviceError`."""
-        ends_s = time.monotonic() + left_s
-        for pause in (*self._backoff_s, None):
+        for is_last in tries_with(self._backoff_s, left_s):
             try:
                 return self.ensure_contact()
             except DeviceError as error:
-                if pause is None or error.kind != "offline" or time.monotonic() + pause > ends_s:
+                if is_last or error.kind != "offline":
                     raise
-            time.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
     def close(self) -> None:

@@ -615,7 +615,7 @@ def test_a_result_that_is_not_whole_is_no_result(device: AdbDevice, phone: Fault
     phone.slow_down(bytes_per_s=1e6)
     target = tmp_path / "results" / "logits"
     target.parent.mkdir()
-    pull = in_a_transfer(target.with_name("logits.part"), phone.unplug)
+    pull = in_a_transfer(target.parent, ".*.part", phone.unplug)
     assert failure(lambda: device.pull(path, target, 2**30)).kind in ("disconnected", "offline")
     pull.join()
     assert not list(target.parent.iterdir())
