@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import rows as tables
 from dashboard.ranked import Ranked
-from dashboard.source import KEYS, Source
+from dashboard.source import KEYS, ResultTable, Source
 from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
@@ -36,9 +36,9 @@ from sweeps.results import ResultRow
 from sweeps.spec.inputs import DataSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.copied import ResultFiles, result_files
-from sweeps.store.lag import is_own
-from sweeps.store.uri import dialect, sqlite_path
+from sweeps.store.owner import is_own
+from sweeps.store.result_files import ResultFiles, copied_files
+from sweeps.store.uri import has_store
 from sweeps.store.verdicts import Known, overview, read_current
 from sweeps.workspace import Workspace
 
@@ -58,18 +58,21 @@ class Places:
     models: dict[str, dict[str, list[Known]]]
 
 
-def files(root: Path) -> ResultFiles | None:
-    """Where the results of a workspace are: its journal, or the copy of a server that others write to, with its age.
+def copied(root: Path) -> ResultFiles | None:
+    """The copy of a server that others write to, with its age; `None` if the workspace's store is its own.
 
-    `None` if there are none yet. Raises `StoreError`.
+    Raises `StoreError` if there is no copy yet, the server is away, and the workspace has no journal either.
     """
     workspace = Workspace(root)
-    store = workspace.tracking_uri
-    if is_own(workspace) and not (dialect(store) == "sqlite" and sqlite_path(store).exists()):
-        own = ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
-        return own if workspace.journal.exists() else None
+    if is_own(workspace) and (workspace.journal.exists() or not has_store(workspace.tracking_uri)):
+        return None
     with _telling() as each:
-        return result_files(workspace, wait=False, each=each)
+        try:
+            return copied_files(workspace, wait=False, each=each)
+        except StoreError:
+            if not workspace.journal.exists():
+                raise
+            return copied_files(workspace, wait=False)  # with the error
 
 
 @contextmanager
@@ -78,11 +81,11 @@ def _telling() -> Iterator[Callable[[int], None]]:
     read = 0
     shown: DeltaGenerator | None = None
 
-    def each(runs: int) -> None:
+    def each(results: int) -> None:
         nonlocal read, shown
-        read += runs
+        read += results
         shown = shown or st.empty()
-        shown.info(f"The results of MLflow are copied, once: {read:,} runs so far.", icon=":material/cloud_sync:")
+        shown.info(f"The results of MLflow are copied, once: {read:,} so far.", icon=":material/cloud_sync:")
 
     try:
         yield each
@@ -93,25 +96,20 @@ def _telling() -> Iterator[Callable[[int], None]]:
 
 def source(root: Path) -> Source | None:
     """The results of a workspace as of now, in about a millisecond; `None` if it has none yet. Raises `StoreError`."""
-    there = files(root)
-    if there is None:
-        return None
-    now = _source(there.journal, there.verdicts)
-    if not there.is_copy:
-        return now
-    own = None
-    if there.plans is not None:
-        with suppress(StoreError):  # another version has written it: the copy is shown without
-            own = _source(there.plans, Workspace(root).verdicts)
-    return replace(now, is_copy=True, own=own)
+    workspace = Workspace(root)
+    own = _table(workspace.journal, workspace.verdicts) if workspace.journal.exists() else None
+    files = copied(root)
+    copy = None
+    if files is not None and files.journal.exists():
+        copy = _table(files.journal, files.verdicts)
+    return None if own is None and copy is None else Source(own, copy)
 
 
-def _source(path: Path, verdicts: Path) -> Source:
+def _table(path: Path, verdicts: Path) -> ResultTable:
     mark = _whole(path)
     with Journal.open(path, read_only=True) as journal:
-        return Source(
-            path, verdicts, mark.epoch, mark.seq, tuple(sorted(journal.plan_ids().items())), journal.imported_count()
-        )
+        plans = tuple(sorted(journal.plan_ids().items()))
+        return ResultTable(path, verdicts, mark.epoch, mark.seq, plans, journal.imported_count())
 
 
 ONE = threading.Lock()
@@ -133,21 +131,28 @@ def _whole(path: Path) -> Watermark:
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=KEYS)
 def sweeps(now: Source) -> tuple[SweepRow, ...]:
     """All sweeps, the last updated first."""
-    with Journal.open(now.path, read_only=True) as journal:
-        return tuple(journal.sweeps())
+    found: list[SweepRow] = []
+    for table, names in now.shares:
+        with Journal.open(table.path, read_only=True) as journal:
+            found += [row for row in journal.sweeps() if row.name in names]
+    return tuple(sorted(found, key=lambda row: row.updated, reverse=True))
 
 
 @st.cache_resource(max_entries=3, show_spinner=False, hash_funcs=KEYS)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
-    return tuple(overview(now.files))
+    return tuple(one for table, names in now.shares for one in overview(table.files) if one.sweep in names)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
     """As `verdicts`, of some units and pools."""
     wanted = "device_id IN (SELECT value FROM json_each(?))"
-    return tuple(read_current(now.files, lambda verdicts: verdicts.where(wanted, json.dumps(place_ids))))
+    found: list[PlaceVerdict] = []
+    for table, names in now.shares:
+        there = read_current(table.files, lambda verdicts: verdicts.where(wanted, json.dumps(place_ids)))
+        found += [one for one in there if one.sweep in names]
+    return tuple(found)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -155,7 +160,7 @@ def places(now: Source, root: Path, sweep: str) -> Places:
     """What a sweep has results of, or waits for."""
     devices: dict[str, str] = {}
     models: dict[str, dict[str, list[Known]]] = {}
-    for one in read_current(now.files, lambda verdicts: verdicts.known(sweep)):
+    for one in read_current(now.of(sweep).files, lambda verdicts: verdicts.known(sweep)):
         devices[one.device_id] = one.device
         models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
     return Places(devices, models)
@@ -164,21 +169,21 @@ def places(now: Source, root: Path, sweep: str) -> Places:
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
     """All rows of one device and model of a sweep. Shared by all sessions: never change them."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(place.sweep).path, read_only=True) as journal:
         return tuple(journal.result_rows(place.sweep, place))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, ResultRow]:
     """Single rows of a sweep, by job key; those that it does not have are left out."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         return journal.some_results(sweep, job_keys)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def spec(now: Source, sweep: str) -> SweepSpec:
     """The sweep file of a sweep."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         return journal.spec(sweep)
 
 
@@ -196,7 +201,7 @@ def _more_images(data: DataSpec) -> tuple[str, ...]:
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
     """The figures of hand-run tools of a sweep."""
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         return tuple(journal.imported(sweep))
 
 
@@ -206,7 +211,7 @@ def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ra
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
     others: set[tuple[str, str]] = set()
     if by_hand := imported(now, place.sweep):
-        with Journal.open(now.path, read_only=True) as journal:
+        with Journal.open(now.of(place.sweep).path, read_only=True) as journal:
             others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
     beside = [one for one in by_hand if one.place not in others]
     told = told_by(spec(now, place.sweep))
@@ -242,19 +247,19 @@ def chosen_results(
 ) -> tuple[int, tuple[ResultRow, ...]]:
     """How many results of a sweep have these values in these columns, and the fastest of them."""
     values = {name: [value] for name, value in wanted}
-    with Journal.open(now.path, read_only=True) as journal:
+    with Journal.open(now.of(sweep).path, read_only=True) as journal:
         count = sum(journal.matching_places(values, sweep).values())
         return count, tuple(journal.matching_results(values, sweep, most=most))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
-    """What the builds are called that wait for a result on a place; of a copy, those without one there."""
+    """What the builds are called that wait for a result on a place; none where that is not known."""
     if not now.knows_jobs(place.sweep):
         return ()
     there = place_rows(now, place)
     with Journal.open(now.measured.path, read_only=True) as journal:
-        left = journal.waiting_jobs(place, [row.job_key for row in there] if now.is_copy else None)
+        left = journal.waiting_jobs(place)
     names = build_names((*there, *left))
     return tuple(names[row.job_key] for row in left)
 

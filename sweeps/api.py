@@ -181,7 +181,7 @@ def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: s
     there = Workspace(_root(workspace))
     with of_latest(there, sweep):
         files, name = files_and_name(there, sweep)
-        return rank_sweep(files.journal, name, meant(device, names_of(plans_of(files, name), name)))
+        return rank_sweep(files.journal, name, meant(device, names_of(plans_of(files), name)))
 
 
 def export(

@@ -39,7 +39,7 @@ def show(now: Source, root: Path, run: Running) -> None:
     """Two boxes side by side, or one below the other. `run`: without what the journal says of it."""
     latest = [one.name for one in data.sweeps(now)[: fleet_data.TROUBLED]]
     known = now.measured
-    mine = tuple(name for name in latest if any(name == planned for planned, _ in known.plans))
+    mine = tuple(name for name in latest if name in known.sweeps)
     called = fleet_data.called(known.path, known.plans, mine)
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):

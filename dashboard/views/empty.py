@@ -18,9 +18,9 @@ def show(root: Path) -> None:
     if run.trouble:
         st.error(words(run.trouble), icon=":material/error:")
         links.link("live", "What happened", icon=":material/monitoring:", sweep=run.driver.sweep or None)
-    files = data.files(root)
+    files = data.copied(root)
     with st.container(border=True, key="empty"):
-        if files is not None and files.is_copy and not files.complete:
+        if files is not None and not files.complete:
             st.header("The results of MLflow are not here yet", anchor=False)
             st.text(line(files.error or "They are being copied: look again in a while."))
             return
@@ -40,6 +40,6 @@ def _quoted(root: Path) -> str:
 
 def show_age(root: Path) -> None:
     """How old what is shown is, if it is a copy of a server that others write to."""
-    files = data.files(root)
-    if files is not None and files.is_copy:
+    files = data.copied(root)
+    if files is not None:
         st.caption(f":material/cloud_sync: {words(files.text)}.")

@@ -17,8 +17,8 @@ from sweeps.ranking.values import Ranking
 from sweeps.report.evaluation import images_document, more_images, more_images_of
 from sweeps.report.overview import print_overview
 from sweeps.report.ranking import print_ranking
-from sweeps.store.copied import ResultFiles
 from sweeps.store.read_journal import rank_sweep
+from sweeps.store.result_files import ResultFiles
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
@@ -29,7 +29,6 @@ from sweeps.workspace import Workspace
 @click.option("--device", help=f"The table of this device only ({DEVICE_NAMES}).")
 @click.option("--all", "everything", is_flag=True, help="The tables of all devices.")
 @click.option("-v", "--verbose", is_flag=True, help="Name all variants that share a reason; print long reasons whole.")
-@click.option("--compare-runs", is_flag=True, help="Compare the copy of a tracking server with all its runs now.")
 @json_option
 def rank(
     sweep: str | None,
@@ -37,7 +36,6 @@ def rank(
     device: str | None,
     everything: bool,
     verbose: bool,
-    compare_runs: bool,
     as_json: bool,
 ) -> None:
     """Rank the variants of a sweep (by default the latest) per device: the winners, or whole tables.
@@ -48,9 +46,9 @@ def rank(
     workspace = Workspace(root)
     tables = everything or verbose or device is not None
     with of_latest(workspace, sweep):
-        files, name = files_and_name(workspace, sweep, compare=compare_runs)
+        files, name = files_and_name(workspace, sweep)
         whole_results(files.journal, _told_once())
-        names = names_of(plans_of(files, name), name)
+        names = names_of(plans_of(files), name)
         ranked = rank_sweep(files.journal, name, meant(device, names)) if as_json or tables else None
         verdicts = [] if ranked is not None and not as_json else overview(files, name)
         if ranked is not None:

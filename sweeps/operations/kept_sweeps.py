@@ -23,8 +23,9 @@ from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec.fields import Name
 from sweeps.store.beside import write_labels
-from sweeps.store.lag import Marks, is_own
+from sweeps.store.lag import Marks
 from sweeps.store.outbox import Outbox
+from sweeps.store.owner import is_own
 from sweeps.store.removal import Published, check_free, former_runs, look_for, take_out
 from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
@@ -110,7 +111,7 @@ def look_before_renaming(workspace: Workspace, sweep: str) -> InMlflow:
     """What MLflow has under the present name."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
-        return _in_mlflow(workspace, [look_for(workspace, name, journal.run_keys(name))])
+        return _in_mlflow(workspace, [look_for(workspace, name)])
 
 
 def rename(
@@ -208,7 +209,7 @@ def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
         name = sweep_name(journal, sweep)
         there = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
         builds = sum(folder.parent == workspace.artifacts for folder in there)
-        found = [look_for(workspace, name, journal.run_keys(name))]
+        found = [look_for(workspace, name)]
         found += [look_for(workspace, *former) for former in former_runs(journal, name) if former[0] != name]
         return Deletion(
             sweep=name,
@@ -232,7 +233,7 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
         with open_journal(workspace, read_only=False) as journal:
             for former in former_runs(journal, sweep):
                 take_out(workspace, *former)
-            take_out(workspace, sweep, journal.run_keys(sweep))
+            take_out(workspace, sweep)
             folders = _folders(workspace, journal, sweep)
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,6 @@ from sweeps.errors import EdgeSweepError, WorkspaceError, in_one_line
 from sweeps.operations.telling import tell
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.copied import result_files
 from sweeps.store.uri import redact
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
@@ -57,7 +56,7 @@ def document(workspace: Workspace, sweep: str, state: State) -> dict[str, Any]:
     """What others are told: state, and for each device and model what wins (`places`), as `edgesweep rank --json` has
     it in `summary`."""
     try:
-        verdicts = [one._asdict() for one in overview(result_files(workspace, sweep), sweep)]
+        verdicts = [one._asdict() for one in overview(workspace, sweep)]
     except EdgeSweepError:  # nothing was planned
         verdicts = []
     except Exception as error:  # noqa: BLE001  # a disk or a database: the end of the run is what counts

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec import catalog, places
 from sweeps.store.client import FIRST_STEP
-from sweeps.store.copied import ResultFiles, result_files
 from sweeps.store.read_journal import read_sweep
+from sweeps.store.result_files import ResultFiles, result_files
 from sweeps.store.uri import has_store
 from sweeps.workspace import Workspace
 
@@ -27,28 +27,27 @@ if TYPE_CHECKING:
     from sweeps.results import SweepResults
 
 
-def files_and_name(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> tuple[ResultFiles, str]:
+def files_and_name(workspace: Workspace, sweep: str | None) -> tuple[ResultFiles, str]:
     """What to read for a command, and the sweep that it means: a copy's state is told. Raises `StoreError`."""
     if not workspace.journal.exists() and not has_store(workspace.tracking_uri):
         open_journal(workspace)  # says that there is none
-    files = result_files(workspace, sweep, compare=compare, each=_told_of_reading())
+    files = result_files(workspace, sweep, each=_told_of_reading())
     if not files.is_copy:
         with open_journal(workspace) as journal:
             return files, sweep_name(journal, sweep)
     tell(f"Results: {files.text}.")
-    if sweep is None and workspace.journal.exists():
-        # The latest sweep of this workspace, also if other workspaces use the same MLflow.
-        with open_journal(workspace) as journal:
-            sweep = journal.latest_sweep()
     with Journal.open(files.journal, read_only=True) as journal:
-        known = sorted(journal.plan_ids())
+        known = set(journal.plan_ids())
         name = sweep or journal.latest_sweep()
     if name is None or name not in known:
+        if workspace.journal.exists():
+            with open_journal(workspace) as journal:
+                known |= set(journal.plan_ids())
         raise NoResultsError(
-            f"there is no sweep {name!r} in MLflow{did_you_mean(name, known)}"
+            f"there is no sweep {name!r}, here or in MLflow{did_you_mean(name, sorted(known))}"
             if name
             else "there is no sweep in MLflow yet",
-            f"it has: {', '.join(known)}" if known else FIRST_STEP,
+            f"there is: {', '.join(sorted(known))}" if known else FIRST_STEP,
         )
     return files, name
 
@@ -57,21 +56,17 @@ def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
     """All results of a sweep. Raises `StoreError` as `files_and_name`, `NoResultsError` if it has none."""
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep)
-        return replace(read_sweep(files.journal, name), names=names_of(plans_of(files, name), name))
+        return replace(read_sweep(files.journal, name), names=names_of(plans_of(files), name))
 
 
-def plans_of(files: ResultFiles, sweep: str) -> Path | None:
-    """The journal that knows the jobs and devices of a sweep; `None` if it is of another workspace."""
-    if not files.is_copy or files.plans is None:
-        return None if files.is_copy else files.journal
-    with suppress(StoreError), Journal.open(files.plans, read_only=True) as journal:  # another version may have it
-        return files.plans if sweep in journal.plan_ids() else None
-    return None
+def plans_of(files: ResultFiles) -> Path | None:
+    """The journal that knows the jobs and devices of what is read; `None` if it is of another workspace."""
+    return None if files.is_copy else files.journal
 
 
 def still_open(workspace: Workspace, files: ResultFiles, sweep: str) -> Iterator[str]:
     """A line for what waits, and for each device of the sweep that is away, as Fleet has it."""
-    path = plans_of(files, sweep)
+    path = plans_of(files)
     if path is None:
         yield JOBS_UNKNOWN
         return
@@ -121,11 +116,11 @@ def _told_of_reading() -> Callable[[int], None]:
     """Say how far it is, where a server has many runs."""
     count = 0
 
-    def each(runs: int) -> None:
+    def each(results: int) -> None:
         nonlocal count
-        count += runs
-        if runs >= 1_000:
-            tell(f"Copying results of MLflow: {count:,} runs read")
+        count += results
+        if results >= 1_000:
+            tell(f"Copying results of MLflow: {count:,} read")
 
     return each
 

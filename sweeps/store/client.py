@@ -117,18 +117,6 @@ def run_pages(client: "MlflowClient", experiment_ids: list[str], condition: str 
             return
 
 
-def run_of(client: "MlflowClient", run_id: str) -> "Run | None":
-    """`None` if there is no such run."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_run(run_id)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return None
-
-
 def experiments(client: "MlflowClient") -> list["Experiment"]:
     """Those of sweeps, without deleted ones."""
     found: list[Experiment] = []

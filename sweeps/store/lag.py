@@ -15,7 +15,8 @@ from typing import Self
 from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError
-from sweeps.store.uri import dialect, redact, sqlite_path
+from sweeps.store.owner import server_name
+from sweeps.store.uri import dialect, sqlite_path
 from sweeps.workspace import Workspace
 
 _TABLES = """
@@ -71,7 +72,7 @@ class Marks:
                 db = _open(path)
             except sqlite3.Error:
                 db = _open(None)
-        server = _server(workspace)
+        server = server_name(workspace)
         with suppress(sqlite3.Error):
             if _is_gone(workspace):
                 db.execute("DELETE FROM marks WHERE server = ?", (server,))
@@ -146,7 +147,7 @@ def _read(
     path = workspace.published
     if not path.exists():
         return None
-    place = (_server(workspace), sweep)
+    place = (server_name(workspace), sweep)
     try:
         with closing(_open(path, mode="ro")) as db:
             row = db.execute("SELECT plan_id, attempt_id FROM sweeps WHERE server = ? AND sweep = ?", place).fetchone()
@@ -175,18 +176,6 @@ def _open(path: Path | None, mode: str = "rwc") -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def _server(workspace: Workspace) -> str:
-    """The tracking server's name, without secrets. The workspace's own database keeps its name where it is moved."""
-    uri = workspace.tracking_uri
-    return "workspace" if is_own(workspace) else redact(uri, uri)
-
-
-def is_own(workspace: Workspace) -> bool:
-    """Whether the tracking server is the workspace's own database, which nobody else writes to."""
-    uri = workspace.tracking_uri
-    return dialect(uri) == "sqlite" and sqlite_path(uri).parent == workspace.root
 
 
 def _is_gone(workspace: Workspace) -> bool:

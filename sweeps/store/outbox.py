@@ -37,14 +37,17 @@ class Outbox:
         with Marks.open(workspace, sweep) as marks:
             yield cls(workspace, journal, sweep, marks)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether another connection has written to the journal since the last complete publication."""
-        return self._journal.data_version != self._seen
+    def has_news(self, *, last: bool) -> bool:
+        """Whether another connection has written to the journal since the last complete publication, or a snapshot has
+        waited for its time. `last`: that has come."""
+        return self._journal.data_version != self._seen or self._store.waits_for_snapshot(
+            self._journal, self._sweep, last=last
+        )
 
-    def publish(self, each: Callable[[bool], object] = bool) -> int:
+    def publish(self, each: Callable[[bool], object] = bool, *, last: bool = True) -> int:
         """Publish all there is. Returns the number of runs that were written. `each` is called after each job that is
-        looked at, with whether it was not published before.
+        looked at, with whether it was not published before, and with `False` between two parts of a snapshot. Unless
+        this is the `last` publication for now, that waits for its time.
 
         Raises `StoreError` if MLflow refuses something. What it has taken stays, and the next call continues.
         """
@@ -56,7 +59,7 @@ class Outbox:
             newest, _ = self._journal.last_attempt(job)
             each(self._marks.add(job.key, position.attempt_id) < newest)
 
-        count = self._store.publish(self._journal, self._sweep, told)
+        count = self._store.publish(self._journal, self._sweep, told, last=last, pause=lambda: each(False))
         self._marks.complete(position)
         clear_former_names(self._workspace, self._journal, self._sweep)
         self._seen = seen

@@ -105,10 +105,10 @@ def serve(outbox: Outbox, orders: Orders, say: Answers) -> None:
             draining_since = time.monotonic()
             retry.succeeded()
             say(left=outbox.left())
-        news = outbox.has_news
+        news = outbox.has_news(last=bool(draining_since))
         if news and not retry.wait_s:
             try:
-                outbox.publish(each)
+                outbox.publish(each, last=bool(draining_since))
             except StoreError as error:
                 retry.failed()
                 say(down=error.message)

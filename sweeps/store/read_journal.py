@@ -10,14 +10,12 @@ from sweeps.journal.told import told_by
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
 from sweeps.results import SweepResults, devices_called, to_frame
-from sweeps.store.lag import is_own
 from sweeps.workspace import Workspace
 
 
 def has_sweep(workspace: Workspace, sweep: str | None) -> bool:
-    """Whether the results of a sweep (`None`: the latest) are in the workspace's own journal, and nobody else writes to
-    its store. Raises `StoreError` if the journal cannot be used."""
-    if not is_own(workspace) or not workspace.journal.exists():
+    """Whether a sweep (`None`: any) is in the workspace's own journal. Raises `StoreError` if that cannot be used."""
+    if not workspace.journal.exists():
         return False
     with Journal.open(workspace.journal, read_only=True) as journal:
         plans = journal.plan_ids()

@@ -15,6 +15,7 @@ from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block
 from sweeps.store import run_content
 from sweeps.store.run_content import PUBLISHED, RunContent
+from sweeps.store.sweep_tags import PARENT
 from sweeps.store.tag_text import cut
 from sweeps.store.uri import redact
 from sweeps.temporary import temporary_folder
@@ -54,7 +55,7 @@ def write_run(
         experiment_id,
         start_time=start_ms,
         run_name=cut(content.row.name, 250),
-        tags={"mlflow.parentRunId": parent_id, **content.tags},
+        tags={PARENT: parent_id, **content.tags},
     )
     run_id = str(run.info.run_id)
     # One request may have at most 1,000 metrics.

@@ -7,7 +7,7 @@ and it may be lost. Where it cannot be written, it is kept in memory.
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
@@ -16,14 +16,14 @@ from sweeps.errors import StoreError
 from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import read_results
-from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
+from sweeps.journal.results_table import Place, Watermark
 from sweeps.journal.told import told_by
 from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import build_costs, fleet
-from sweeps.store.copied import ResultFiles
+from sweeps.store.result_files import ResultFiles
 from sweeps.workspace import Workspace
 
 Found = TypeVar("Found")
@@ -68,30 +68,28 @@ class _OtherVersionError(Exception):
 class Verdicts:
     """An open file of verdicts. Use it as a context manager."""
 
-    def __init__(self, db: sqlite3.Connection, each: Each | None = None, planned: Journal | None = None) -> None:
-        """`each` is called with how many places of a sweep are judged, of how many. `planned`: the journal that knows
-        the jobs of a copy's sweeps, as far as one does."""
+    def __init__(self, db: sqlite3.Connection, each: Each | None = None) -> None:
+        """`each` is called with how many places of a sweep are judged, of how many."""
         self.db = db
         """To be read once `bring_up_to_date` was called."""
         self._each = each
-        self._planned = planned
 
     @classmethod
-    def open(cls, path: Path, each: Each | None = None, planned: Journal | None = None) -> Self:
-        """`each`, `planned`: as of the class.
+    def open(cls, path: Path, each: Each | None = None) -> Self:
+        """`each`: as of the class.
 
         A damaged file, or one of another version, is made anew. Where it cannot be used otherwise (no right to
         write, another process has locked it), verdicts are in memory."""
         for _ in range(2):
             try:
-                return cls(_open(path), each, planned)
+                return cls(_open(path), each)
             except _OtherVersionError:
                 _remove(path)
             except sqlite3.Error as error:
                 if not _is_damage(error):
                     break
                 _remove(path)
-        return cls(_open(None), each, planned)
+        return cls(_open(None), each)
 
     def __enter__(self) -> Self:
         return self
@@ -123,8 +121,7 @@ class Verdicts:
         # Before the watermark, so that no other reader's look is later than it.
         seen = {row[0]: row[1:] for row in self.db.execute("SELECT sweep, epoch, seq, plan, objective FROM seen")}
         mark = journal.watermark()
-        planned = self._plans()
-        plans = {name: f"{plan_id} {planned.get(name, '')}" for name, plan_id in journal.plan_ids().items()}
+        plans = {name: str(plan_id) for name, plan_id in journal.plan_ids().items()}
         wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
         late = {
             name: plan for name, plan in wanted.items() if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan)
@@ -151,14 +148,6 @@ class Verdicts:
                     raise
                 continue  # another version has saved it: the others are shown
             self._judge(journal, name, spec, plan, mark, seen.get(name), changed[name])
-
-    def _plans(self) -> dict[str, int]:
-        """Of the journal that knows the jobs of a copy's sweeps; none while its own table is made again."""
-        if self._planned is not None:
-            with suppress(DamagedResultsError):
-                self._planned.watermark()
-                return self._planned.plan_ids()
-        return {}
 
     def _judge(
         self,
@@ -191,9 +180,7 @@ class Verdicts:
             verdicts += [
                 one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing
             ]
-        planned = (self._planned if self._planned is not None and sweep in self._plans() else journal).planned_places(
-            sweep
-        )
+        planned = journal.planned_places(sweep)
         verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]
         judged = {one.place for one in verdicts}
         verdicts += [
@@ -227,12 +214,7 @@ def _with_verdicts(
 ) -> Found:
     """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`. `each`: as
     of `Verdicts`."""
-    with ExitStack() as stack:
-        planned = None
-        if isinstance(files, ResultFiles) and files.plans is not None:
-            with suppress(StoreError):  # another version has written it: the copy is read without
-                planned = stack.enter_context(Journal.open(files.plans, read_only=True))
-        return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each, planned))
+    return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each))
 
 
 def read_current(files: Workspace | ResultFiles, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
@@ -245,20 +227,14 @@ def read_current(files: Workspace | ResultFiles, read: Callable[[Verdicts], Foun
     return _with_verdicts(files, current, each)
 
 
-def _read(
-    journal: Journal,
-    path: Path,
-    read: Callable[[Verdicts, Journal], Found],
-    each: Each | None,
-    planned: Journal | None,
-) -> Found:
+def _read(journal: Journal, path: Path, read: Callable[[Verdicts, Journal], Found], each: Each | None) -> Found:
     try:
-        with Verdicts.open(path, each, planned) as verdicts:
+        with Verdicts.open(path, each) as verdicts:
             return read(verdicts, journal)
     except sqlite3.Error as error:  # a disk that is full, or a file that another process has locked
         if _is_damage(error):
             _remove(path)
-        with Verdicts(_open(None), each, planned) as verdicts:
+        with Verdicts(_open(None), each) as verdicts:
             return read(verdicts, journal)
 
 

@@ -1,0 +1,170 @@
+"""Where results are read: in the workspace's own journal, or in a copy of what other workspaces have published.
+
+A sweep that the workspace has is always read from its journal. The copy is in the user's state folder, one for each
+server (`sweeps.store.server_copy`).
+"""
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.errors import StoreError
+from sweeps.store.owner import is_own
+from sweeps.store.read_journal import has_sweep
+from sweeps.store.server_copy import CopyState, ServerCopy
+from sweeps.store.uri import redact
+from sweeps.workspace import Workspace
+
+LOOK_S = 5.0
+"""A reader that does not wait lets a server be asked at most once in so long."""
+SHARE = 20
+"""A look comes no more often than this many times what the last one took."""
+RETRY_S = 30.0
+"""Until readers that do not wait ask a server again that was away."""
+THREAD = "edgesweep-copy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFiles:
+    """What readers of results open: a journal, or a copy, which is read as one; and how old the copy is."""
+
+    journal: Path
+    verdicts: Path
+    server: str = ""
+    """The tracking server that was copied, without secrets; empty for the workspace's own journal."""
+    age_s: float = 0.0
+    """Since the server was asked last."""
+    complete: bool = True
+    """Whether the server was read to its end once; until then, results are missing."""
+    left_out: int = 0
+    """How many snapshots of sweeps cannot be read."""
+    error: str = ""
+    """Why the server could not be asked, with what to do; empty if it was."""
+
+    @property
+    def is_copy(self) -> bool:
+        return bool(self.server)
+
+    @property
+    def text(self) -> str:
+        """For people; empty for the workspace's own journal."""
+        if not self.is_copy:
+            return ""
+        words = [f"copied from MLflow at {self.server} {in_words(self.age_s)} ago"]
+        words += [] if self.complete else ["not all of it yet"]
+        words += [f"{self.left_out} snapshots were left out, which cannot be read"] if self.left_out else []
+        words += [self.error] if self.error else []
+        return "; ".join(words)
+
+    def document(self) -> dict[str, object]:
+        """A part of `edgesweep rank --json`."""
+        return {name: getattr(self, name) for name in ("server", "age_s", "complete", "left_out", "error")}
+
+
+def own_files(workspace: Workspace) -> ResultFiles:
+    return ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
+
+
+def result_files(
+    workspace: Workspace, sweep: str | None = None, *, each: Callable[[int], object] | None = None
+) -> ResultFiles:
+    """The workspace's own journal if it has the sweep (`None`: any); otherwise the copy of its tracking server as of
+    now, or the last one if the server is away. `each` as of `copied_files`.
+
+    Raises `StoreError` if there is no copy and the server cannot be read.
+    """
+    if has_sweep(workspace, sweep):
+        return own_files(workspace)
+    return copied_files(workspace, each=each)
+
+
+def copied_files(
+    workspace: Workspace, *, wait: bool = True, each: Callable[[int], object] | None = None
+) -> ResultFiles:
+    """The copy of the workspace's tracking server. Without `wait`, a copy that exists is returned as it is, and brought
+    up to date meanwhile. `each` is called with how many results were read of a snapshot, and with 0 before the first.
+
+    Raises as `result_files`.
+    """
+    copy = ServerCopy(workspace.tracking_uri)
+    each = each or (lambda _: None)
+    if wait or not copy.results.exists():
+        try:
+            _bring_up_to_date(copy, patient=not copy.is_complete, each=each)
+        except StoreError:
+            if not copy.is_complete:
+                raise
+    elif _is_due(copy.state()):
+        threading.Thread(target=_beside, args=(copy,), name=THREAD, daemon=True).start()
+    return _files(workspace.tracking_uri, copy)
+
+
+def reads_server(workspace: Workspace) -> bool:
+    """Whether the workspace's tracking server may have sweeps of others."""
+    return not is_own(workspace)
+
+
+def in_words(age_s: float) -> str:
+    for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if age_s >= 2 * length_s:
+            return f"{age_s / length_s:.0f} {unit}"
+    return f"{age_s:.0f} seconds"
+
+
+def _files(uri: str, copy: ServerCopy) -> ResultFiles:
+    state = copy.state()
+    return ResultFiles(
+        journal=copy.results,
+        verdicts=copy.verdicts,
+        server=redact(uri, uri),
+        age_s=round(max(0.0, time.time() - state.asked_s), 1),
+        complete=copy.is_complete,
+        left_out=state.left_out,
+        error=state.error,
+    )
+
+
+def _beside(copy: ServerCopy) -> None:
+    with suppress(StoreError):  # the state has it
+        _bring_up_to_date(copy, patient=False, each=lambda _: None)
+
+
+def _is_due(state: CopyState) -> bool:
+    now_s = time.time()
+    if state.error and 0 <= now_s - state.tried_s < RETRY_S:
+        return False
+    return not 0 <= now_s - state.asked_s < max(LOOK_S, SHARE * state.took_s)  # also where the clock went back
+
+
+def _bring_up_to_date(copy: ServerCopy, *, patient: bool, each: Callable[[int], object]) -> None:
+    """Unless another process does; `patient`: wait for it. Raises `StoreError`."""
+    with _turn(copy.folder, patient=patient) as mine:
+        if mine and not (patient and copy.is_complete):  # another process has made it meanwhile
+            copy.bring_up_to_date(each)
+
+
+@contextmanager
+def _turn(folder: Path, *, patient: bool) -> Iterator[bool]:
+    """Whether it is this reader's turn to bring the copy up to date: one does at a time."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"no copy of MLflow can be kept in {folder.parent}: {error.strerror}",
+            "name another folder with EDGESWEEP_STATE",
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if patient else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
