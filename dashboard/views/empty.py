@@ -39,7 +39,8 @@ def _quoted(root: Path) -> str:
 
 
 def show_age(root: Path) -> None:
-    """How old what is shown is, if it is a copy of a server that others write to."""
+    """How old what is shown of other workspaces is: a copy of a server that they write to."""
     files = data.copied(root)
     if files is not None:
-        st.caption(f":material/cloud_sync: {words(files.text)}.")
+        others = "Sweeps of other workspaces: " if Workspace(root).journal.exists() else ""
+        st.caption(f":material/cloud_sync: {words(f'{others}{files.text}')}.")

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import StoreError
-from sweeps.store.owner import is_own
 from sweeps.store.read_journal import has_sweep
 from sweeps.store.server_copy import CopyState, ServerCopy
 from sweeps.store.uri import redact
@@ -55,8 +54,8 @@ class ResultFiles:
         """For people; empty for the workspace's own journal."""
         if not self.is_copy:
             return ""
-        words = [f"copied from MLflow at {self.server} {in_words(self.age_s)} ago"]
-        words += [] if self.complete else ["not all of it yet"]
+        when = f"copied from MLflow at {self.server} {in_words(self.age_s)} ago"
+        words = [when if self.complete else f"not copied yet from MLflow at {self.server}"]
         words += [f"{self.left_out} snapshots were left out, which cannot be read"] if self.left_out else []
         words += [self.error] if self.error else []
         return "; ".join(words)
@@ -104,11 +103,6 @@ def copied_files(
     return _files(workspace.tracking_uri, copy)
 
 
-def reads_server(workspace: Workspace) -> bool:
-    """Whether the workspace's tracking server may have sweeps of others."""
-    return not is_own(workspace)
-
-
 def in_words(age_s: float) -> str:
     for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if age_s >= 2 * length_s:
@@ -122,7 +116,7 @@ def _files(uri: str, copy: ServerCopy) -> ResultFiles:
         journal=copy.results,
         verdicts=copy.verdicts,
         server=redact(uri, uri),
-        age_s=round(max(0.0, time.time() - state.asked_s), 1),
+        age_s=round(max(0.0, time.time() - state.asked_s), 1) if state.asked_s else 0.0,
         complete=copy.is_complete,
         left_out=state.left_out,
         error=state.error,

@@ -1,23 +1,21 @@
-"""The content of one MLflow run: params, metrics and tags. Made from journal records, read as a `ResultRow`. Pure."""
+"""The content of one MLflow run: params, metrics and tags, made from journal records. Pure."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
 
 from sweeps.batches import BatchShare
 from sweeps.device_facts import canonical_key
 from sweeps.journal.result_row import row_of_job, row_of_skipped
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
-from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.records import Block, Failed, Measured
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.spec import places
-from sweeps.store.tag_text import cut, parsed, text_of
+from sweeps.store.tag_text import cut, text_of
 from sweeps.variant import LATER_AXES, RunAxes, Variant
 
 TAG = "edgesweep."
@@ -116,25 +114,11 @@ def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:
     return of_row(row_of_skipped(sweep, planned), planned, None)
 
 
-def to_row(
-    sweep: str, run_id: str, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
-) -> ResultRow:
-    """The row in a run whose tag `edgesweep.record` is `job`. Fields that an older run lacks get their defaults.
-
-    Raises `ValueError` or `TypeError` if the run is damaged.
-    """
-    values: dict[str, Any] = {}
-    for entry in fields(ResultRow):
-        text = params.get(entry.name) if entry.name in _PARAMS else tags.get(_TAGS.get(entry.name, ""))
-        if text is not None:
-            values[entry.name] = parsed(entry.name, entry.type, text)
-    # Other programs may write to the same server: only names that a runner may give are read as its metrics.
-    known = {
-        name: value
-        for name, value in metrics.items()
-        if (name in METRICS or is_extra_name(name)) and math.isfinite(value)
-    }
-    return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
+def row_texts(params: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a row that a run says, by name; one that it does not say has its default."""
+    named = {tag: name for name, tag in _TAGS.items()}
+    said = {named[tag]: text for tag, text in tags.items() if tag in named}
+    return said | {name: params[name] for name in _PARAMS if name in params}
 
 
 def _key(lasting: Mapping[str, Mapping[str, str]], metrics: Mapping[str, float]) -> str:

@@ -32,9 +32,9 @@ from sweeps.store.lag import Marks
 from sweeps.store.mlflow import Store
 from sweeps.store.outbox import Outbox
 from sweeps.store.publishing import Publisher
-from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 from tests.free_port import free_port
+from tests.mlflow_rows import load
 from tests.sweeps.conftest import Records
 
 ROUNDS, VALUES, DRAINED = 9, 40, 12

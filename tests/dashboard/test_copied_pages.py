@@ -16,9 +16,9 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.left import JOBS_UNKNOWN
 from sweeps.launching.live import LiveFile
 from sweeps.records import Job
-from sweeps.store import copied
-from sweeps.store.copied import result_files
+from sweeps.store import result_files
 from sweeps.store.mlflow import Store
+from sweeps.store.result_files import copied_files
 from sweeps.workspace import Workspace
 from tests import shared
 from tests.dashboard.conftest import BOARD, PHONE, WIDE, Recorder, by_axes
@@ -48,7 +48,7 @@ def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(shared.made_once("published", _make), tmp_path / "team")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/team/server/mlflow.sqlite")
     monkeypatch.setenv("EDGESWEEP_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(copied, "LOOKS", tuple(look._replace(every_s=1e9) for look in copied.LOOKS))
+    monkeypatch.setattr(result_files, "LOOK_S", 1e9)
     return tmp_path / "team"
 
 
@@ -110,6 +110,23 @@ def test_rank_says_of_a_copy_what_waits_and_who_is_away_in_the_dashboards_words(
     assert JOBS_UNKNOWN in said(page(folder / "reading", "fleet"))
 
 
+def test_a_workspace_shows_its_own_sweeps_beside_those_of_others_and_while_the_server_is_away(
+    page: Page, folder: Path
+) -> None:
+    (folder / "server" / "mlflow.sqlite").rename(folder / "away.sqlite")
+    recorder = Recorder(Workspace.open(folder / "reading"))
+    recorder.record("mine", by_axes, devices=(BOARD,))
+    fleet = page(folder / "reading", "fleet")
+    assert list(fleet.dataframe[0].value["Sweep"]) == ["mine"]
+    assert "Sweeps of other workspaces: not copied yet from MLflow at" in said(fleet)
+    (folder / "away.sqlite").rename(folder / "server" / "mlflow.sqlite")
+    copied_files(Workspace(folder / "reading"))
+    fleet = page(folder / "reading", "fleet")
+    lines = {line["Sweep"]: line["State"] for line in fleet.dataframe[0].value.to_dict("records")}
+    assert lines == {"mine": "finished", "phones": UNKNOWN}
+    assert page(folder / "reading", "decide", sweep="phones", device="phone-1").header
+
+
 def test_a_workspace_that_only_reads_says_what_a_copy_does_not_have(page: Page, folder: Path) -> None:
     root, (job, other) = folder / "reading", keys(folder / "measuring")
     fleet = page(root, "fleet")
@@ -128,7 +145,7 @@ def test_with_the_server_away_every_page_of_results_has_the_last_copy_and_its_ag
     root = folder / "reading"
     assert "phones" in str(page(root, "fleet").dataframe[0].value)
     (folder / "server" / "mlflow.sqlite").rename(folder / "away.sqlite")
-    away = result_files(Workspace(root), compare=True)
+    away = copied_files(Workspace(root))
     assert away.error
     for name in PAGES:
         text = said(page(root, name))
@@ -159,7 +176,7 @@ def test_the_first_copy_says_how_far_it_is(page: Page, folder: Path, monkeypatch
         DeltaGenerator, "info", lambda box, text, **how: (told.append(text), drawn(box, text, **how))[1]
     )
     assert not page(folder / "reading", "decide").exception
-    assert told[0] == "The results of MLflow are copied, once: 0 runs so far."
+    assert told[0] == "The results of MLflow are copied, once: 0 so far."
     assert told[-1] not in (told[0], "")
     told.clear()
     assert not page(folder / "reading", "decide").exception

@@ -28,9 +28,9 @@ from sweeps.planning.keys import job_key
 from sweeps.planning.planned import PlannedJob
 from sweeps.records import Block, Failed, Measured
 from sweeps.store.mlflow import Store
-from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 from tests.faults import seen
+from tests.mlflow_rows import load
 from workers.devices.adb.lease import HeldError, Hold
 
 ALL = frozenset(range(1, 7))

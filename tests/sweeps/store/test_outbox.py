@@ -25,10 +25,10 @@ from sweeps.store.lag import Lag, Marks, read_lag
 from sweeps.store.outbox import LONGEST_WAIT_S, Outbox, Retry
 from sweeps.store.publisher import LOOK_S
 from sweeps.store.publishing import Publisher
-from sweeps.store.reading import load
 from sweeps.store.verify import verify_published
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
+from tests.mlflow_rows import load
 from tests.store_double import DoubleClient, doubled
 from tests.sweeps.conftest import Records
 

@@ -18,11 +18,11 @@ from sweeps.journal.journal import Journal
 from sweeps.records import Job
 from sweeps.store.mlflow import Store
 from sweeps.store.publishing import Publisher
-from sweeps.store.reading import load
 from sweeps.store.verify import verify_published
 from sweeps.workspace import Workspace
 from tests.faults import seen
 from tests.fresh_mlflow import fresh_mlflow
+from tests.mlflow_rows import load
 from tests.postgresql import PostgreSql, postgresql
 from tests.sweeps.conftest import Records
 

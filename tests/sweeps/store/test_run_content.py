@@ -11,8 +11,9 @@ from sweeps.protocol.presets import PRESETS
 from sweeps.records import Measured
 from sweeps.settled import Settled
 from sweeps.store import run_content
-from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job, to_row
+from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job
 from sweeps.variant import Variant
+from tests.mlflow_rows import row_of
 
 SETTLED = Settled(
     job_key="k",
@@ -48,7 +49,7 @@ def run(records, tmp_path):
 
 def read(content, without=()):
     tags = {name: value for name, value in content.tags.items() if name.removeprefix(TAG) not in without}
-    return to_row("phones", "run", content.params, content.metrics, tags)
+    return row_of("phones", "run", content.params, content.metrics, tags)
 
 
 @pytest.mark.parametrize("settled", [None, SETTLED, replace(SETTLED, reason="best", by="", ratio=None, ratio_low=None)])
@@ -204,7 +205,7 @@ def test_a_damaged_reason_is_an_error_of_the_run(run):
     content = run(SETTLED)
     tags = dict(content.tags) | {f"{TAG}settled": '{"budget": "race"'}
     with pytest.raises(ValueError, match="Settled"):
-        to_row("phones", "run", content.params, content.metrics, tags)
+        row_of("phones", "run", content.params, content.metrics, tags)
 
 
 @pytest.mark.parametrize(

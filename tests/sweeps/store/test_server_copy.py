@@ -1,123 +1,143 @@
-"""A copy of a tracking server that others write to: it reads what is new, and comes to have what the server has."""
+"""What other computers read of a server: snapshots, never a result twice, none lost, and nothing believed unread."""
 
+import json
+import math
 import os
-import sqlite3
+import shutil
 import stat
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pyarrow
 import pytest
 from click.testing import CliRunner, Result
 from mlflow import MlflowClient
+from pyarrow import parquet
 
 from sweeps.cli.main import main
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.json_records import to_json
-from sweeps.metrics import METRICS
+from sweeps.json_records import from_json, to_json
 from sweeps.ranking.document import ranking_document
 from sweeps.records import Job
-from sweeps.settled import Settled
-from sweeps.store import copied, copy_file, run_writer
-from sweeps.store.copied import ResultFiles, in_words, result_files
-from sweeps.store.copy_file import copy_path
+from sweeps.store import result_files as files_module
+from sweeps.store import server_copy, snapshot_upload
 from sweeps.store.mlflow import Store
+from sweeps.store.owner import read_owner
 from sweeps.store.read_journal import rank_sweep
+from sweeps.store.result_files import ResultFiles, copied_files, in_words, own_files, result_files
+from sweeps.store.server_copy import CopyState, ServerCopy, copy_folder
+from sweeps.store.snapshot import SnapshotRecord, sha256_of
+from sweeps.store.snapshot_download import ReplacedError, download
+from sweeps.store.snapshot_upload import SnapshotTag
+from sweeps.store.sweep_tags import IS_SWEEP, SNAPSHOT
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
 from tests.mlflow_servers import MlflowServer
+from tests.store_double import DoubleClient, doubled, make
 from tests.sweeps.conftest import Records
 
 HOSTILE = "net \x1b[31m' OR 1=1 -- <b>"
 
 
 class Team:
-    """One computer that measures and publishes to a shared store, and another one that only reads."""
+    """Computers that measure and publish to a shared store, and another one that only reads."""
 
     def __init__(self, folder: Path, uri: str, records: Records) -> None:
-        self.uri, self.records = uri, records
+        self.folder, self.uri, self.records = folder, uri, records
         self.measuring = Workspace.open(folder / "measuring")
         self.reading = Workspace.open(folder / "reading")
-        self.client = MlflowClient(tracking_uri=uri)
-        self.read = 0
-        """How many runs the last look read."""
+        self.client: Any = (DoubleClient if uri.endswith("/double.sqlite") else MlflowClient)(tracking_uri=uri)
+        self.read: list[int] = []
+        """The results in each snapshot that the last look downloaded."""
 
-    def plan(self, count: int, name: str = "phones") -> list[Job]:
-        jobs = [self.records.job(number, name=f"net · {number} {HOSTILE}") for number in range(count)]
-        with Journal.open(self.measuring.journal) as journal:
-            journal.save_plan(self.records.plan(*jobs, name=name))
-        return jobs
-
-    def publish(self, *jobs: Job, ms: float = 5.0, sweep: str = "phones") -> None:
-        with Journal.open(self.measuring.journal) as journal:
-            for job in jobs:
+    def measure(
+        self, *numbers: int, ms: float = 5.0, rounds: int = 2, sweep: str = "phones", by: Workspace | None = None
+    ) -> list[Job]:
+        """Measure these jobs of four, and publish."""
+        workspace = by or self.measuring
+        jobs = [self.records.job(number, name=f"net · {number} {HOSTILE}") for number in range(4)]
+        with Journal.open(workspace.journal) as journal:
+            journal.save_plan(self.records.plan(*jobs, name=sweep, rounds=rounds))
+            for job in (jobs[number] for number in numbers):
                 journal.add_artifact(self.records.manifest(job))
-                for round_ in range(2):
+                for round_ in range(len(journal.blocks(job.key)), rounds):
                     journal.add_block(self.records.block(job, round_, ms=ms + round_ / 100))
                 journal.add_accuracy(self.records.accuracy(job, accuracy_drop_high_points=0.9))
-            Store(self.uri, self.measuring.mlflow_artifacts).publish(journal, sweep)
+        self.publish(sweep, workspace)
+        return jobs
+
+    def publish(self, sweep: str = "phones", by: Workspace | None = None) -> None:
+        workspace = by or self.measuring
+        with Journal.open(workspace.journal) as journal:
+            Store(self.uri, workspace.mlflow_artifacts).publish(journal, sweep)
 
     def copy(self, **options: Any) -> ResultFiles:
-        self.read = 0
+        self.read = []
+        files = copied_files(self.reading, each=lambda count: self.read.append(count), **options)
+        self.read.remove(0) if self.read else None
+        return files
 
-        def each(count: int) -> None:
-            self.read += count
-
-        return result_files(self.reading, each=each, **options)
-
-    def copied(self, sweep: str = "phones", **options: Any) -> set[str]:
-        """The job keys of a new copy."""
+    def rows(self, sweep: str = "phones", **options: Any) -> dict[str, Any]:
+        """The rows of a new copy, by job key; each key is there once."""
         with Journal.open(self.copy(**options).journal, read_only=True) as journal:
-            return {row.job_key for row in journal.result_rows(sweep)}
+            found = journal.result_rows(sweep)
+        assert len({row.job_key for row in found}) == len(found)
+        return {row.job_key: row for row in found}
 
-    def run_of(self, job: Job, sweep: str = "phones") -> str:
+    def parents(self, sweep: str = "phones") -> list[Any]:
         experiment = self.client.get_experiment_by_name(sweep)
-        found = self.client.search_runs([experiment.experiment_id], f"tags.`edgesweep.job_key` = '{job.key}'")
-        return found[0].info.run_id
+        return list(self.client.search_runs([experiment.experiment_id], IS_SWEEP))
+
+    def snapshot(self, sweep: str = "phones") -> tuple[Path, SnapshotTag]:
+        """The file that the first parent run has now."""
+        [parent, *_] = self.parents(sweep)
+        tag = from_json(SnapshotTag, parent.data.tags[SNAPSHOT])
+        return Path(parent.info.artifact_uri.removeprefix("file://")) / tag.file, tag
+
+    def put(self, content: bytes, **changes: Any) -> None:
+        """Let the server have this as the next snapshot, as whoever may write to it could."""
+        path, tag = self.snapshot()
+        path.write_bytes(content)
+        tag = replace(tag, sequence=tag.sequence + 2, bytes=len(content), sha256=sha256_of(path))
+        self.client.set_tag(self.parents()[0].info.run_id, SNAPSHOT, to_json(replace(tag, **changes)))
 
 
 @pytest.fixture
-def uri(tmp_path: Path) -> str:
-    return f"sqlite:///{fresh_mlflow(tmp_path / 'shared')}"
+def team(tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
+    """On the double of MLflow."""
+    path = tmp_path / "shared" / "double.sqlite"
+    with doubled():
+        make(path)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+        yield Team(tmp_path, f"sqlite:///{path}", records)
 
 
-@pytest.fixture
-def team(tmp_path: Path, uri: str, records: Records, monkeypatch: pytest.MonkeyPatch) -> Team:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    monkeypatch.setattr(copied, "_SHARE", 0)  # how long a look took says how busy the machine is
-    monkeypatch.setattr(copied, "LOOKS", tuple(look._replace(every_s=0.0) for look in copied.LOOKS[:1]) + LATER)
-    return Team(tmp_path, uri, records)
-
-
-LATER = tuple(look._replace(every_s=1e9) for look in copied.LOOKS[1:])
-"""Looks that come only when they are asked for."""
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets how far the clock of the computer that publishes is ahead, in seconds."""
-
-    def skew(ahead_s: float) -> None:
-        now = run_writer_time
-        monkeypatch.setattr(run_writer, "time", SimpleNamespace(time=lambda: now() + ahead_s))
-
-    return skew
-
-
-run_writer_time = run_writer.time.time
+def imported(mean_ms: float = 7.0) -> Imported:
+    return Imported(
+        model="net",
+        variant="by hand",
+        device="Maker Board's 3 (SoC <b>)",
+        device_id="local-1",
+        tool="speed_benchmark_torch",
+        mean_ms=mean_ms,
+        iterations=10,
+        p50_ms=None,
+        log="log.txt",
+        log_sha256="0" * 64,
+        imported="2026-11-24T00:00:00+00:00",
+    )
 
 
 def test_a_copy_is_read_as_a_journal_is(team: Team) -> None:
-    jobs = team.plan(3)
-    team.publish(*jobs[:2])
+    jobs = team.measure(0, 1)
     with Journal.open(team.measuring.journal) as journal:
         journal.add_imported("phones", imported())
         for _ in range(3):
@@ -128,86 +148,67 @@ def test_a_copy_is_read_as_a_journal_is(team: Team) -> None:
     ranked, expected = (rank_sweep(path, "phones") for path in (files.journal, team.measuring.journal))
     assert ranking_document(ranked) == ranking_document(expected)
     assert ranked.devices[0].imported == expected.devices[0].imported != ()
-    theirs = overview(team.measuring)
-    assert [one._replace(finished=0) for one in overview(files)] == [one._replace(finished=0) for one in theirs]
+    with (
+        Journal.open(files.journal, read_only=True) as copy,
+        Journal.open(team.measuring.journal, read_only=True) as journal,
+    ):
+        assert copy.result_rows("phones") == journal.result_rows("phones")
+        assert copy.sweeps() == journal.sweeps()
+    assert [one.winner for one in overview(files)] == [one.winner for one in overview(team.measuring)]
 
 
-def imported() -> Imported:
-    return Imported(
-        model="net",
-        variant="by hand",
-        device="Maker Board's 3 (SoC <b>)",
-        device_id="local-1",
-        tool="speed_benchmark_torch",
-        mean_ms=7.0,
-        iterations=10,
-        p50_ms=None,
-        log="log.txt",
-        log_sha256="0" * 64,
-        imported="2026-11-24T00:00:00+00:00",
-    )
+def check_that_a_copy_follows(team: Team) -> None:
+    """Publish, copy, publish more, copy again; a job is measured further; a sweep is deleted and restored."""
+    jobs = team.measure(0, 1)
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    assert team.read == [2]
+    with Journal.open(team.copy().journal, read_only=True) as journal:
+        before = journal.watermark()
+    assert team.read == [], "nothing is new"
+    team.measure(2)
+    team.measure(0, rounds=3, sweep="other")
+    files = team.copy()
+    assert sorted(team.read) == [1, 3]
+    with Journal.open(files.journal, read_only=True) as journal:
+        assert [row.rounds for row in journal.result_rows("other")] == [3]
+        assert {row.job_key for row in journal.result_rows("phones")} == {job.key for job in jobs[:3]}
+        changed = journal.matching_results({"model": ["net"]})
+        assert len(changed) == 4
+        seqs = journal.watermark().seq - before.seq
+        assert seqs == 2, "rows that are as they were are not written again"
+    experiment = team.client.get_experiment_by_name("other")
+    team.client.delete_experiment(experiment.experiment_id)
+    assert {one.sweep for one in overview(team.copy())} == {"phones"}
+    team.client.restore_experiment(experiment.experiment_id)
+    assert {one.sweep for one in overview(team.copy())} == {"phones", "other"}
+    with Journal.open(team.measuring.journal) as journal:
+        journal.save_plan(team.records.plan(jobs[0], name="phones"))
+    team.publish()
+    assert team.rows().keys() == {jobs[0].key}, "the others are no longer in the sweep file"
 
 
-def check_that_a_copy_comes_to_have_what_the_server_has(team: Team, clock: Callable[[float], None]) -> None:
-    """Publish, copy, publish more, copy again; delete a run, restore it, set a clock back."""
-    jobs = team.plan(6)
-    clock(-7200.0)
-    team.publish(*jobs[:4])
-    assert team.copied() == {job.key for job in jobs[:4]}
-    assert team.read == 5  # and the sweep's own run
-    clock(-3600.0)
-    team.publish(jobs[4])
-    assert team.copied() == {job.key for job in jobs[:5]}
-    clock(0.0)
-    team.publish(jobs[5])
-    assert team.copied() == {job.key for job in jobs}
-    assert team.read <= 3  # the new one, the last one (the overlap), and the sweep's own
-
-    run_id = team.run_of(jobs[0])
-    before = overview(team.copy())
-    team.client.delete_run(run_id)
-    assert jobs[0].key in team.copied()
-    assert jobs[0].key not in team.copied(compare=True)
-    assert overview(team.copy())[0].ranked == before[0].ranked - 1
-    team.client.restore_run(run_id)
-    assert team.copied(compare=True) == {job.key for job in jobs}
-    assert overview(team.copy()) == before
-
-    late = team.plan(1, name="late")
-    clock(-86400.0)  # another computer, whose clock is a day behind
-    team.publish(*late, sweep="late")
-    assert team.copied("late") == {late[0].key}  # the experiment is new
-    later = team.plan(2, name="late")
-    team.publish(later[1], sweep="late")
-    assert team.copied("late") == {late[0].key}
-    assert team.copied("late", compare=True) == {job.key for job in later}
-
-
-def test_a_copy_comes_to_have_what_the_store_has(team: Team, clock: Callable[[float], None]) -> None:
-    check_that_a_copy_comes_to_have_what_the_server_has(team, clock)
+def test_a_copy_follows_what_is_published(team: Team) -> None:
+    check_that_a_copy_follows(team)
 
 
 @pytest.mark.system
-def test_a_copy_comes_to_have_what_a_server_has_and_stays_when_that_is_away(
-    tmp_path: Path,
-    records: Records,
-    team: Team,
-    clock: Callable[[float], None],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_copy_follows_a_server_and_stays_when_that_is_away(
+    tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "server"
     server = MlflowServer(folder, f"sqlite:///{fresh_mlflow(folder)}")
     server.start()
     try:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
-        mates = Team(tmp_path / "team", server.uri, records)
-        check_that_a_copy_comes_to_have_what_the_server_has(mates, clock)
+        team = Team(tmp_path, server.uri, records)
+        check_that_a_copy_follows(team)
+        assert not team.measuring.mlflow_artifacts.exists(), "artifacts go through the server"
     finally:
         server.stop()
-    files = mates.copy()
+    files = team.copy()
     assert files.complete
     assert "cannot be reached" in files.error
-    shown = rank(mates, "phones")
+    shown = rank(team, "phones")
     assert (shown.exit_code, "phones: what to ship" in shown.stdout) == (0, True)
     assert "seconds ago; MLflow at http://127.0.0.1" in shown.stderr
     assert "Traceback" not in shown.stderr
@@ -217,322 +218,369 @@ def rank(team: Team, *words: str) -> Result:
     return CliRunner().invoke(main, ["rank", "--workspace", str(team.reading.root), *words])
 
 
-def test_a_writer_whose_clock_is_far_ahead_hides_nobody(team: Team, clock: Callable[[float], None]) -> None:
-    ahead = team.plan(1, name="ahead")
-    clock(1e8)
-    team.publish(*ahead, sweep="ahead")
-    jobs = team.plan(2)
-    clock(0.0)
-    team.publish(jobs[0])
-    team.copy()
-    team.publish(jobs[1])
-    assert team.copied() == {job.key for job in jobs}
+# Several writers of one name
 
 
-def test_more_rounds_replace_a_row_and_tell_of_it(team: Team) -> None:
-    [job] = team.plan(1)
-    team.publish(job)
-    with Journal.open(team.copy().journal, read_only=True) as journal:
-        before = journal.watermark()
-    with Journal.open(team.measuring.journal) as journal:
-        journal.save_plan(team.records.plan(job, rounds=3))
-        journal.add_block(team.records.block(job, 2, ms=9.0))
+def test_of_two_workspaces_with_one_sweep_name_each_job_is_shown_once_and_none_is_lost(team: Team) -> None:
+    other = Workspace.open(team.folder / "other")
+    jobs = team.measure(0, 1, ms=5.0)
+    team.measure(1, 2, ms=9.0, rounds=3, by=other)
+    assert len(team.parents()) == 2
+    rows = team.rows()
+    assert rows.keys() == {job.key for job in jobs[:3]}
+    assert [rows[job.key].rounds for job in jobs[:3]] == [2, 3, 3], "more rounds count"
+    with Journal.open(team.measuring.journal, read_only=True) as journal:
+        mine = {row.job_key: row for row in journal.result_rows("phones")}
     team.publish()
-    with Journal.open(team.copy().journal, read_only=True) as journal:
-        assert [row.rounds for row in journal.result_rows("phones")] == [3]
-        assert [place.sweep for place in journal.changed_places(before.seq)] == ["phones"]
-        after = journal.watermark()
-    with Journal.open(team.copy(compare=True).journal, read_only=True) as journal:
-        assert journal.watermark() == after  # nothing has changed, so no place is ranked again
+    assert team.rows() == rows, "whoever published last changes nothing"
+    # A workspace that has the sweep reads its own journal alone.
+    assert result_files(team.measuring, "phones") == own_files(team.measuring)
+    # Without the other one, its results go, and what it had hidden comes back.
+    [theirs] = [run for run in team.parents() if run.data.tags["edgesweep.workspace"] == read_owner(other).name]
+    team.client.delete_run(theirs.info.run_id)
+    assert team.rows() == mine
 
 
-def test_of_two_runs_of_a_job_the_last_written_counts_and_the_other_when_that_is_gone(
-    team: Team, clock: Callable[[float], None]
-) -> None:
-    [job] = team.plan(1)
-    clock(-100.0)
-    team.publish(job)
-    first = team.client.get_run(team.run_of(job))
-    copied_run = team.client.create_run(first.info.experiment_id, tags=dict(first.data.tags))
-    for name, value in first.data.params.items():
-        team.client.log_param(copied_run.info.run_id, name, value)
-    for name, value in first.data.metrics.items():
-        later = {"edgesweep_published_s": value + 50, "latency_p50_ms": 1.0}.get(name, value)
-        team.client.log_metric(copied_run.info.run_id, name, later)
-    team.client.set_terminated(copied_run.info.run_id)
-
-    def latency() -> list[float]:
-        with Journal.open(team.copy(compare=True).journal, read_only=True) as journal:
-            return [row.metrics["latency_p50_ms"] for row in journal.result_rows("phones")]
-
-    assert latency() == [1.0]
-    team.client.delete_run(copied_run.info.run_id)
-    assert latency() == [first.data.metrics["latency_p50_ms"]]
+def test_a_copied_workspace_takes_a_name_of_its_own_and_hides_nothing_of_the_original(team: Team) -> None:
+    jobs = team.measure(0)
+    copy = Workspace(Path(shutil.copytree(team.measuring.root, team.folder / "copy")))
+    name = read_owner(copy).name
+    team.measure(1)
+    team.measure(2, by=copy)
+    assert team.rows().keys() == {job.key for job in jobs[:3]}
+    assert read_owner(team.measuring).name == name
+    assert (read_owner(copy).originals, read_owner(copy).name != name) == ((name,), True)
+    team.measure(3)
+    team.publish(by=copy)
+    assert team.rows().keys() == {job.key for job in jobs}
+    assert len(team.parents()) == 2
 
 
-def test_a_run_that_takes_the_place_of_another_and_was_purged_stops_no_copy(team: Team, uri: str) -> None:
-    jobs = team.plan(2)
-    team.publish(*jobs)
-    first = team.client.get_run(team.run_of(jobs[0]))
-    twin = team.client.create_run(first.info.experiment_id, tags=dict(first.data.tags)).info.run_id
-    for name, value in first.data.params.items():
-        team.client.log_param(twin, name, value)
-    for name, value in first.data.metrics.items():
-        team.client.log_metric(twin, name, value)
-    team.client.set_terminated(twin)
-    assert len(team.copied()) == 2
-    team.client.delete_run(twin)
-    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as db, db:
-        for table in ("metrics", "latest_metrics", "params", "tags", "runs"):
-            db.execute(f"DELETE FROM {table} WHERE run_uuid = ?", (first.info.run_id,))
-    assert team.copied(compare=True) == {jobs[1].key}
-    assert team.copy().error == ""
+def test_a_moved_workspace_goes_on_with_its_own_parent_run(team: Team) -> None:
+    jobs = team.measure(0)
+    moved = Workspace(team.folder / "moved")
+    team.measuring.root.rename(moved.root)
+    team.measure(1, by=moved)
+    assert len(team.parents()) == 1
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
 
 
-@pytest.mark.parametrize("error", [sqlite3.OperationalError("no such table: x"), OSError(5, "Input/output error")])
-def test_whatever_stops_a_look_beside_a_reader_is_told_of(
-    team: Team, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    team.publish(*team.plan(1))
-    path = team.copy().journal
-
-    def stopped(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(copied.CopyFile, "set_experiments", stopped)
-    copied._beside(team.uri, path, compare=False)
-    assert str(error) in team.copy(wait=False).error
-    monkeypatch.undo()
-
-
-def test_a_damaged_row_that_is_to_be_replaced_is_told_of_and_the_copy_is_made_anew(team: Team) -> None:
-    [job] = team.plan(1)
-    team.publish(job)
-    with closing(sqlite3.connect(team.copy().journal)) as db, db:
-        db.execute("UPDATE results SET trust = '['")
-    team.client.set_tag(team.run_of(job), "edgesweep.trust", '["throttled"]')
-    with pytest.raises(StoreError, match="the copy of MLflow's results is damaged"):
-        team.copy(compare=True)
-    assert team.copied() == {job.key}
-
-
-def test_a_deleted_sweep_is_gone_and_comes_back(team: Team) -> None:
-    team.publish(*team.plan(1))
-    team.publish(*team.plan(1, name="other"), sweep="other")
-    assert {one.sweep for one in overview(team.copy())} == {"phones", "other"}
-    experiment = team.client.get_experiment_by_name("other")
-    team.client.delete_experiment(experiment.experiment_id)
-    files = team.copy()
-    assert {one.sweep for one in overview(files)} == {"phones"}
-    with closing(sqlite3.connect(files.verdicts)) as db:
-        assert db.execute("SELECT DISTINCT sweep FROM costs").fetchall() == [("phones",)]
-    shown = rank(team, "other")
-    assert (shown.exit_code, "there is no sweep 'other' in MLflow" in shown.output) == (1, True)
-    team.client.restore_experiment(experiment.experiment_id)
-    assert {one.sweep for one in overview(team.copy())} == {"phones", "other"}
-
-
-def test_a_database_that_was_made_anew_is_read_as_a_whole(team: Team, uri: str) -> None:
-    team.publish(*team.plan(2))
-    assert len(team.copied()) == 2
-    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as db, db:
-        db.execute("UPDATE experiments SET creation_time = creation_time + 1")
-        db.execute("DELETE FROM tags WHERE run_uuid IN (SELECT run_uuid FROM runs WHERE status = 'FINISHED')")
-    files = team.copy()
-    assert files.left_out == 3
-    with Journal.open(files.journal, read_only=True) as journal:
-        assert journal.result_rows("phones") == []
-
-
-def test_what_is_not_edgesweeps_or_cannot_be_read_is_left_out_and_counted(team: Team) -> None:
-    jobs = team.plan(5)
-    team.publish(*jobs)
-    experiment = team.client.get_experiment_by_name("phones")
-    team.client.create_run(experiment.experiment_id, run_name="somebody's")
-    team.client.create_experiment("not a sweep")
-    for job, tag, value in (
-        (jobs[0], "edgesweep.trust", "[" * 4000),
-        (jobs[1], "edgesweep.rounds", "9" * 40),
-        (jobs[2], "edgesweep.block_medians_ms", "[[0, -1]]"),
-        (jobs[3], "edgesweep.settled", '{"job_key": 1}'),
-    ):
-        team.client.set_tag(team.run_of(job), tag, value)
-    files = team.copy()
-    assert files.left_out == 5
-    assert "5 runs were left out, which cannot be read" in files.text
-    assert team.copied() == {jobs[4].key}
-    team.client.set_tag(team.run_of(jobs[0]), "edgesweep.trust", "[]")
-    assert team.copied(compare=True) == {jobs[0].key, jobs[4].key}
-
-
-def test_figures_that_are_not_finite_are_left_out_and_stop_no_copy(team: Team) -> None:
-    jobs = team.plan(2)
-    team.publish(*jobs)
-    with Journal.open(team.measuring.journal) as journal:
-        journal.add_imported("phones", imported())
-    team.publish()
-    experiment = team.client.get_experiment_by_name("phones")
-    [figure] = team.client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
-    text = figure.data.tags["edgesweep.imported"]
-    assert '"mean_ms":7.0' in text
-    team.client.set_tag(figure.info.run_id, "edgesweep.imported", text.replace('"mean_ms":7.0', '"mean_ms":Infinity'))
-    settled = Settled(job_key=jobs[0].key, budget="race", rounds=2, reason="slower", message="", ratio=1.5)
-    endless = to_json(settled).replace('"ratio":1.5', '"ratio":NaN')
-    team.client.set_tag(team.run_of(jobs[0]), "edgesweep.settled", endless)
-    assert team.copied() == {jobs[1].key}
-    files = team.copy()
-    assert (files.left_out, files.error) == (2, "")
-
-
-def test_a_sweep_file_of_another_version_hides_no_other_sweep(team: Team) -> None:
-    team.publish(*team.plan(1))
-    team.publish(*team.plan(1, name="newer"), sweep="newer")
-    experiment = team.client.get_experiment_by_name("newer")
-    [own] = team.client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'sweep'")
-    team.client.set_tag(own.info.run_id, "edgesweep.spec.0", '{"name": "newer", "quantum": true}')
-    files = team.copy()
-    assert {one.sweep for one in overview(files)} == {"phones"}
-    with pytest.raises(StoreError, match="cannot be read by this EdgeSweep"):
-        rank_sweep(files.journal, "newer")
-    assert "cannot be read by this EdgeSweep" in rank(team, "newer").output
-
-
-def test_runs_of_early_versions_are_found_by_comparing(team: Team, uri: str) -> None:
-    jobs = team.plan(3)
-    team.publish(*jobs[:2])
-    team.copy()
-    team.publish(jobs[2])
-    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as db, db:
-        for table in ("metrics", "latest_metrics"):
-            db.execute(f"DELETE FROM {table} WHERE key = 'edgesweep_published_s'")
-    assert team.copied() == {job.key for job in jobs[:2]}
-    assert team.copied(compare=True) == {job.key for job in jobs}
-
-
-@pytest.mark.parametrize("harm", ["no database", "half a database", "another version", "not whole", "no table"])
-def test_a_copy_that_is_damaged_or_of_another_version_is_made_anew(team: Team, harm: str) -> None:
-    jobs = team.plan(2)
-    team.publish(*jobs)
-    path = team.copy().journal
-    match harm:
-        case "no database":
-            path.write_bytes(b"no database")
-        case "half a database":
-            with path.open("r+b") as file:
-                file.truncate(5000)
+@pytest.mark.parametrize("lost", ["the name", "a snapshot of the server", "the reply to the last one"])
+def test_whatever_is_lost_or_set_back_no_result_is_lost_or_shown_twice(team: Team, lost: str) -> None:
+    jobs = team.measure(0)
+    [parent] = team.parents()
+    old_file, _ = team.snapshot()
+    old = (parent.data.tags[SNAPSHOT], old_file.read_bytes())
+    team.measure(1)
+    match lost:
+        case "the name":
+            team.measuring.published_as.unlink()
+        case "a snapshot of the server":
+            team.measure(2)
+            team.client.set_tag(parent.info.run_id, SNAPSHOT, old[0])
+            old_file.write_bytes(old[1])
+            assert team.rows().keys() == {jobs[0].key}, "the server has no more"
         case _:
-            statement = {
-                "another version": "PRAGMA application_id = 7",
-                "not whole": "UPDATE results_state SET is_whole = 0",
-                "no table": "DROP TABLE copy_looks",
-            }[harm]
-            with closing(sqlite3.connect(path)) as db, db:
-                db.execute(statement)
-    assert team.copied() == {job.key for job in jobs}
-    assert team.read == 3
+            remembered = read_owner(team.measuring).snapshots[parent.info.run_id]
+            assert len(remembered) == 2, "also the one that was about to be written, in case no reply comes"
+    team.measure(3)
+    measured = {0, 1, 3} | ({2} if lost == "a snapshot of the server" else set())
+    assert team.rows().keys() == {jobs[number].key for number in measured}
+    assert len(team.parents()) == (1 if lost == "the reply to the last one" else 2)
 
 
-def test_each_version_has_a_copy_of_its_own_and_old_ones_go_when_one_is_made(
+def test_an_upload_that_is_cut_off_leaves_the_snapshot_before_and_comes_again(
     team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    team.publish(*team.plan(1))
-    used = team.copy().journal
-    monkeypatch.setattr(copy_file, "VERSION", copy_file.VERSION + 1)
-    monkeypatch.setattr(copy_file, "_MARK", copy_file._MARK + 1)
-    monkeypatch.setattr(copy_file, "_TABLES", copy_file._TABLES.replace(str(copy_file._MARK - 1), str(copy_file._MARK)))
-    newer = team.copy().journal
-    assert newer != used
-    assert used.exists(), "another version may use it"
-    server = used.name.partition(".")[0]
-    unused = [used.with_name(f"{server}{end}") for end in (".sqlite", ".lock", ".verdicts.sqlite")]
-    unused += used.parent.glob(f"{used.stem}.*")
-    assert used in unused
-    another = used.with_name("another.v1-1.sqlite")
-    for path in (*unused, another):
-        path.touch()
-        os.utime(path, (1.0, 1.0))
-    newer.unlink()
+    jobs = team.measure(0)
+
+    def cut_off(*_: object) -> None:
+        raise StoreError("killed", "")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot_upload, "_set_tag", cut_off)
+        with pytest.raises(StoreError, match="killed"):
+            team.measure(1)
+    assert team.rows().keys() == {jobs[0].key}
+    team.publish()
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    assert len(team.parents()) == 1
+
+
+def test_a_snapshot_comes_once_a_minute_and_at_the_end(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(snapshot_upload.time, "monotonic", lambda: now_s)
+    [job, *_] = jobs = team.measure(0)
+    store = Store(team.uri, team.measuring.mlflow_artifacts)
+    with Journal.open(team.measuring.journal) as journal:
+
+        def sequence(*, last: bool = False) -> int:
+            journal.add_failure(jobs[1].key, team.records.failed())
+            journal.add_block(team.records.block(job, next(rounds)))
+            store.publish(journal, "phones", last=last)
+            return team.snapshot()[1].sequence
+
+        rounds = iter(range(2, 50))
+        assert sequence() == 1
+        assert sequence() == 1
+        assert store.waits_for_snapshot(journal, "phones", last=False) is False
+        assert store.waits_for_snapshot(journal, "phones", last=True) is True
+        now_s += snapshot_upload.EVERY_S
+        assert store.waits_for_snapshot(journal, "phones", last=False) is True
+        assert sequence() == 2
+        assert sequence(last=True) == 3
+        store.publish(journal, "phones")
+        assert team.snapshot()[1].sequence == 3, "nothing is new"
+        monkeypatch.setattr(snapshot_upload, "BYTES_PER_S", team.snapshot()[1].bytes / 3600)
+        assert sequence(last=True) == 4
+        now_s += 3000.0
+        assert sequence() == 4, "a large one comes more rarely"
+
+
+# What a server says is not believed
+
+
+def changed(path: Path, edit: Callable[[pyarrow.Table], pyarrow.Table], **record: Any) -> bytes:
+    """The snapshot with another table, and other values in its record."""
+    table = parquet.read_table(path)
+    metadata = dict(table.schema.metadata)
+    known = from_json(SnapshotRecord, metadata[b"edgesweep"].decode())
+    text = json.dumps(json.loads(to_json(known)) | record)
+    made = edit(table).replace_schema_metadata({"edgesweep": text})
+    parquet.write_table(made, path.with_suffix(".changed"), row_group_size=5_000)
+    return path.with_suffix(".changed").read_bytes()
+
+
+def column(name: str, *values: Any, kind: pyarrow.DataType | None = None) -> Callable[[pyarrow.Table], pyarrow.Table]:
+    def edit(table: pyarrow.Table) -> pyarrow.Table:
+        at = table.schema.get_field_index(name)
+        return table.set_column(at, name, pyarrow.array(values, kind or table.schema.field(name).type))
+
+    return edit
+
+
+def same(table: pyarrow.Table) -> pyarrow.Table:
+    return table
+
+
+HARM: dict[str, Callable[[Path], bytes]] = {
+    "no Parquet": lambda _: b"PAR1 but no more PAR1",
+    "empty": lambda _: b"",
+    "cut off": lambda path: path.read_bytes()[:-100],
+    "no record": lambda path: changed(path, same, format=None),
+    "another format": lambda path: changed(path, same, format=2),
+    "another sweep's": lambda path: changed(path, same, sweep="other"),
+    "a row of another sweep": lambda path: changed(path, column("sweep", "phones", "other")),
+    "no time": lambda path: changed(path, same, updated="yesterday"),
+    "a figure that is not finite": lambda path: changed(path, column("latency_p50_ms", math.inf, 1.0)),
+    "an imported figure that is not finite": lambda path: changed(
+        path, same, imported=[json.loads(to_json(imported())) | {"mean_ms": math.nan}]
+    ),
+    "no key": lambda path: changed(path, lambda table: table.drop_columns(["job_key"])),
+    "an empty key": lambda path: changed(path, column("job_key", "a", None)),
+    "a text for a number": lambda path: changed(path, column("threads", "1", "2", kind=pyarrow.string())),
+    "negative medians": lambda path: changed(path, column("block_medians_ms", "[[0, -1]]", "[]")),
+    "nested without end": lambda path: changed(path, column("trust", "[" * 100_000, "[]")),
+    "no number that a database takes": lambda path: changed(path, column("sessions", "[1e999]", "[]")),
+    "a stale row": lambda path: changed(path, column("stale", 1, 0)),
+    "more text than memory": lambda path: changed(
+        path, lambda table: pyarrow.concat_tables([column("reason", "x" * 300_000, "")(table)] * 1800)
+    ),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_snapshot_that_cannot_be_read_is_left_out_and_the_one_before_stays(team: Team, harm: str) -> None:
+    jobs = team.measure(0, 1)
+    team.measure(0, sweep="other")
+    assert len(team.rows()) == 2
+    team.put(HARM[harm](team.snapshot()[0]))
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    files = team.copy()
+    assert (files.left_out, files.error) == (1, "")
+    assert "1 snapshots were left out, which cannot be read" in files.text
+    assert {one.sweep for one in overview(files)} == {"phones", "other"}
+    team.measure(2)
+    assert team.rows().keys() == {job.key for job in jobs[:3]}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"bytes": 1 << 40}, {"sequence": -1}, {"sha256": "../../x"}, {"sha256": "0" * 64}, {"bytes": 10}]
+)
+def test_a_tag_that_lies_is_left_out_and_the_one_before_stays(team: Team, changes: dict[str, Any]) -> None:
+    team.measure(0, 1)
+    before = team.rows()
+    team.put(team.snapshot()[0].read_bytes(), **changes)
+    assert team.rows() == before
+    assert team.copy().left_out == 1
+
+
+def test_a_snapshot_of_another_version_with_more_or_fewer_figures_is_read(team: Team) -> None:
+    team.measure(0, 1)
+    path, _ = team.snapshot()
+
+    def edit(table: pyarrow.Table) -> pyarrow.Table:
+        more = table.append_column("figure_of_tomorrow", pyarrow.array([1.0, 2.0]))
+        return more.drop_columns(["first_inference_ms", "link"])
+
+    team.put(changed(path, edit))
+    rows = list(team.rows().values())
+    assert [("first_inference_ms" in row.metrics, row.link) for row in rows] == [(False, "")] * 2
+
+
+class _Server(BaseHTTPRequestHandler):
+    content = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.content else 404)
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "address", "error"),
+    [
+        (b"x" * 10, "mlflow-artifacts:/1", None),
+        (b"x" * 10_000_000, "mlflow-artifacts:/1", "is not the one that its run names"),
+        (b"x" * 9, "mlflow-artifacts:/1", "is not the one that its run names"),
+        (b"y" * 10, "mlflow-artifacts:/1", "is not the one that its run names"),
+        (b"", "mlflow-artifacts:/1", "status 404"),
+        (b"x" * 10, "mlflow-artifacts://127.0.0.2:1/1", "on another server"),
+        (b"x" * 10, "dbfs:/1", "no store of files"),
+        (b"x" * 10, "file:///etc", "there is no snapshot at /etc/rows.parquet"),
+    ],
+    ids=["whole", "without end", "cut off", "other content", "not there", "another server", "no files", "a local path"],
+)
+def test_no_more_is_downloaded_than_the_tag_says_and_from_nowhere_else(
+    tmp_path: Path, content: bytes, address: str, error: str | None
+) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Server,), {"content": content}))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        client = MlflowClient(tracking_uri=f"http://127.0.0.1:{server.server_port}")
+        (tmp_path / "x").write_bytes(b"x" * 10)
+        target, sha256 = tmp_path / "target", sha256_of(tmp_path / "x")
+        if error is None:
+            download(client, address, "rows.parquet", 10, sha256, target)
+            assert target.read_bytes() == content
+        else:
+            with pytest.raises(StoreError, match=error):
+                download(client, address, "rows.parquet", 10, sha256, target)
+            assert target.stat().st_size <= 10
+        assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert issubclass(ReplacedError, StoreError)
+
+
+# On this computer's disk
+
+
+@pytest.mark.parametrize("harm", ["no database", "half a database", "no file", "another version"])
+@pytest.mark.parametrize("away", [False, True], ids=["", "with the server away"])
+def test_damaged_results_are_made_again_from_the_snapshots(team: Team, harm: str, away: bool) -> None:
+    jobs = team.measure(0, 1)
+    path = team.copy().journal
+    database = Path(team.uri.removeprefix("sqlite:///"))
+    if away:
+        database.rename(team.folder / "away.sqlite")
+    match harm:
+        case "no file":
+            path.unlink()
+        case "another version":
+            state = CopyState(asked_s=time.time())
+            shutil.copy(team.measuring.journal, path)
+            assert state.asked_s
+        case "no database":
+            path.write_bytes(b"no database")
+        case _:
+            with path.open("r+b") as file:
+                file.truncate(5000)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    assert team.read == [], "nothing was downloaded"
+    assert bool(team.copy().error) == away
+
+
+def test_a_damaged_snapshot_on_the_disk_is_downloaded_again(team: Team) -> None:
+    jobs = team.measure(0, 1)
+    copy = ServerCopy(team.uri)
     team.copy()
-    assert [path for path in unused if path.exists()] == []
-    assert another.exists()
-
-
-def test_verdicts_that_have_missed_a_week_of_results_go_when_all_runs_are_compared(team: Team) -> None:
-    team.publish(*team.plan(1))
-    overview(files := team.copy())
-    newest_s = time.time()
-    unused, late = (files.verdicts.with_name(f"{files.journal.stem}.{name}.verdicts.sqlite") for name in "ab")
-    for path, days in ((unused, 8), (late, 6)):
-        path.touch()
-        os.utime(path, (newest_s - days * 86400,) * 2)
-    team.copy()
-    assert unused.exists(), "a look for news is quick"
-    team.copy(compare=True)
-    assert [path.exists() for path in (unused, late, files.verdicts)] == [False, True, True]
-
-
-def test_a_damaged_row_is_told_of_and_the_next_command_makes_the_copy_anew(team: Team) -> None:
-    team.publish(*team.plan(2))
-    with closing(sqlite3.connect(team.copy().journal)) as db, db:
-        db.execute("UPDATE results SET trust = '['")
-    shown = rank(team, "--all")
-    assert (shown.exit_code, "the copy of MLflow's results is damaged" in shown.output) == (1, True)
-    assert "it is made anew" in shown.output
-    assert rank(team, "--all").exit_code == 0
+    [kept] = copy.folder.glob("*.parquet")
+    kept.write_bytes(b"spoilt")
+    copy.results.unlink()
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    assert team.read == [2]
 
 
 def test_only_its_user_can_read_a_copy_and_its_name_has_no_secret(team: Team) -> None:
-    team.publish(*team.plan(1))
+    team.measure(0)
     files = team.copy()
-    overview(files)
-    for path in files.journal.parent.iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 or path == files.verdicts, path
+    assert files.journal.is_relative_to(os.environ["EDGESWEEP_STATE"])
     assert stat.S_IMODE(files.journal.parent.stat().st_mode) == 0o700
-    names = [copy_path(f"https://ann{password}@example.test/mlflow").name for password in ("", ":one", ":two")]
+    names = [copy_folder(f"https://ann{password}@example.test/mlflow").name for password in ("", ":one", ":two")]
     assert len(set(names)) == 1
-    assert copy_path("https://bob@example.test/mlflow").name not in names
-    assert copy_path("https://ann@example.test/other").name not in names
+    assert copy_folder("https://bob@example.test/mlflow").name not in names
+    assert copy_folder("https://ann@example.test/other").name not in names
 
 
 def test_one_reader_brings_a_copy_up_to_date_and_the_others_read_what_is_there(
     team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = team.plan(2)
-    team.publish(jobs[0])
+    jobs = team.measure(0)
     team.copy()
-    team.publish(jobs[1])
+    team.measure(1)
     is_looking, may_go_on = threading.Event(), threading.Event()
-    real = copied.experiments
+    real = server_copy.experiments
 
     def slow(client: Any) -> Any:
         is_looking.set()
         assert may_go_on.wait(60)
         return real(client)
 
-    monkeypatch.setattr(copied, "experiments", slow)
-    first = threading.Thread(target=lambda: result_files(team.reading))
+    monkeypatch.setattr(server_copy, "experiments", slow)
+    first = threading.Thread(target=lambda: copied_files(team.reading))
     first.start()
     assert is_looking.wait(60)
-    assert team.copied() == {jobs[0].key}  # does not wait for the first one
+    assert team.rows().keys() == {jobs[0].key}, "it does not wait for the first one"
     may_go_on.set()
     first.join()
-    assert team.copied() == {job.key for job in jobs}
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
 
 
-def test_a_reader_that_does_not_wait_gets_the_copy_as_it_is(team: Team) -> None:
-    jobs = team.plan(2)
-    team.publish(jobs[0])
-    assert team.copied(wait=False) == {jobs[0].key}  # the first one is waited for
-    team.publish(jobs[1])
-    team.copy(wait=False)
-    for _ in range(3000):
-        if len(team.copied(wait=False)) == 2:
-            break
-        threading.Event().wait(0.02)
-    assert team.copied(wait=False) == {job.key for job in jobs}
+def test_a_reader_that_does_not_wait_gets_the_copy_as_it_is(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = team.measure(0)
+    monkeypatch.setattr(files_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(files_module, "SHARE", 0)
+    assert team.rows(wait=False).keys() == {jobs[0].key}, "the first one is waited for"
+    team.measure(1)
+    assert team.rows(wait=False).keys() == {jobs[0].key}
     for thread in threading.enumerate():
-        if thread.name == copied.THREAD:
+        if thread.name == files_module.THREAD:
             thread.join()
+    assert team.rows(wait=False).keys() == {job.key for job in jobs[:2]}
+    for thread in threading.enumerate():
+        if thread.name == files_module.THREAD:
+            thread.join()
+
+
+def test_looks_come_when_their_time_has_come_and_no_more_often_than_they_may_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def due(now_s: float, **state: Any) -> bool:
+        monkeypatch.setattr(files_module.time, "time", lambda: now_s)
+        return files_module._is_due(CopyState(asked_s=1000.0, **state))
+
+    assert [due(1004.0), due(1006.0), due(990.0)] == [False, True, True], "also where the clock went back"
+    assert [due(1030.0, took_s=2.0), due(1041.0, took_s=2.0)] == [False, True]
+    assert [due(1029.0, error="away", tried_s=1005.0), due(1036.0, error="away", tried_s=1005.0)] == [False, True]
 
 
 def test_a_server_that_was_never_there_is_told_of(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -553,72 +601,32 @@ def test_a_folder_that_cannot_be_written_is_told_of(
     assert "EDGESWEEP_STATE" in shown.output
 
 
-def test_looks_come_when_their_time_has_come_and_no_more_often_than_they_may_cost(
+def test_a_sweep_of_the_workspace_is_read_from_its_journal_without_asking_the_server(
     team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.undo()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", team.uri)
-    monkeypatch.setenv("EDGESWEEP_STATE", str(team.reading.root / "state"))
-    team.publish(*team.plan(1))
-    path = team.copy().journal
-
-    def due(now_s: float, took_s: float = 0.0) -> str | None:
-        with copied.CopyFile.at(path) as file:
-            file.looked([look.name for look in copied.LOOKS], 1000.0, took_s)
-            look = copied._due(file, now_s)
-        return look.name if look else None
-
-    assert [due(1000.0 + later) for later in (0.5, 2, 59, 61, 599, 601)] == [
-        *(None, "news", "news", "hour", "hour", "all"),
-    ]
-    assert due(990.0) == "all"  # the clock went back
-    assert [due(1601.0, took_s=40.0), due(1801.0, took_s=40.0)] == [None, "all"]
+    team.measure(0)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    for sweep in ("phones", None):
+        files = result_files(team.measuring, sweep)
+        assert files == own_files(team.measuring)
+        assert (files.text, files.is_copy) == ("", False)
 
 
-def test_the_workspaces_own_journal_is_read_where_its_store_is_its_own(
-    team: Team, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    team.publish(*team.plan(1))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    files = result_files(team.measuring)
-    assert files == ResultFiles(journal=team.measuring.journal, verdicts=team.measuring.verdicts)
-    assert (files.text, files.is_copy) == ("", False)
-
-
-def test_a_misspelt_sweep_copies_nothing_of_a_workspaces_own_store(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    team.uri = f"sqlite:///{fresh_mlflow(team.measuring.root)}"
-    team.publish(*team.plan(1))
-    shown = CliRunner().invoke(main, ["rank", "phonse", "--workspace", str(team.measuring.root)])
-    assert (shown.exit_code, "there is no sweep 'phonse' in MLflow" in shown.output) == (1, True)
-    assert "it has: phones" in shown.output
-    assert not copy_path(team.measuring.tracking_uri).exists()
+def test_a_misspelt_sweep_is_told_with_what_there_is(team: Team) -> None:
+    team.measure(0)
+    shown = rank(team, "phonse")
+    assert (shown.exit_code, "there is no sweep 'phonse', here or in MLflow" in shown.output) == (1, True)
+    assert "there is: phones" in shown.output
 
 
 def test_rank_says_how_old_a_copy_is(team: Team) -> None:
-    team.publish(*team.plan(2))
+    team.measure(0, 1)
     shown = rank(team)
     assert (shown.exit_code, "phones: what to ship" in shown.stdout) == (0, True)
     assert "Results: copied from MLflow at sqlite:///" in shown.stderr
     assert "\x1b" not in shown.output
-    document = rank(team, "--json", "--compare-runs")
+    document = rank(team, "--json")
     assert '"complete": true' in document.stdout
     assert [in_words(age_s) for age_s in (3, 119, 121, 7300, 200000)] == [
         *("3 seconds", "119 seconds", "2 minutes", "2 hours", "2 days"),
     ]
-
-
-def test_every_metric_is_in_a_copy(team: Team) -> None:
-    [job] = team.plan(1)
-    team.publish(job)
-    with (
-        Journal.open(team.copy().journal, read_only=True) as copy,
-        Journal.open(team.measuring.journal, read_only=True) as journal,
-    ):
-        [theirs], [row] = journal.result_rows("phones"), copy.result_rows("phones")
-    assert len(set(METRICS) & set(row.metrics)) > 10
-    assert row == replace(theirs, device_seconds=row.device_seconds)
-
-
-def test_copies_are_in_the_users_state(team: Team) -> None:
-    assert copy_path(team.uri).is_relative_to(os.environ["EDGESWEEP_STATE"])

@@ -21,7 +21,7 @@ from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.store.publishing import Publisher
-from sweeps.store.reading import load
+from tests.mlflow_rows import load
 from tests.workers.phone_sweep import (
     GRID,
     PAUSE,

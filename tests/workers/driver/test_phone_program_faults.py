@@ -16,8 +16,8 @@ from sweeps.records import Block, Failed, Measured
 from sweeps.report.ranking import print_ranking
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
-from sweeps.store.reading import load
 from sweeps.trust import disqualified
+from tests.mlflow_rows import load
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
     ONE_ROUND,
