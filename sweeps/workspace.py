@@ -97,7 +97,7 @@ class Workspace:
 
     @property
     def published_as(self) -> Path:
-        """What tells this workspace from others that publish to the same MLflow (`sweeps.store.workspace_names`)."""
+        """What tells this workspace from others that publish to the same MLflow (`sweeps.store.owner`)."""
         return self.root / "published-as"
 
     @property

@@ -44,3 +44,6 @@ def show_age(root: Path) -> None:
     if files is not None:
         others = "Sweeps of other workspaces: " if Workspace(root).journal.exists() else ""
         st.caption(f":material/cloud_sync: {words(f'{others}{files.text}')}.")
+        now = data.source(root)
+        if now is not None and now.own is not None and (shared := sorted(files.of_others & now.own.sweeps)):
+            st.caption(f":material/info: {words(', '.join(shared))}: other workspaces publish under this name, too.")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import StoreError
+from sweeps.store.owner import own_marks
 from sweeps.store.read_journal import has_sweep
 from sweeps.store.server_copy import CopyState, ServerCopy
 from sweeps.store.uri import redact
@@ -44,6 +45,8 @@ class ResultFiles:
     """How many snapshots of sweeps cannot be read."""
     error: str = ""
     """Why the server could not be asked, with what to do; empty if it was."""
+    of_others: frozenset[str] = frozenset()
+    """The sweeps that other workspaces have published there."""
 
     @property
     def is_copy(self) -> bool:
@@ -100,7 +103,7 @@ def copied_files(
                 raise
     elif _is_due(copy.state()):
         threading.Thread(target=_beside, args=(copy,), name=THREAD, daemon=True).start()
-    return _files(workspace.tracking_uri, copy)
+    return _files(workspace, copy)
 
 
 def in_words(age_s: float) -> str:
@@ -110,8 +113,8 @@ def in_words(age_s: float) -> str:
     return f"{age_s:.0f} seconds"
 
 
-def _files(uri: str, copy: ServerCopy) -> ResultFiles:
-    state = copy.state()
+def _files(workspace: Workspace, copy: ServerCopy) -> ResultFiles:
+    uri, state = workspace.tracking_uri, copy.state()
     return ResultFiles(
         journal=copy.results,
         verdicts=copy.verdicts,
@@ -120,6 +123,7 @@ def _files(uri: str, copy: ServerCopy) -> ResultFiles:
         complete=copy.is_complete,
         left_out=state.left_out,
         error=state.error,
+        of_others=state.sweeps_of_others(own_marks(workspace)),
     )
 
 

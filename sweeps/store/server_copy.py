@@ -9,7 +9,7 @@ import hashlib
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,6 +66,10 @@ class CopyState:
     snapshots: Mapping[str, KeptSnapshot] = field(default_factory=dict)
     """By the id of the parent run."""
     refused: Mapping[str, KeptSnapshot] = field(default_factory=dict)
+
+    def sweeps_of_others(self, marks: frozenset[str]) -> frozenset[str]:
+        """The sweeps that workspaces without these marks (`sweeps.store.owner`) have published."""
+        return frozenset(snapshot.sweep for snapshot in self.snapshots.values() if snapshot.owner not in marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +273,3 @@ def _may_be_read(tag: SnapshotTag, bytes_before: int, listed: int) -> bool:
         and _SHA256.fullmatch(tag.sha256) is not None
         and listed < MOST_SNAPSHOTS
     )
-
-
-def shared_sweeps(state: CopyState, mine: Iterable[str]) -> frozenset[str]:
-    """The sweeps that others than these owners have published, too."""
-    names = frozenset(mine)
-    return frozenset(one.sweep for one in state.snapshots.values() if one.owner not in names)

@@ -17,7 +17,7 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.row_columns import ROW_COLUMNS, read_row, stored, values_of
 from sweeps.json_records import from_json, to_json
-from sweeps.metrics import METRICS
+from sweeps.metrics import METRICS, is_extra_name
 from sweeps.results import ResultRow
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ class Snapshot:
 
     def __init__(self, path: Path) -> None:
         from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
+        from pyarrow.parquet import ParquetFile, read_schema
 
         try:
             size = path.stat().st_size
             if size > MOST_BYTES:
                 raise SnapshotError(f"a snapshot has {size:,} bytes, more than {MOST_BYTES:,}", _OTHER)
-            text = [name for name, kind in _COLUMN_TYPES.items() if kind == "string"]
+            text = [name for name in read_schema(path).names if _COLUMN_TYPES.get(name) == "string"]
             # As dictionaries: a text that is repeated a million times is one text until its length was looked at.
             self._file = ParquetFile(path, read_dictionary=text)
         except (ArrowException, OSError, ValueError) as error:
@@ -145,6 +145,10 @@ class Snapshot:
             raise _unreadable(error) from error
         if row.sweep != self.record.sweep or row.stale:
             raise SnapshotError("a snapshot has a row that is not of its sweep", _OTHER)
+        if set(map(type, row.sessions)) - {int} or set(map(type, row.trust)) - {str}:
+            raise SnapshotError("a snapshot has a list of other things than it is of", _OTHER)
+        if not all(name in METRICS or is_extra_name(name) for name in row.metrics):
+            raise SnapshotError("a snapshot has a figure whose name is none", _OTHER)
         return row
 
     def _checked_columns(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
+_THROUGH_SERVER = ("mlflow-artifacts", "http", "https")
 _OBJECT_STORES = ("s3", "gs", "wasbs", "abfss", "abfs", "oss", "b2", "r2")
 _CHUNK = 1 << 16
 _LEAST_S, _LEAST_BYTES_PER_S = 60.0, 100_000
@@ -35,21 +36,19 @@ def download(client: "MlflowClient", artifact_uri: str, name: str, size: int, sh
     another size or content than the tag of its run says.
     """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-    from mlflow.store.artifact.http_artifact_repo import HttpArtifactRepository
 
     target.unlink(missing_ok=True)
     target.touch(mode=0o600)
     parts = urlsplit(artifact_uri)
     if parts.scheme in ("", "file"):
         _copy(Path(unquote(parts.path)) / name, size, target)
-    else:
+    elif parts.scheme in _THROUGH_SERVER:
         repository = get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri)
-        if isinstance(repository, HttpArtifactRepository):
-            _stream(client.tracking_uri, repository.artifact_uri, name, size, target)
-        elif parts.scheme in _OBJECT_STORES:
-            _fetch(repository, name, size, target)
-        else:
-            raise StoreError(f"a server keeps results at {parts.scheme}:, which is no store of files", _OTHER_STORE)
+        _stream(client.tracking_uri, repository.artifact_uri, name, size, target)
+    elif parts.scheme in _OBJECT_STORES:
+        _fetch(get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri), name, size, target)
+    else:
+        raise StoreError(f"a server keeps results at {parts.scheme}:, which is no store of files", _OTHER_STORE)
     if target.stat().st_size != size or sha256_of(target) != sha256:
         raise ReplacedError
 

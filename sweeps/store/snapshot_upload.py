@@ -82,12 +82,14 @@ def upload_snapshot(
         content = _content(journal, sweep)
     except DamagedResultsError:
         return False  # a reader of the journal makes its table again
-    known = read_tag(written.parent.tags.get(SNAPSHOT))
-    if (known is not None and known.content == content) or not (last or is_due(written)):
-        return False
     began_s = time.monotonic()
     workspace = Workspace(journal.path.parent)
-    before = _tag_now(client, workspace, uri, written.parent.run_id)
+    known = read_tag(written.parent.tags.get(SNAPSHOT))
+    _check_written_here(workspace, uri, written.parent.run_id, known)
+    if (known is not None and known.content == content) or not (last or is_due(written)):
+        return False
+    before = _tag_now(client, written.parent.run_id)
+    _check_written_here(workspace, uri, written.parent.run_id, before)
     with temporary_folder() as folder:
         path = folder / "rows.parquet"
         rows = write_snapshot(path, _record(journal, sweep), _rows(journal, sweep, pause))
@@ -126,20 +128,21 @@ def _content(journal: Journal, sweep: str) -> str:
     return f"{mark.epoch}.{mark.seq}.{journal.position(sweep).plan_id}.{len(journal.imported(sweep))}"
 
 
-def _tag_now(client: "MlflowClient", workspace: Workspace, uri: str, run_id: str) -> SnapshotTag | None:
-    """Raises `CopiedWorkspaceError` if this workspace has not written it."""
+def _tag_now(client: "MlflowClient", run_id: str) -> SnapshotTag | None:
     run = client.get_run(run_id)
     if run.info.lifecycle_stage != "active":
         raise StoreError("the sweep's run in MLflow was deleted meanwhile", "run the same command again")
-    tag = read_tag(run.data.tags.get(SNAPSHOT))
-    if tag is None or is_own(workspace, uri):
-        return tag
-    if tag.sha256 not in read_owner(workspace).snapshots.get(run_id, ()):
-        raise CopiedWorkspaceError(
-            "another workspace publishes under the name of this one: one is a copy of the other",
-            "run the same command again: this workspace takes a name of its own",
-        )
-    return tag
+    return read_tag(run.data.tags.get(SNAPSHOT))
+
+
+def _check_written_here(workspace: Workspace, uri: str, run_id: str, tag: SnapshotTag | None) -> None:
+    """Raises `CopiedWorkspaceError` if this workspace has not written the snapshot of its parent run."""
+    if tag is None or is_own(workspace, uri) or tag.sha256 in read_owner(workspace).snapshots.get(run_id, ()):
+        return
+    raise CopiedWorkspaceError(
+        "another workspace publishes under the name of this one: one is a copy of the other",
+        "run the same command again: this workspace takes a name of its own",
+    )
 
 
 def _record(journal: Journal, sweep: str) -> SnapshotRecord:

@@ -125,6 +125,11 @@ def test_a_workspace_shows_its_own_sweeps_beside_those_of_others_and_while_the_s
     lines = {line["Sweep"]: line["State"] for line in fleet.dataframe[0].value.to_dict("records")}
     assert lines == {"mine": "finished", "phones": UNKNOWN}
     assert page(folder / "reading", "decide", sweep="phones", device="phone-1").header
+    assert "other workspaces publish under this name" not in said(fleet)
+    recorder.record("phones", by_axes, devices=(BOARD,))
+    decide = page(folder / "reading", "decide", sweep="phones")
+    assert "phones: other workspaces publish under this name, too." in said(decide)
+    assert "phone-1" not in said(decide), "a workspace shows its own results of its own sweep"
 
 
 def test_a_workspace_that_only_reads_says_what_a_copy_does_not_have(page: Page, folder: Path) -> None:

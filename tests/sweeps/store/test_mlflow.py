@@ -1073,7 +1073,7 @@ def test_a_logged_model_that_a_killed_driver_left_is_made_whole(relay, journal, 
     journal.save_plan(records.plan(job, name=name))
     new_store(relay.uri).publish(journal, name)
     measure(journal, records, job)
-    relay.unknown = "/mlflow-artifacts"
+    relay.unknown = "/models/"
     with pytest.raises(StoreError, match="does not accept artifacts"):
         new_store(relay.uri).publish(journal, name)
     assert [str(model.status) for model in logged_models(relay.uri, name)] == ["PENDING"]
@@ -1168,7 +1168,7 @@ def test_stamps_grow_where_the_clock_goes_back(file_uri, name, journal, new_stor
     found = stamps(file_uri, name)
     times = [found[job.name] for job in jobs]
     assert times == sorted(set(times))
-    assert found[name] > times[-1] > times[0] == 2_000_000_000.0
+    assert found[name] > times[-1] > times[0] >= 2_000_000_000.0
 
 
 def test_what_other_programs_leave_in_the_stamp_is_no_time(file_uri, name, journal, new_store, records):

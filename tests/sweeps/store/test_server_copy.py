@@ -4,10 +4,12 @@ import json
 import math
 import os
 import shutil
+import sqlite3
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -518,6 +520,16 @@ def test_a_damaged_snapshot_on_the_disk_is_downloaded_again(team: Team) -> None:
     copy.results.unlink()
     assert team.rows().keys() == {job.key for job in jobs[:2]}
     assert team.read == [2]
+
+
+def test_a_damaged_row_is_told_of_and_the_next_command_reads_the_snapshots_again(team: Team) -> None:
+    team.measure(0, 1)
+    with closing(sqlite3.connect(team.copy().journal)) as db, db:
+        db.execute("UPDATE results SET trust = '['")
+    shown = rank(team, "--all")
+    assert (shown.exit_code, "the copy of MLflow's results is damaged" in shown.output) == (1, True)
+    assert "it is made anew" in shown.output
+    assert rank(team, "--all").exit_code == 0
 
 
 def test_only_its_user_can_read_a_copy_and_its_name_has_no_secret(team: Team) -> None:
