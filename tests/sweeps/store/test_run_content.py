@@ -10,7 +10,6 @@ from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import PRESETS
 from sweeps.records import Measured
 from sweeps.settled import Settled
-from sweeps.store import run_content
 from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job
 from sweeps.variant import Variant
 from tests.mlflow_rows import row_of
@@ -47,9 +46,8 @@ def run(records, tmp_path):
     return make
 
 
-def read(content, without=()):
-    tags = {name: value for name, value in content.tags.items() if name.removeprefix(TAG) not in without}
-    return row_of("phones", "run", content.params, content.metrics, tags)
+def read(content):
+    return row_of("phones", "run", content.params, content.metrics, content.tags)
 
 
 @pytest.mark.parametrize("settled", [None, SETTLED, replace(SETTLED, reason="best", by="", ratio=None, ratio_low=None)])
@@ -105,14 +103,13 @@ def test_device_time_and_waits_are_summed_over_the_blocks(run, records):
     assert (row.push_seconds, row.accuracy_seconds) == (0.0, 0.0)
 
 
-def test_pushes_and_the_accuracy_pass_are_kept_and_make_no_new_run(run, records):
+def test_pushes_and_the_accuracy_pass_are_kept(run, records):
     job = records.job(0)
     blocks = [records.block(job, round_) for round_ in range(2)]
     pushed = [replace(blocks[0], push_seconds=1.5), blocks[1]]
     content = run(blocks=pushed, accuracy=records.accuracy(job, device_seconds=4.0, push_seconds=0.5))
     row = read(content)
     assert (row.push_seconds, row.accuracy_seconds) == (1.5, 4.5)
-    assert content.attempt_key == run(blocks=blocks, journal="another").attempt_key
 
 
 def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, records, tmp_path):
@@ -145,15 +142,6 @@ def test_a_last_digit_of_another_kind_of_cpu_makes_no_other_run(run, factor, sam
     assert not here.is_in("of another attempt", here.metrics)
 
 
-def test_a_run_without_batches_is_not_written_anew(run):
-    assert f"{TAG}batch_seconds" not in run().tags
-    assert run().attempt_key == run(batches=BatchShare(), journal="another").attempt_key
-    spent = BatchShare(device_seconds=1.0)
-    assert run().attempt_key != (before := run(batches=spent, journal="third").attempt_key)
-    seen = replace(spent, medians_ms=((3, 10.0),))
-    assert run(batches=seen, journal="fourth").attempt_key == before, "an earlier version did not tell the medians"
-
-
 def test_what_says_nothing_is_no_tag_and_is_read_as_its_default(run):
     tags = run().tags
     assert {f"{TAG}stage", f"{TAG}kind", f"{TAG}check_medians_ms", f"{TAG}emulated"}.isdisjoint(tags)
@@ -162,11 +150,9 @@ def test_what_says_nothing_is_no_tag_and_is_read_as_its_default(run):
     assert (row.stage, row.kind, row.check_medians_ms, row.emulated) == ("", "", (), False)
 
 
-def test_the_sessions_are_kept_and_older_runs_without_them_are_not_written_anew(run):
+def test_the_sessions_are_kept(run):
     made = [run(sessions=starts) for starts in ((), (5, 9))]
     assert [read(one).sessions for one in made] == [(), (5, 9)]
-    assert read(made[1], without=("sessions",)).sessions == ()
-    assert made[0].attempt_key == made[1].attempt_key
 
 
 @pytest.mark.parametrize(
@@ -192,34 +178,6 @@ def test_one_block_that_waited_for_nothing_makes_a_job_ungated(run, records):
     blocks = [records.block(records.job(0), round_) for round_ in range(2)]
     blocks[0] = replace(blocks[0], conditions=replace(blocks[0].conditions, gate="ready"))
     assert read(run(blocks=blocks)).gate == "none"
-
-
-def test_runs_from_before_gates_and_races_stay_readable(run):
-    new = ("settled", "device_seconds", "timed_seconds", "waited_seconds", "gate", "fixed_performance", "protocol")
-    row = read(run(SETTLED), without=new)
-    assert (row.settled, row.device_seconds, row.timed_seconds, row.waited_seconds) == (None, 0.0, 0.0, 0.0)
-    assert (row.gate, row.fixed_performance, row.protocol) == ("none", "", "")
-
-
-def test_a_damaged_reason_is_an_error_of_the_run(run):
-    content = run(SETTLED)
-    tags = dict(content.tags) | {f"{TAG}settled": '{"budget": "race"'}
-    with pytest.raises(ValueError, match="Settled"):
-        row_of("phones", "run", content.params, content.metrics, tags)
-
-
-@pytest.mark.parametrize(
-    ("tag", "text"),
-    [
-        *(("block_medians_ms", f"[[0, 5.0], [1, {ms}]]") for ms in ("NaN", "Infinity", "-1.0", "0", '"NaN"')),
-        *((tag, text) for tag in ("device_seconds", "rounds") for text in ("NaN", "Infinity", "-Infinity")),
-    ],
-)
-def test_a_number_that_none_can_be_is_an_error_of_the_run(run, tag, text):
-    content = run()
-    read(content)
-    with pytest.raises(ValueError, match=tag.replace("_ms", "").replace("_", "[ _]")):
-        read(replace(content, tags={**content.tags, f"{TAG}{tag}": text}))
 
 
 def test_a_block_that_checks_batches_costs_time_and_makes_no_figure(records, tmp_path):
@@ -257,12 +215,3 @@ def test_a_winner_with_one_confirming_block_has_that_one_and_no_interval(records
     assert timing.confirmed_medians_ms == ((one.visit, pytest.approx(5.003)),)
     assert (timing.block_medians_ms, timing.latency_ci_low_ms) == ((), None)
     assert "one_block" in timing.labels
-
-
-def test_a_run_without_checks_is_not_written_anew(run, monkeypatch):
-    now = run()
-    monkeypatch.delitem(run_content._TAGS, "check_medians_ms")
-    monkeypatch.setattr(run_content, "_UNSAID_WITHOUT", ("confirmed_medians_ms", "batch_seconds", "link"))
-    before = run(journal="another")
-    assert f"{TAG}check_medians_ms" not in before.tags
-    assert now.attempt_key == before.attempt_key
