@@ -265,8 +265,9 @@ def test_what_changes_on_a_server_is_asked_for_by_its_name(
     two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     place = two.workspace.root.parent / "server.sqlite"
-    shutil.move(two.workspace.root / "mlflow.sqlite", place)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place}")
+    with Journal.open(two.workspace.journal) as journal, doubled():
+        Store(two.workspace.tracking_uri, two.workspace.mlflow_artifacts).publish(journal, "first")
     asked = sweeps(two.workspace, *command, answer="n\n")
     assert asked.exit_code == 1
     assert f"3 runs of MLflow at sqlite:///{place}" in asked.stderr
