@@ -262,7 +262,7 @@ def test_a_server_that_refuses_every_third_run_gets_all_of_them_once(
         assert outbox.drain(lambda _: told.append(outbox.left()), clock=clock, sleep=clock.sleep) == ""
         assert outbox.left() == 0
     assert clock.waits == [1, 1, 1, 1], "the sweep's own run and 9 of jobs; it takes two between two refusals"
-    assert sorted(set(told), reverse=True) == list(range(9, -1, -1)), "the snapshot comes first; each job counts as soon as it is there"
+    assert sorted(set(told), reverse=True) == list(range(9, -1, -1)), "each job counts as soon as MLflow has it"
     assert verify_published(workspace, journal).findings == ()
     assert len(load(workspace.tracking_uri, "phones").frame) == len(jobs)
 
