@@ -1,4 +1,4 @@
-"""The dashboard: reads the store and draws the page. Does not import `workers`, Ray or adbutils.
+"""The dashboard: reads the journal and draws the pages. Does not import `workers`, Ray or adbutils.
 
 Step: dashboard
 Start: app

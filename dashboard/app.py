@@ -37,7 +37,8 @@ def main() -> None:
 
 @st.cache_resource(show_spinner=False)
 def _freeze() -> None:
-    """Once in the server's process: Streamlit collects garbage after each run, and need not look at the libraries."""
+    """Freeze the libraries once in the server's process: Streamlit collects garbage after each run, and need not look
+    at them."""
     registry.load()
     # Arrow's columns of text make small tables slow: a fifth of a rerun of Decide.
     pd.options.mode.string_storage = "python"

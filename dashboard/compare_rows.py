@@ -1,4 +1,4 @@
-"""What the page of a comparison shows, made from results and blocks. Pure."""
+"""The page of a comparison shows these rows, made from results and blocks. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ from sweeps.variant import RunAxes, Variant
 
 BINS = 120
 _AXES = ("model", *(axis.name for axis in (*fields(Variant), *fields(RunAxes))), "device", "runtime_version", "sweep")
-"""What may differ of two results, by the names that sweep files have."""
+"""Two results may differ in these axes, by the names that sweep files have."""
 _BASES = {"A": 1.2, "B": 0.0}
 
 
 def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, Any]], int]:
-    """How the samples of both sides are distributed, each side's highest bin 1 high; and how many lie beyond."""
+    """The distributions of the samples of both sides, each side's highest bin 1 high; and the number of samples
+    beyond."""
     sides = {
         side: np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
         for side, blocks in (("A", a), ("B", b))
@@ -33,8 +34,8 @@ def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, A
     }
     if not sides:
         return [], 0
-    low = min(float(one.min()) for one in sides.values())
-    high = max(_end_of(one) for one in sides.values())
+    low = min(float(samples.min()) for samples in sides.values())
+    high = max(_end_of(samples) for samples in sides.values())
     high = high if high > low else low * 1.01
     rows: list[dict[str, Any]] = []
     for side, values in sides.items():
@@ -56,7 +57,7 @@ def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, A
 
 
 def _end_of(values: NDArray[np.float64]) -> float:
-    """Where a chart ends, so that a few outliers do not make the rest a line: far beyond most samples."""
+    """The end of a chart, which keeps a few outliers from making the rest a line: far beyond most samples."""
     tenth, nine_tenths = np.quantile(values, [0.1, 0.9])
     return min(float(values.max()), float(nine_tenths + 2 * (nine_tenths - tenth)))
 
@@ -74,10 +75,10 @@ def paired(a: ResultRow, b: ResultRow) -> list[dict[str, Any]]:
     """The rounds in which one device measured both, each with both figures and their ratio; none for two devices."""
     if a.device_id != b.device_id:
         return []
-    ours, theirs = a.medians_ms, b.medians_ms
+    a_ms, b_ms = a.medians_ms, b.medians_ms
     return [
-        {"number": number, "a_ms": ours[visit], "b_ms": theirs[visit], "ratio": theirs[visit] / ours[visit]}
-        for number, visit in enumerate(sorted(ours.keys() & theirs.keys()), 1)
+        {"number": number, "a_ms": a_ms[visit], "b_ms": b_ms[visit], "ratio": b_ms[visit] / a_ms[visit]}
+        for number, visit in enumerate(sorted(a_ms.keys() & b_ms.keys()), 1)
     ]
 
 
@@ -94,7 +95,7 @@ def ratio_text(ratio: Estimate) -> str:
 
 
 def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
-    """What differs of two results, and then every figure that either has, but for the verdict's: what it is, A's, B's,
+    """The differences of two results, and then every figure that either has, but for the verdict's: title, A's, B's,
     and B against A. Text for elements without Markdown."""
     rows = [
         (name, line(str(getattr(a, name))), line(str(getattr(b, name))), NOTHING)
@@ -102,10 +103,10 @@ def differences(a: ResultRow, b: ResultRow) -> list[tuple[str, str, str, str]]:
         if getattr(a, name) != getattr(b, name)
     ]
     for name, metric in METRICS.items():
-        ours, theirs = a.metrics.get(name), b.metrics.get(name)
-        if metric.better != "neither" and name not in _ELSEWHERE and (ours is not None or theirs is not None):
-            a_s, b_s = (NOTHING if one is None else metric.format(one) for one in (ours, theirs))
-            rows.append((_TITLES.get(name, metric.title), a_s, b_s, _against(ours, theirs, metric.unit)))
+        a_value, b_value = a.metrics.get(name), b.metrics.get(name)
+        if metric.better != "neither" and name not in _ELSEWHERE and (a_value is not None or b_value is not None):
+            a_s, b_s = (NOTHING if value is None else metric.format(value) for value in (a_value, b_value))
+            rows.append((_TITLES.get(name, metric.title), a_s, b_s, _against(a_value, b_value, metric.unit)))
     return rows
 
 
@@ -118,13 +119,13 @@ _TITLES = {
     "model_rss_mb": "Memory",
     "sqnr_db": "SQNR",
 }
-"""Shorter than those of all figures: four columns have to fit a phone's screen."""
+"""The titles are shorter than those of all figures: four columns have to fit a phone's screen."""
 _DIFFERENCES = {"%": "points", "points": "points", "dB": "dB", "°C": "°C"}
 """Units of which a difference means more than a ratio, and its own unit."""
 
 
 def _against(a: float | None, b: float | None, unit: str) -> str:
-    """`0.49×`, or `+0.45 points`; empty where one is unknown."""
+    """The change from A to B, `0.49×` or `+0.45 points`; empty where a value is unknown."""
     if a is None or b is None:
         return NOTHING
     if unit in _DIFFERENCES:
@@ -139,18 +140,20 @@ def sessions(row: ResultRow) -> dict[int, int]:
 
 
 def in_session(row: ResultRow, run: int, session: int) -> bool:
-    """Whether a run of the driver belongs to a session of `row`; every one, if `session` is 0."""
+    """Tell whether a run of the driver belongs to a session of `row`; every run does, if `session` is 0."""
     return not session or sessions_of([run], sorted(row.sessions)) == (session,)
 
 
 def only(row: ResultRow, session: int) -> ResultRow:
     """The same result with the blocks of one session alone; all of them, if it is 0. Its metrics stay those of all."""
 
-    def kept(medians: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+    def of_session(medians: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
         return tuple((visit, ms) for visit, ms in medians if in_session(row, run_of(visit), session))
 
     return replace(
-        row, block_medians_ms=kept(row.block_medians_ms), confirmed_medians_ms=kept(row.confirmed_medians_ms)
+        row,
+        block_medians_ms=of_session(row.block_medians_ms),
+        confirmed_medians_ms=of_session(row.confirmed_medians_ms),
     )
 
 
@@ -160,7 +163,7 @@ def session_text(start: int) -> str:
 
 
 def dates_text(row: ResultRow) -> str:
-    """When it was measured: `on 2026-11-20`, or `from 2026-11-20 to 2026-11-22`; empty if that is unknown."""
+    """The dates of the measurement: `on 2026-11-20`, or `from 2026-11-20 to 2026-11-22`; empty if that is unknown."""
     days = [session_text(start)[:10] for start in sessions(row) if start]
     if not days:
         return ""

@@ -21,9 +21,10 @@ from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
-from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
+from sweeps.journal.result_place import Place
+from sweeps.journal.results_table import DamagedResultsError, Watermark
+from sweeps.journal.sweep_table import SweepRow
 from sweeps.journal.told import told_by
 from sweeps.ranking.backends import BackendFigure, Best, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
@@ -45,9 +46,9 @@ from sweeps.workspace import Workspace
 FOLDER_TTL_S = 300
 """Images in a folder are counted again after so long: a large folder takes seconds."""
 MOST_UNITS = 6
-"""So many units of a class are ranked together; more take too long for a page."""
+"""A page ranks this many units of a class together; more take too long."""
 MOST_COMPARED = 24
-"""Of so many devices NNAPI is compared with the CPU; of more only that of the one that is looked at."""
+"""A page compares NNAPI with the CPU on this many devices; of more, only on the device that is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,34 +109,36 @@ def source(root: Path) -> Source | None:
 def _table(path: Path, verdicts: Path) -> ResultTable:
     mark = _whole(path)
     with Journal.open(path, read_only=True) as journal:
-        plans = tuple(sorted(journal.plan_ids().items()))
-        return ResultTable(path, verdicts, mark.epoch, mark.seq, plans, journal.imported_count())
+        plans = tuple(sorted(journal.plans.current_ids().items()))
+        return ResultTable(path, verdicts, mark.epoch, mark.seq, plans, journal.imports.count())
 
 
 ONE = threading.Lock()
-"""Of all sessions, one makes a table of results again, or all verdicts; the others wait, and look again."""
+"""A session that makes a table of results again, or all verdicts, holds this lock; other sessions wait, and look
+again."""
 
 
 def _whole(path: Path) -> Watermark:
-    """As of `whole_results`, which may take minutes once: after an update of EdgeSweep, or if the table is damaged."""
+    """The current table of results (see `whole_results`), which may take minutes once, if the table is
+    damaged."""
     with suppress(DamagedResultsError), Journal.open(path, read_only=True) as journal:
-        return journal.watermark()
-    said = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
-    bar = st.progress(0.0, said)
+        return journal.results.watermark()
+    text = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
+    bar = st.progress(0.0, text)
     with ONE:
-        found = whole_results(path, lambda done, of: bar.progress(done / of, f"{said} {done} of {of} jobs"))
+        results = whole_results(path, lambda done, of: bar.progress(done / of, f"{text} {done} of {of} jobs"))
     bar.empty()
-    return found
+    return results
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=KEYS)
 def sweeps(now: Source) -> tuple[SweepRow, ...]:
     """All sweeps, the last updated first."""
-    found: list[SweepRow] = []
+    rows: list[SweepRow] = []
     for table, names in now.shares:
         with Journal.open(table.path, read_only=True) as journal:
-            found += [row for row in journal.sweeps() if row.name in names]
-    return tuple(sorted(found, key=lambda row: row.updated, reverse=True))
+            rows += [row for row in journal.sweeps.all() if row.name in names]
+    return tuple(sorted(rows, key=lambda row: row.updated, reverse=True))
 
 
 @st.cache_resource(max_entries=3, show_spinner=False, hash_funcs=KEYS)
@@ -146,23 +149,23 @@ def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def verdicts_on(now: Source, place_ids: tuple[str, ...]) -> tuple[PlaceVerdict, ...]:
-    """As `verdicts`, of some units and pools."""
-    wanted = "device_id IN (SELECT value FROM json_each(?))"
-    found: list[PlaceVerdict] = []
+    """The verdicts (see `verdicts`) of some units and pools."""
+    condition = "device_id IN (SELECT value FROM json_each(?))"
+    places: list[PlaceVerdict] = []
     for table, names in now.shares:
-        there = read_current(table.files, lambda verdicts: verdicts.where(wanted, json.dumps(place_ids)))
-        found += [one for one in there if one.sweep in names]
-    return tuple(found)
+        stored = read_current(table.files, lambda verdicts: verdicts.where(condition, json.dumps(place_ids)))
+        places += [verdict for verdict in stored if verdict.sweep in names]
+    return tuple(places)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def places(now: Source, root: Path, sweep: str) -> Places:
-    """What a sweep has results of, or waits for."""
+    """The places of which a sweep has results, or for which it waits."""
     devices: dict[str, str] = {}
     models: dict[str, dict[str, list[Known]]] = {}
-    for one in read_current(now.of(sweep).files, lambda verdicts: verdicts.known(sweep)):
-        devices[one.device_id] = one.device
-        models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
+    for verdict in read_current(now.of(sweep).files, lambda verdicts: verdicts.known(sweep)):
+        devices[verdict.device_id] = verdict.device
+        models.setdefault(verdict.device_id, {}).setdefault(verdict.model, []).append(verdict)
     return Places(devices, models)
 
 
@@ -170,25 +173,25 @@ def places(now: Source, root: Path, sweep: str) -> Places:
 def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
     """All rows of one device and model of a sweep. Shared by all sessions: never change them."""
     with Journal.open(now.of(place.sweep).path, read_only=True) as journal:
-        return tuple(journal.result_rows(place.sweep, place))
+        return tuple(journal.results.rows(place.sweep, place))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, ResultRow]:
     """Single rows of a sweep, by job key; those that it does not have are left out."""
     with Journal.open(now.of(sweep).path, read_only=True) as journal:
-        return journal.some_results(sweep, job_keys)
+        return journal.results.some(sweep, job_keys)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def spec(now: Source, sweep: str) -> SweepSpec:
     """The sweep file of a sweep."""
     with Journal.open(now.of(sweep).path, read_only=True) as journal:
-        return journal.spec(sweep)
+        return journal.plans.spec(sweep)
 
 
 def more_images(now: Source, sweep: str) -> tuple[str, ...]:
-    """Whether there are more evaluation images than the sweep uses, as a command says it."""
+    """The command's sentences about evaluation images that the sweep does not use; empty if it uses all."""
     return _more_images(spec(now, sweep).data)
 
 
@@ -202,31 +205,33 @@ def _more_images(data: DataSpec) -> tuple[str, ...]:
 def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
     """The figures of hand-run tools of a sweep."""
     with Journal.open(now.of(sweep).path, read_only=True) as journal:
-        return tuple(journal.imported(sweep))
+        return tuple(journal.imports.of_sweep(sweep))
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ranking:
     """The ranking of one device and model. `objective`: JSON of an `ObjectiveSpec` in place of the sweep file's."""
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
-    others: set[tuple[str, str]] = set()
+    with_results: set[tuple[str, str]] = set()
     if by_hand := imported(now, place.sweep):
         with Journal.open(now.of(place.sweep).path, read_only=True) as journal:
-            others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
-    beside = [one for one in by_hand if one.place not in others]
-    told = told_by(spec(now, place.sweep))
-    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, told=told)
+            with_results = {
+                (entry.place_id, entry.model) for entry in journal.results.places(place.sweep) if entry != place
+            }
+    beside = [entry for entry in by_hand if entry.place not in with_results]
+    hints = told_by(spec(now, place.sweep))
+    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside, told=hints)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def place_names(now: Source, place: Place) -> dict[str, str]:
-    """What the builds of a place are called on pages, by job key."""
+    """The names of a place's builds on pages, by job key."""
     return build_names(place_rows(now, place))
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def ranked(now: Source, place: Place, objective: str | None = None) -> Ranked:
-    """As `place_ranking`, with what it is made from."""
+    """The ranking of a place (see `place_ranking`), with the rows and names that it is made from."""
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
     return Ranked(place, place_rows(now, place), place_names(now, place), chosen, place_ranking(now, place, objective))
 
@@ -236,32 +241,32 @@ def ranking_tables(
     now: Source, place: Place, objective: str | None, part: int
 ) -> tuple[DeviceRanking, pd.DataFrame, pd.DataFrame]:
     """One set of conditions: its ranking, `dashboard.rows.ranked` and `dashboard.rows.checked` of it."""
-    found = ranked(now, place, objective)
-    device = found.ranking.devices[part]
-    return device, tables.ranked(device, found.names), tables.checked(device, found.names)
+    result = ranked(now, place, objective)
+    device = result.ranking.devices[part]
+    return device, tables.ranked(device, result.names), tables.checked(device, result.names)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=KEYS)
 def chosen_results(
-    now: Source, sweep: str, wanted: tuple[tuple[str, str], ...], most: int
+    now: Source, sweep: str, filters: tuple[tuple[str, str], ...], most: int
 ) -> tuple[int, tuple[ResultRow, ...]]:
-    """How many results of a sweep have these values in these columns, and the fastest of them."""
-    values = {name: [value] for name, value in wanted}
+    """The number of results of a sweep that have these values in these columns, and the fastest of them."""
+    values = {name: [value] for name, value in filters}
     with Journal.open(now.of(sweep).path, read_only=True) as journal:
-        count = sum(journal.matching_places(values, sweep).values())
-        return count, tuple(journal.matching_results(values, sweep, most=most))
+        count = sum(journal.results.matching_places(values, sweep).values())
+        return count, tuple(journal.results.matching(values, sweep, most=most))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
-    """What the builds are called that wait for a result on a place; none where that is not known."""
+    """The names of the builds that wait for a result on a place; none where that is not known."""
     if not now.knows_jobs(place.sweep):
         return ()
-    there = place_rows(now, place)
+    ended = place_rows(now, place)
     with Journal.open(now.measured.path, read_only=True) as journal:
-        left = journal.waiting_jobs(place)
-    names = build_names((*there, *left))
-    return tuple(names[row.job_key] for row in left)
+        waiting_jobs = journal.jobs.waiting_rows(place)
+    names = build_names((*ended, *waiting_jobs))
+    return tuple(names[row.job_key] for row in waiting_jobs)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
@@ -289,5 +294,5 @@ def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> B
         return best and replace(best, variant=names.get(best.name, best.variant))
 
     return replace(
-        figure, pairs=tuple(replace(one, cpu=named(one.cpu), nnapi=named(one.nnapi)) for one in figure.pairs)
+        figure, pairs=tuple(replace(pair, cpu=named(pair.cpu), nnapi=named(pair.nnapi)) for pair in figure.pairs)
     )

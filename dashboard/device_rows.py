@@ -1,4 +1,4 @@
-"""What the page of devices shows of each."""
+"""The page of devices shows these rows of each device."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -22,31 +22,35 @@ STATES = {
 
 
 def state_of(
-    record: DeviceRecord | None, holder: int | None, here: Sequence[PlaceVerdict], gone: Gone = NOBODY, name: str = ""
+    record: DeviceRecord | None,
+    holder: int | None,
+    verdicts: Sequence[PlaceVerdict],
+    gone: Gone = NOBODY,
+    name: str = "",
 ) -> str:
-    """One of `STATES`. `here`: the verdicts of its places. `name`: of the device in sweep files."""
+    """The device's state, one of `STATES`. `here`: the verdicts of its places. `name`: of the device in sweep files."""
     if record is not None and record.quarantine is not None:
         return "quarantined"
     if holder is not None:
         return "measuring"
     if name in gone.devices:
         return "away" if gone.runs else "was away"
-    if not here:
+    if not verdicts:
         return "idle"
-    return "waiting" if any(one.waiting for one in here) else "done"
+    return "waiting" if any(verdict.waiting for verdict in verdicts) else "done"
 
 
 def places_of(device: KnownDevice, verdicts: Sequence[PlaceVerdict]) -> list[PlaceVerdict]:
-    """What was measured on the device, or waits for it; also as one unit of a pool."""
-    return [one for one in verdicts if one.device_id in device.place_ids and one.sweep in device.sweeps]
+    """The verdicts of results that the device has or waits for; also as one unit of a pool."""
+    return [verdict for verdict in verdicts if verdict.device_id in device.place_ids and verdict.sweep in device.sweeps]
 
 
 def places(verdicts: Iterable[PlaceVerdict]) -> list[list[PlaceVerdict]]:
     """The verdicts of each place: one for each set of conditions. All of them have the counts of the whole place."""
-    found: dict[tuple[str, str, str], list[PlaceVerdict]] = {}
-    for one in verdicts:
-        found.setdefault(one.place, []).append(one)
-    return list(found.values())
+    parts: dict[tuple[str, str, str], list[PlaceVerdict]] = {}
+    for verdict in verdicts:
+        parts.setdefault(verdict.place, []).append(verdict)
+    return list(parts.values())
 
 
 def overview(
@@ -56,28 +60,31 @@ def overview(
     holders: dict[str, int],
     gone: Gone = NOBODY,
 ) -> list[dict[str, Any]]:
-    """One line for each device: of the current plans, then those that are known only because of their faults."""
+    """The table's lines for each device: of the current plans, then those that are known only because of their
+    faults."""
     rows = []
     by_place: dict[str, list[PlaceVerdict]] = {}
-    for one in verdicts:
-        by_place.setdefault(one.device_id, []).append(one)
+    for item in verdicts:
+        by_place.setdefault(item.device_id, []).append(item)
     for device in devices:
         facts = device.facts
-        there = [one for key in device.place_ids for one in by_place.get(key, []) if one.sweep in device.sweeps]
-        here = [parts[0] for parts in places(there)]
+        measured = [
+            verdict for key in device.place_ids for verdict in by_place.get(key, []) if verdict.sweep in device.sweeps
+        ]
+        shown = [parts[0] for parts in places(measured)]
         record = records.get(facts.device_id)
         rows.append(
             {
                 "Device": line(facts.device_class),
                 "Named": line(facts.name),
-                "State": STATES[state_of(record, holders.get(facts.device_id), here, gone, facts.name)],
-                "Ended": sum(one.finished for one in here),
-                "Waiting": sum(one.waiting for one in here),
+                "State": STATES[state_of(record, holders.get(facts.device_id), shown, gone, facts.name)],
+                "Ended": sum(verdict.finished for verdict in shown),
+                "Waiting": sum(verdict.waiting for verdict in shown),
                 "Faults": len(record.faults) if record else 0,
                 "Id": line(facts.device_id),
             }
         )
-    known = {device.facts.device_id for device in devices}
+    in_sweeps = {device.facts.device_id for device in devices}
     rows += [
         {
             "Device": NOTHING,
@@ -89,13 +96,13 @@ def overview(
             "Id": line(key),
         }
         for key, record in records.items()
-        if key not in known
+        if key not in in_sweeps
     ]
     return rows
 
 
 def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
-    """Each known fact, by what it is."""
+    """The title and value of each known fact."""
     pairs = [
         ("Maker", facts.maker),
         ("Model", facts.model),
@@ -103,11 +110,11 @@ def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
         ("OS build", facts.os_build),
         ("ABI", facts.abi),
         ("Cores", str(facts.cores)),
-        ("Clusters of cores", "; ".join(", ".join(map(str, one)) for one in facts.core_clusters)),
+        ("Clusters of cores", "; ".join(", ".join(map(str, cluster)) for cluster in facts.core_clusters)),
         ("Memory", "" if facts.ram_bytes is None else f"{facts.ram_bytes / 2**30:.1f} GiB"),
         ("CPU features", ", ".join(facts.cpu_features)),
-        ("Runtimes", ", ".join(" ".join(one) for one in facts.runtime_versions)),
-        ("Runners", ", ".join(" ".join(one) for one in facts.runners)),
+        ("Runtimes", ", ".join(" ".join(version) for version in facts.runtime_versions)),
+        ("Runners", ", ".join(" ".join(runner) for runner in facts.runners)),
         ("Quantized engines", ", ".join(facts.qengines)),
         ("NNAPI level", "" if facts.nnapi_level is None else str(facts.nnapi_level)),
         ("Accelerators", ", ".join(facts.accelerators)),
@@ -117,7 +124,7 @@ def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
         ("Device id", facts.device_id),
         ("Fingerprint", facts.fingerprint),
     ]
-    return [(what, line(value)) for what, value in pairs if value]
+    return [(title, line(value)) for title, value in pairs if value]
 
 
 def host_of(facts: DeviceFacts) -> str:
@@ -133,11 +140,11 @@ def host_of(facts: DeviceFacts) -> str:
 
 
 def health(sentinel: Sentinel) -> list[str]:
-    """What the last look says, in words."""
+    """The findings of the last look, in words."""
     if not sentinel.looks:
         return []
     last = sentinel.looks[-1]
-    usual = sorted(one.ms for one in sentinel.looks)[len(sentinel.looks) // 2]
+    usual = sorted(look.ms for look in sentinel.looks)[len(sentinel.looks) // 2]
     away = 100 * (last.ms / usual - 1)
     words = [f"The last look took {last.ms:.3f} ms, {away:+.1f} % from the median of {len(sentinel.looks)} looks."]
     if last.temp_c is not None:

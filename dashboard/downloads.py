@@ -21,11 +21,12 @@ from sweeps.workspace import Workspace
 
 
 def problem(root: Path, build_key: str) -> EdgeSweepError | None:
-    """Why a build cannot be downloaded; `None` if its file is whole. As long as it is the same, it is read once."""
+    """The reason why a build cannot be downloaded; `None` if its file is whole. As long as it is the same, it is read
+    once."""
     folder = Workspace(root).artifact(build_key)
     try:
         states = tuple(
-            (file.name, (found := file.stat()).st_mtime_ns, found.st_size) for file in sorted(folder.iterdir())
+            (file.name, (status := file.stat()).st_mtime_ns, status.st_size) for file in sorted(folder.iterdir())
         )
     except OSError:
         states = ()
@@ -44,7 +45,7 @@ def _problem(folder: str, states: tuple[tuple[str, int, int], ...]) -> EdgeSweep
 
 
 def build_zip(root: Path, ranked: Ranked, device: DeviceRanking, candidate: Candidate) -> bytes:
-    """What `edgesweep export` writes, as a zip file: the file to ship, and `manifest.json` with its figures.
+    """The build as a zip file, as `edgesweep export` writes it: the file to ship, and `manifest.json` with its figures.
 
     Raises `EdgeSweepError` if the file is missing or damaged.
     """

@@ -13,15 +13,15 @@ from dashboard.data import place_rows
 from dashboard.source import EVIDENCE_KEYS, Source
 from sweeps.journal.evidence import JobEvidence, KnownDevice, Sentinel, known_devices, read_job, read_sentinels
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import Place
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.result_place import Place
+from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.ranking.comparable import Result
 from sweeps.ranking.compare import Comparison, compare
 from sweeps.results import ResultRow
 
 
 class Side(NamedTuple):
-    """One of two results that are compared."""
+    """A result that is compared with another one."""
 
     place: Place
     job_key: str
@@ -30,12 +30,12 @@ class Side(NamedTuple):
 
 
 MARGIN_PERCENT = 5.0
-"""As `edgesweep compare` has it."""
+"""The margin of `edgesweep compare`."""
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=EVIDENCE_KEYS)
 def job(now: Source, sweep: str, job_key: str) -> JobEvidence | None:
-    """All of one job; `None` if the sweep never had it. Shared by all sessions: never change it."""
+    """The evidence of a job; `None` if the sweep never had the job. Shared by all sessions: never change it."""
     with Journal.open(now.measured.path, read_only=True) as journal:
         return read_job(journal, sweep, job_key)
 
@@ -50,22 +50,22 @@ def devices(now: Source) -> tuple[KnownDevice, ...]:
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=EVIDENCE_KEYS)
 def sentinels(now: Source, device_id: str) -> tuple[Sentinel, ...]:
     """The looks of all sentinels of a device of the current plans."""
-    [device] = [one for one in devices(now) if one.facts.device_id == device_id]
+    [known] = [known for known in devices(now) if known.facts.device_id == device_id]
     with Journal.open(now.measured.path, read_only=True) as journal:
-        return read_sentinels(journal, device)
+        return read_sentinels(journal, known)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def comparison(now: Source, a: Side, b: Side) -> Comparison:
-    """What `edgesweep compare` says of two timed results."""
+    """The comparison that `edgesweep compare` makes of two timed results."""
     rows = [row(now, side) for side in (a, b)]
-    left, right = (Result.of_row(one) for one in rows if one is not None)
+    left, right = (Result.of_row(row) for row in rows if row is not None)
     series = sentinel_series(now.measured.path, sorted({left.device_id, right.device_id}))
-    names = [f"{one.sweep}:{one.name}" for one in rows if one is not None]
+    names = [f"{row.sweep}:{row.name}" for row in rows if row is not None]
     return compare((names[0], [left]), (names[1], [right]), MARGIN_PERCENT, named=True, sentinels=series)
 
 
 def row(now: Source, side: Side) -> ResultRow | None:
     """The result of one job of a place, of one session or of all."""
-    found = next((one for one in place_rows(now, side.place) if one.job_key == side.job_key), None)
-    return found if found is None or not side.session else only(found, side.session)
+    match = next((stored for stored in place_rows(now, side.place) if stored.job_key == side.job_key), None)
+    return match if match is None or not side.session else only(match, side.session)

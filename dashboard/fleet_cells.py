@@ -1,4 +1,4 @@
-"""What the cells of Fleet say. Pure: verdicts and costs in, cells out."""
+"""The cells of Fleet show winners and costs. Pure: verdicts and costs in, cells out."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -36,13 +36,15 @@ def winners(
 ) -> list[HeatRow]:
     """A cell for each device and model with the winner's build. `devices`: names by id; `names`: of builds by job. One
     build has one colour, the one that wins most often the first."""
-    wins = Counter(names[one.job_key] for one in verdicts.values() if one.job_key in names)
+    wins = Counter(names[won.job_key] for won in verdicts.values() if won.job_key in names)
     tints = {name: number for number, (name, _) in enumerate(wins.most_common())}
     return [
         HeatRow(
             name,
             tuple(
-                _winner(number, found, names, tints) if (found := verdicts.get((device, model))) else _nothing(number)
+                _winner(number, verdict, names, tints)
+                if (verdict := verdicts.get((device, model)))
+                else _nothing(number)
                 for number, model in enumerate(models)
             ),
         )
@@ -51,27 +53,29 @@ def winners(
 
 
 def colours_in_words(builds: int) -> str:
-    """What the colours of `winners` say, where so many builds win."""
+    """The meaning of the colours of `winners`, where so many builds win."""
     own = len(TINTS) - 1
     if builds <= own + 1:
         return "One colour for each build."
     return f"One colour for each of the {own} builds that win most often; the other {builds - own} are grey."
 
 
-def figure(one: PlaceVerdict) -> str:
+def figure(verdict: PlaceVerdict) -> str:
     """The winner's figure, with its unit."""
-    if one.latency_p50_ms is not None:
-        return f"{one.latency_p50_ms:#.3g} ms".replace(". ", " ")
-    return "" if one.value is None else catalog.metric(one.metric).format(one.value)
+    if verdict.latency_p50_ms is not None:
+        return f"{verdict.latency_p50_ms:#.3g} ms".replace(". ", " ")
+    return "" if verdict.value is None else catalog.metric(verdict.metric).format(verdict.value)
 
 
-def state_text(one: PlaceVerdict) -> str:
-    """`≈ tied with 2`, `… 3 waiting`; empty for a winner that stands alone."""
-    if one.state == "tied":
-        return f"≈ tied with {one.unresolved}"
-    if one.state in ("provisional", "waiting"):
-        return f"{STATES[one.state]}, {one.waiting} to come" if one.winner else f"… {one.waiting} waiting"
-    return STATES[one.state]
+def state_text(verdict: PlaceVerdict) -> str:
+    """The state of a place in words: `≈ tied with 2`, `… 3 waiting`; empty for a winner that stands alone."""
+    if verdict.state == "tied":
+        return f"≈ tied with {verdict.unresolved}"
+    if verdict.state in ("provisional", "waiting"):
+        return (
+            f"{STATES[verdict.state]}, {verdict.waiting} to come" if verdict.winner else f"… {verdict.waiting} waiting"
+        )
+    return STATES[verdict.state]
 
 
 def builds(
@@ -82,52 +86,55 @@ def builds(
     model: str,
 ) -> list[HeatRow]:
     """A cell for each device and build with its cost; a ring for the winner. `verdicts`: of that model, by device."""
-    found = []
+    rows = []
     for device, name in devices.items():
-        here, verdict = cells.get(device, {}), verdicts.get(device)
+        by_setup, verdict = cells.get(device, {}), verdicts.get(device)
         winner = verdict.job_key if verdict else ""
-        row = tuple(_build(number, device, model, here.get(setup), winner) for number, setup in enumerate(setups))
+        row = tuple(_build(number, device, model, by_setup.get(setup), winner) for number, setup in enumerate(setups))
         notes = "" if verdict is None else f"{figure(verdict)}  {state_text(verdict)}".strip()
-        found.append(HeatRow(name, row, notes))
-    return found
+        rows.append(HeatRow(name, row, notes))
+    return rows
 
 
 def shown_setups(cells: Cells, winning: Sequence[str], most: int) -> list[Setup]:
     """The builds to show: those that win somewhere (`winning`: job keys) first, then those that cost least; at last
     those that are skipped everywhere."""
     wins = set(winning)
-    tried = _tried(cells)
+    built = _built(cells)
     ranks: dict[Setup, tuple[int, int, float]] = {}
-    for here in cells.values():
-        for setup, cell in here.items():
+    for by_setup in cells.values():
+        for setup, cell in by_setup.items():
             won, ships, cost = ranks.get(setup, (0, 0, 0.0))
             may = cell.state == "ships"
             ranks[setup] = (won - (cell.job_key in wins), ships - may, cost + ((cell.ratio or 0.0) if may else 0.0))
-    return sorted(ranks, key=lambda setup: (setup not in tried, *ranks[setup], setup))[:most]
+    return sorted(ranks, key=lambda setup: (setup not in built, *ranks[setup], setup))[:most]
 
 
 def left_out(cells: Cells, setups: Collection[Setup]) -> str:
-    """How many builds Decide has beside those in `setups`, in words: `2 more builds stand in Decide.`; or empty."""
-    others = {setup for here in cells.values() for setup in here} - set(setups)
-    more = len(others & _tried(cells))
-    skipped = len(others) - more
-    said = [f"{more} more build{'s' * (more != 1)}"] if more else []
-    said += [f"{skipped} that {'is' if skipped == 1 else 'are'} skipped everywhere"] if skipped else []
-    return f"{' and '.join(said)} stand{'s' * (more + skipped == 1)} in Decide." if said else ""
+    """The number of builds that Decide has beside those in `setups`, in words: `2 more builds stand in Decide.`; or
+    empty."""
+    rest = {setup for by_setup in cells.values() for setup in by_setup} - set(setups)
+    more = len(rest & _built(cells))
+    skipped = len(rest) - more
+    parts = [f"{more} more build{'s' * (more != 1)}"] if more else []
+    parts += [f"{skipped} that {'is' if skipped == 1 else 'are'} skipped everywhere"] if skipped else []
+    return f"{' and '.join(parts)} stand{'s' * (more + skipped == 1)} in Decide." if parts else ""
 
 
-def _tried(cells: Cells) -> set[Setup]:
+def _built(cells: Cells) -> set[Setup]:
     """The builds that are not skipped on every device."""
-    return {setup for here in cells.values() for setup, cell in here.items() if cell.state != "skipped"}
+    return {setup for by_setup in cells.values() for setup, cell in by_setup.items() if cell.state != "skipped"}
 
 
-def _winner(column: int, one: PlaceVerdict, names: Mapping[str, str], tints: Mapping[str, int]) -> HeatCell:
-    state = state_text(one)
-    name = names.get(one.job_key, line(one.variant)) if one.winner else ""
-    reason = "" if one.winner else plain_words(one.reason)
-    lines = tuple(filter(None, (name, figure(one), state)))
-    tip = " · ".join(filter(None, (line(one.device), line(one.model), name, figure(one), state, reason)))
-    return HeatCell(column, one.device_id, one.model, one.job_key, lines or ("–",), None, tip, tint=tints.get(name))
+def _winner(column: int, verdict: PlaceVerdict, names: Mapping[str, str], tints: Mapping[str, int]) -> HeatCell:
+    state = state_text(verdict)
+    name = names.get(verdict.job_key, line(verdict.variant)) if verdict.winner else ""
+    reason = "" if verdict.winner else plain_words(verdict.reason)
+    lines = tuple(filter(None, (name, figure(verdict), state)))
+    tip = " · ".join(filter(None, (line(verdict.device), line(verdict.model), name, figure(verdict), state, reason)))
+    return HeatCell(
+        column, verdict.device_id, verdict.model, verdict.job_key, lines or ("–",), None, tip, tint=tints.get(name)
+    )
 
 
 def _nothing(column: int) -> HeatCell:

@@ -1,4 +1,4 @@
-"""What Fleet reads: sums and names of all places, and whole verdicts of those that it draws, until they change.
+"""Fleet reads sums and names of all places, and whole verdicts of the places that it draws, until they change.
 
 As in `dashboard.data`, what it returns is shared by all sessions: never change it.
 """
@@ -27,7 +27,7 @@ from sweeps.store.verdicts import Verdicts, read_current
 from sweeps.workspace import Workspace
 
 TROUBLED = 3
-"""So many of the latest sweeps are looked at for what needs attention."""
+"""This many of the latest sweeps are searched for what needs attention."""
 MOST_TROUBLES = 6
 LAG_TTL_S = 5
 
@@ -40,24 +40,24 @@ class Standing:
     troubles: tuple[Trouble, ...]
     """The first ones of the latest sweeps."""
     troubled: int
-    """How many there are."""
+    """The number of all troubles."""
 
 
 @st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
 def standing(now: Source) -> Standing:
     """Judges the places that have changed, first."""
-    latest = [one.name for one in sweeps(now)[:TROUBLED]]
+    latest = [sweep.name for sweep in sweeps(now)[:TROUBLED]]
     sums: dict[str, SweepSum] = {}
     troubles: list[Trouble] = []
     count = 0
     for table, names in now.shares:
-        mine = [name for name in latest if name in names]
-        there = read_current(table.files, lambda verdicts: fleet.sums(verdicts.db))
-        found, more = read_current(table.files, partial(_troubles, mine))
-        sums |= {name: one for name, one in there.items() if name in names}
-        troubles += found
+        shown = [name for name in latest if name in names]
+        stored_sums = read_current(table.files, lambda verdicts: fleet.sums(verdicts.db))
+        stored_troubles, more = read_current(table.files, partial(_troubles, shown))
+        sums |= {name: sweep_sum for name, sweep_sum in stored_sums.items() if name in names}
+        troubles += stored_troubles
         count += more
-    troubles.sort(key=lambda one: latest.index(one.sweep))
+    troubles.sort(key=lambda trouble: latest.index(trouble.sweep))
     return Standing(sums, tuple(troubles[:MOST_TROUBLES]), count)
 
 
@@ -82,19 +82,20 @@ def drawn(
     now: Source, sweep: str, devices: tuple[str, ...], models: tuple[str, ...]
 ) -> dict[tuple[str, str], PlaceVerdict]:
     """The verdicts of these devices and models, by both."""
-    wanted = (
+    condition = (
         "sweep = ? AND device_id IN (SELECT value FROM json_each(?)) AND model IN (SELECT value FROM json_each(?))"
         " AND part = 0"
     )
-    found = read_current(
-        now.of(sweep).files, lambda verdicts: verdicts.where(wanted, sweep, json.dumps(devices), json.dumps(models))
+    places = read_current(
+        now.of(sweep).files,
+        lambda verdicts: verdicts.where(condition, sweep, json.dumps(devices), json.dumps(models)),
     )
-    return {(one.device_id, one.model): one for one in found}
+    return {(verdict.device_id, verdict.model): verdict for verdict in places}
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, str]:
-    """What builds are called that win on some devices, by job key."""
+    """The names of builds that win on some devices, by job key."""
     rows = some_rows(now, sweep, job_keys)
     names = setup_names(rows.values())
     return {key: names[row.setup] for key, row in rows.items()}
@@ -102,14 +103,14 @@ def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str
 
 @st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
 def build_names_of(now: Source, jobs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """What builds are called that win everywhere, by sweep. `jobs`: sweeps, each with the key of one of its jobs."""
+    """The names of builds that win everywhere, by sweep. `jobs`: sweeps, each with the key of one of its jobs."""
     rows = {sweep: row for sweep, key in jobs for row in some_rows(now, sweep, (key,)).values()}
     return {sweep: build_names([row])[row.job_key] for sweep, row in rows.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What each build of a model costs on some devices, and what the builds are called."""
+    """The cost of each build of a model on some devices, and the names of the builds."""
 
     cells: Cells
     names: dict[Setup, str]
@@ -118,10 +119,10 @@ class Costs:
 
 @st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone", hash_funcs=KEYS)
 def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
-    """As of the sweep's own objective. Raises `StoreError` if this version cannot read the sweep's file."""
+    """The costs by the sweep's own objective. Raises `StoreError` if this version cannot read the sweep's file."""
     spec(now, sweep)
     cells = read_current(now.of(sweep).files, lambda verdicts: build_costs.cells(verdicts.db, sweep, model, devices))
-    jobs = {setup: cell.job_key for here in cells.values() for setup, cell in here.items()}
+    jobs = {setup: cell.job_key for by_setup in cells.values() for setup, cell in by_setup.items()}
     called = build_names(some_rows(now, sweep, tuple(sorted(jobs.values()))).values())
     # A row may have changed since: then the build is called as it is stored, until the next look.
     names = {setup: called.get(key) or line(" · ".join(filter(None, setup))) for setup, key in jobs.items()}
@@ -130,9 +131,9 @@ def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Cost
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ...]) -> dict[str, str]:
-    """What the devices of some sweeps are called for people, by their names in sweep files. `plans`: as in `Source`."""
+    """The names of the devices of some sweeps for people, by their names in sweep files. `plans`: as in `Source`."""
     with Journal.open(path, read_only=True) as journal:
-        classes = {facts.name: facts.device_class for sweep in sweeps for facts in journal.devices(sweep)}
+        classes = {facts.name: facts.device_class for sweep in sweeps for facts in journal.plans.devices(sweep)}
     return device_names(classes)
 
 
@@ -141,8 +142,8 @@ def under_way(path: Path, sweep: str, job_keys: tuple[str, ...]) -> dict[str, tu
     """Names of jobs for people: as `dashboard.running.in_words` makes them. Jobs that the sweep lacks are left out.
     Raises `StoreError`, which is not kept as an answer would be."""
     with Journal.open(path, read_only=True) as journal:
-        found = {key: row for key in job_keys if (row := journal.waiting_job(sweep, key)) is not None}
-        return running.in_words(found, setup_names(found.values()))
+        rows = {key: row for key in job_keys if (row := journal.jobs.waiting_row(sweep, key)) is not None}
+        return running.in_words(rows, setup_names(rows.values()))
 
 
 @st.cache_data(ttl=LAG_TTL_S, show_spinner=False, hash_funcs=KEYS)

@@ -1,4 +1,5 @@
-"""Who came in by a link of this server: one-time tokens become cookies, and pages of other origins get nothing.
+"""A gate knows who came in by a link of this server: one-time tokens become cookies, and pages of other origins get
+nothing.
 
 A link is worth one entry. What it leaves in the browser is a cookie that scripts and other sites cannot send; the link
 itself, copied or used again, carries no rights.
@@ -46,7 +47,7 @@ class Gate:
             self._links.add(_digest(token))
 
     def enter(self, token: str) -> str | None:
-        """What a browser keeps for this token; `None` if it is not open (any more)."""
+        """The cookie that a browser keeps for this token; `None` if the token is not open (any more)."""
         with self._lock:
             if _digest(token) not in self._links:
                 return None
@@ -61,7 +62,7 @@ class Gate:
 
 
 GATE = Gate()
-"""That of this server: its routes and its pages share it."""
+"""The routes and the pages of this server share this gate."""
 
 
 def cookie_name(port: int) -> str:

@@ -6,7 +6,8 @@ from sweeps.text import FORMULA_STARTS, plain
 
 NOTHING = "–"
 _MARKS = r"\[\]{}#+!|*&"
-"""Of Markdown, and nothing to what Streamlit replaces afterwards: a backslash takes their meaning away."""
+"""Markdown reads these characters as marks; Streamlit does not replace them afterwards, so a backslash makes them
+harmless."""
 _HARMLESS = re.compile(
     rf"(?!\d+\))(?:[^\W_]|[{_MARKS}])"
     rf"(?:[^\W_]|[ ·,;()/≈×%°–?'\"{_MARKS}]|:(?= )|(?<=\d):(?=\d)|(?<=[^\W_])[-_.](?=[^\W_]))*"
@@ -19,7 +20,8 @@ _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 
 def line(text: str) -> str:
-    """One line without control characters, `–` if empty: for elements without Markdown (`st.text`, cells, axes)."""
+    """The text as one line without control characters, `–` if empty: for elements without Markdown (`st.text`, cells,
+    axes)."""
     return plain(" ".join(text.split())) or NOTHING
 
 

@@ -1,4 +1,5 @@
-"""What the page of one job shows, made from the journal's records. Pure; text is for elements without Markdown."""
+"""The page of one job shows these rows, made from the journal's records. Pure; text is for elements without
+Markdown."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from sweeps.advice import RUN
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RETRIED_KINDS
 from sweeps.failure_kinds import FAILS_AGAIN, remedy
-from sweeps.journal.changes import DatedBlock
+from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.evidence import Sentinel
 from sweeps.launching.here import here
 from sweeps.manifest import Manifest
@@ -23,7 +24,7 @@ from sweeps.results import ResultRow
 from sweeps.workspace import Workspace
 
 PIXELS = 900
-"""So many columns of samples a chart has at most: more than it has pixels nobody sees."""
+"""A chart has at most this many columns of samples: nobody sees more than it has pixels."""
 
 _NEXT_STEPS = {
     "load": "see that the model's source and weights can be read",
@@ -43,19 +44,19 @@ def sample_columns(blocks: Sequence[Block], most: int = PIXELS) -> list[dict[str
     between them.
     """
     per_column = max(1, -(-sum(len(block.samples_ns) for block in blocks) // most))
-    found: list[dict[str, float]] = []
+    columns: list[dict[str, float]] = []
     for number, (at_s, block) in enumerate(zip(_starts_s(blocks), blocks, strict=True), 1):
         for first in range(0, len(block.samples_ns), per_column):
             part = block.samples_ns[first : first + per_column]
             took_s = sum(part) / 1e9
             ends = {"low_ms": min(part) / 1e6, "high_ms": max(part) / 1e6}
-            found.append({"block": number, "at_s": round(at_s + took_s / 2, 6), **ends, "samples": len(part)})
+            columns.append({"block": number, "at_s": round(at_s + took_s / 2, 6), **ends, "samples": len(part)})
             at_s += took_s
-    return found
+    return columns
 
 
 def block_spans(blocks: Sequence[Block]) -> list[dict[str, float]]:
-    """Where each block lies beside the others in `sample_columns`, with its figure."""
+    """The position of each block beside the others in `sample_columns`, with its figure."""
     return [
         {
             "block": number,
@@ -69,33 +70,33 @@ def block_spans(blocks: Sequence[Block]) -> list[dict[str, float]]:
 
 def warmup_rows(blocks: Sequence[Block], most: int = 200) -> list[dict[str, float | int]]:
     """The first inference (iteration 0) and the first warm-up iterations of each block."""
-    found: list[dict[str, float | int]] = []
+    rows: list[dict[str, float | int]] = []
     for number, block in enumerate(blocks, 1):
         if block.first_inference_ns is not None:
-            found.append({"block": number, "iteration": 0, "ms": block.first_inference_ns / 1e6})
-        found += [
+            rows.append({"block": number, "iteration": 0, "ms": block.first_inference_ns / 1e6})
+        rows += [
             {"block": number, "iteration": place, "ms": ns / 1e6} for place, ns in enumerate(block.warmup_ns[:most], 1)
         ]
-    return found
+    return rows
 
 
 def temperature_rows(blocks: Sequence[DatedBlock]) -> list[dict[str, float | int | str]]:
-    """Before and after each block, where the device has a sensor (°C)."""
-    found: list[dict[str, float | int | str]] = []
-    for number, one in enumerate(blocks, 1):
+    """The temperatures before and after each block, where the device has a sensor (°C)."""
+    rows: list[dict[str, float | int | str]] = []
+    for number, block in enumerate(blocks, 1):
         for when, temp_c in (
-            ("before", one.block.conditions.temp_start_c),
-            ("after", one.block.conditions.temp_end_c),
+            ("before", block.block.conditions.temp_start_c),
+            ("after", block.block.conditions.temp_end_c),
         ):
             if temp_c is not None:
-                found.append({"block": number, "when": when, "temp_c": temp_c})
-    return found
+                rows.append({"block": number, "when": when, "temp_c": temp_c})
+    return rows
 
 
 def sentinel_rows(sentinel: Sentinel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The looks, and the spans in which the device changed its speed, as charts have them."""
-    looks = [{"at": _text(one.stored), "ms": one.ms} for one in sentinel.looks]
-    at = {one.position: one.stored for one in sentinel.looks}
+    looks = [{"at": _text(look.stored), "ms": look.ms} for look in sentinel.looks]
+    at = {look.position: look.stored for look in sentinel.looks}
     spans = [
         {"from": _text(at[span.after]), "to": _text(at[span.until]), "what": "the device changed its speed"}
         for span in sentinel.spans
@@ -105,55 +106,55 @@ def sentinel_rows(sentinel: Sentinel) -> tuple[list[dict[str, Any]], list[dict[s
 
 
 def measured_spans(blocks: Sequence[DatedBlock], least: timedelta) -> list[dict[str, Any]]:
-    """When each block was measured: it ended when it was stored, or shortly before."""
+    """The spans in which blocks were measured: a block ended when it was stored, or shortly before."""
     return [
         {
-            "from": _text(one.stored - max(least, timedelta(seconds=one.block.device_seconds))),
-            "to": _text(one.stored),
+            "from": _text(block.stored - max(least, timedelta(seconds=block.block.device_seconds))),
+            "to": _text(block.stored),
             "what": f"block {number} of this job",
         }
-        for number, one in enumerate(blocks, 1)
+        for number, block in enumerate(blocks, 1)
     ]
 
 
 def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[dict[str, Any]]:
-    """One line for each block, in the order of measuring. `changed`: as of `JobEvidence`."""
+    """The table's line for each block, in the order of measuring. `changed`: as of `JobEvidence`."""
     return [
         {
             "Block": number,
-            "Stored": f"{one.stored:%Y-%m-%d %H:%M:%S}",
-            "Round": one.block.round,
-            "What for": _purpose(one.block),
-            "Figure (ms)": figure_ns(one.block.samples_ns) / 1e6,
-            "Samples": len(one.block.samples_ns),
-            "Warm-ups": len(one.block.warmup_ns),
-            "First inference (ms)": _ms(one.block.first_inference_ns),
-            "Load (ms)": _ms(one.block.load_ns),
-            "Gate": _gate(one.block.conditions),
-            "Waited (s)": one.block.conditions.waited_seconds,
-            "°C": _from_to(one.block.conditions.temp_start_c, one.block.conditions.temp_end_c, 1),
+            "Stored": f"{block.stored:%Y-%m-%d %H:%M:%S}",
+            "Round": block.block.round,
+            "What for": _purpose(block.block),
+            "Figure (ms)": figure_ns(block.block.samples_ns) / 1e6,
+            "Samples": len(block.block.samples_ns),
+            "Warm-ups": len(block.block.warmup_ns),
+            "First inference (ms)": _ms(block.block.first_inference_ns),
+            "Load (ms)": _ms(block.block.load_ns),
+            "Gate": _gate(block.block.conditions),
+            "Waited (s)": block.block.conditions.waited_seconds,
+            "°C": _from_to(block.block.conditions.temp_start_c, block.block.conditions.temp_end_c, 1),
             "Thermal status": _from_to(
-                one.block.conditions.thermal_status_start, one.block.conditions.thermal_status_end, 0
+                block.block.conditions.thermal_status_start, block.block.conditions.thermal_status_end, 0
             ),
-            "CPU (MHz)": _from_to(one.block.conditions.cpu_mhz_start, one.block.conditions.cpu_mhz_end, 0),
-            "Other load": _percent(one.block.conditions.load_start),
-            "Stolen": _percent(one.block.conditions.steal_share),
+            "CPU (MHz)": _from_to(block.block.conditions.cpu_mhz_start, block.block.conditions.cpu_mhz_end, 0),
+            "Other load": _percent(block.block.conditions.load_start),
+            "Stolen": _percent(block.block.conditions.steal_share),
             "Battery": NOTHING
-            if one.block.conditions.battery_percent is None
-            else f"{one.block.conditions.battery_percent:.0f} %",
-            "CPUs": line(one.block.conditions.cpus),
-            "Threads": one.block.threads_ran,
-            "Ran on": line(f"{one.block.backend_ran}, {one.block.engine_ran}"),
+            if block.block.conditions.battery_percent is None
+            else f"{block.block.conditions.battery_percent:.0f} %",
+            "CPUs": line(block.block.conditions.cpus),
+            "Threads": block.block.threads_ran,
+            "Ran on": line(f"{block.block.backend_ran}, {block.block.engine_ran}"),
             "Labels": line(
-                ", ".join((*one.block.labels, *(["device_changed"] if one.placed.position in changed else [])))
+                ", ".join((*block.block.labels, *(["device_changed"] if block.placed.position in changed else [])))
             ),
         }
-        for number, one in enumerate(blocks, 1)
+        for number, block in enumerate(blocks, 1)
     ]
 
 
 def next_step(stage: str, kind: str, precision: str = "") -> str:
-    """What to do about a failed job of this precision."""
+    """The next step after a failed job of this precision."""
     if kind in RETRIED_KINDS:
         return f"remove the cause: {RUN} tries it again"
     if kind == "not_possible":
@@ -171,7 +172,7 @@ def repeat_command(row: ResultRow, facts: DeviceFacts, root: str) -> str:
     export = ["edgesweep", "export", row.sweep, "--workspace", root, "--device", row.device_id, "--model", row.model]
     check = ["edgesweep", "check", "shipped/manifest.json", "--device", facts.name, "--workspace", root]
     words = [[*export, "--variant", row.name, "--output", "shipped"], check]
-    return "\n".join(shlex.join([line(word) for word in one]) for one in words)
+    return "\n".join(shlex.join([line(word) for word in command]) for command in words)
 
 
 def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str | None:
@@ -215,7 +216,7 @@ def identity(row: ResultRow | None, manifest: Manifest | None, facts: DeviceFact
             ("Calibration images", manifest.calibration_id or ""),
             *((f"Version of {name}", version) for name, version in sorted(manifest.versions.items())),
         ]
-    return [(line(what), line(value)) for what, value in pairs]
+    return [(line(title), line(value)) for title, value in pairs]
 
 
 def _starts_s(blocks: Sequence[Block]) -> list[float]:
@@ -239,7 +240,8 @@ def _purpose(block: Block) -> str:
 def _gate(conditions: Conditions) -> str:
     words = {"none": "none", "ready": "passed", "busy": "passed, busy", "timed_out": "timed out"}
     text = words.get(conditions.gate, conditions.gate)
-    return line(f"{text}: {', '.join(conditions.lacking)}" if conditions.lacking else text)
+    lacked = ", ".join(lack.text for lack in conditions.lacking)
+    return line(f"{text}: {lacked}" if lacked else text)
 
 
 def _from_to(start: float | None, end: float | None, digits: int) -> str:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +16,19 @@ import psutil
 
 from dashboard.options import Options
 from sweeps.errors import EdgeSweepError
+from sweeps.extras import install_line
+from sweeps.retry import tries
 
 APP = Path(__file__).with_name("app.py")
 SERVER = APP.with_name("serve.py")
 START_LIMIT_S = 60.0
+_LOOK_S = 0.1
 TOKEN_VARIABLE = "EDGESWEEP_DASHBOARD_TOKEN"  # noqa: S105  # a name
-"""Of the first link. Its server takes it out of the environment."""
+"""The variable holds the token of the first link. Its server takes it out of the environment."""
 
 SAYS_VARIABLE = "EDGESWEEP_DASHBOARD_SAYS"
-"""What its server prints once it answers, or after 60 s. It takes it out of the environment, too."""
+"""The variable holds the text that its server prints once it answers, or after 60 s. The server takes the
+variable out of the environment, too."""
 
 _OPTIONS: dict[str, str] = {
     "server.headless": "true",
@@ -78,8 +81,8 @@ def command(
     """
     for package, needed in (("streamlit", True), ("authlib", options.login), ("httpx", options.login)):
         if needed and importlib.util.find_spec(package) is None:
-            what = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
-            raise EdgeSweepError(f"{what} is not installed", "pip install 'edgesweep[dashboard]'")
+            purpose = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
+            raise EdgeSweepError(f"{purpose} is not installed", install_line("dashboard"))
     _check_free(host, port)
     settings = {**_OPTIONS, "server.address": host, "server.port": str(port)}
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
@@ -89,12 +92,13 @@ def command(
 
 
 def _own_names(host: str, names: Sequence[str]) -> list[str]:
-    """What a browser may call this server. Anything else is a name that somebody else has pointed here."""
-    found = ["127.0.0.1", "localhost", "::1"]
-    if host not in found:
-        own = [address.address for one in psutil.net_if_addrs().values() for address in one]
-        found += [host, socket.gethostname(), *(address.partition("%")[0] for address in own)]
-    return list(dict.fromkeys(name.lower() for name in (*found, *names)))
+    """The host names and addresses by which a browser may call this server. Anything else is a name that somebody else
+    has pointed here."""
+    hosts = ["127.0.0.1", "localhost", "::1"]
+    if host not in hosts:
+        own = [address.address for addresses in psutil.net_if_addrs().values() for address in addresses]
+        hosts += [host, socket.gethostname(), *(address.partition("%")[0] for address in own)]
+    return list(dict.fromkeys(name.lower() for name in (*hosts, *names)))
 
 
 @contextmanager
@@ -122,15 +126,15 @@ def serving(
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + START_LIMIT_S
-            while not _answers("127.0.0.1", port):
-                if process.poll() is not None or time.monotonic() > deadline:
+            for is_last in tries(START_LIMIT_S, _LOOK_S):
+                if _answers("127.0.0.1", port):
+                    break
+                if is_last or process.poll() is not None:
                     output.seek(0)
                     raise EdgeSweepError(
                         f"the dashboard did not start: {output.read()[-2000:].strip() or 'it said nothing'}",
                         "run `edgesweep dashboard` to see it start",
                     )
-                time.sleep(0.1)
             yield port
         finally:
             # Streamlit's orderly shutdown can wait forever for the connection of a closed browser.
@@ -144,13 +148,13 @@ def serving(
 def say_when_it_answers(text: str, host: str, port: int) -> None:
     """Print `text` on stderr once this process's server answers, and after 60 s all the same: its link is told nowhere
     else, and a slow computer may answer later."""
-    # What listens on all addresses is asked at this machine's own.
-    asked = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
+    # A server that listens on all addresses is asked at this machine's own.
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # nothing is bound here
 
     def wait() -> None:
-        deadline = time.monotonic() + START_LIMIT_S
-        while not _answers(asked, port) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        for _ in tries(START_LIMIT_S, _LOOK_S):
+            if _answers(target, port):
+                break
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
@@ -161,7 +165,7 @@ def _check_free(host: str, port: int) -> None:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # As servers do, so that a new one can start right after another one has ended.
+            # Servers set this option too: with it, a new one can start right after another one has ended.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:

@@ -11,11 +11,11 @@ sets of conditions; `a` and `b`: what is compared; `file`: what Launch begins wi
 
 
 def there(page: str) -> bool:
-    """Whether the registry has that page."""
+    """Tell whether the registry has that page."""
     return any(entry.name == page for entry in PAGES)
 
 
-def link(page: str, label: str, *, icon: str | None = None, help: str | None = None, **wanted: str | None) -> bool:
+def link(page: str, label: str, *, icon: str | None = None, help: str | None = None, **parameters: str | None) -> bool:
     """Draw a link to a page, with the `wanted` parameters that are not `None`. False, and nothing, if it is not there.
 
     `label` is Markdown: text from the store goes through `dashboard.inert`.
@@ -23,22 +23,22 @@ def link(page: str, label: str, *, icon: str | None = None, help: str | None = N
     target = _page(page)
     if target is None:
         return False
-    st.page_link(target, label=label, icon=icon, help=help, query_params=query(**wanted))
+    st.page_link(target, label=label, icon=icon, help=help, query_params=query(**parameters))
     return True
 
 
-def go(page: str, **wanted: str | None) -> None:
+def go(page: str, **parameters: str | None) -> None:
     """Show another page at once; nothing if it is not there."""
     target = _page(page)
     if target is not None:
-        st.switch_page(target, query_params=query(**wanted))
+        st.switch_page(target, query_params=query(**parameters))
 
 
-def query(**wanted: str | None) -> dict[str, str]:
+def query(**parameters: str | None) -> dict[str, str]:
     """The parameters of a URL. Raises `ValueError` for one that no page reads."""
-    if unknown := wanted.keys() - set(PARAMETERS):
+    if unknown := parameters.keys() - set(PARAMETERS):
         raise ValueError(f"no page reads {sorted(unknown)}")
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _page(name: str) -> Page | None:
@@ -50,4 +50,4 @@ def _page(name: str) -> Page | None:
 
 
 def _nothing() -> None:
-    """It is never run: `dashboard.app` has the page's function."""
+    """The function is never run: `dashboard.app` has the page's function."""

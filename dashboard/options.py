@@ -1,4 +1,4 @@
-"""What the dashboard was started with: the arguments of its script."""
+"""The dashboard's script was started with these arguments."""
 
 import argparse
 import os
@@ -13,20 +13,20 @@ from sweeps.launching.start import LAB_VARIABLE, TOKEN_VARIABLE
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of one server."""
+    """The options of one server."""
 
     workspace: Path
     models: tuple[Path, ...] = ()
     """The folders that a model's own code may come from."""
     roles: Path | None = None
     login: bool = False
-    """Whether people have to log in."""
+    """People have to log in."""
     lab: str | None = None
     """The address of the lab whose devices sweeps may use, beside those of this computer."""
     token_file: Path | None = None
 
     def arguments(self) -> list[str]:
-        """As `given` reads them."""
+        """The options as arguments that `given` reads."""
         words = ["--workspace", str(self.workspace)]
         words += [word for folder in self.models for word in ("--models", str(folder))]
         words += [] if self.roles is None else ["--roles", str(self.roles)]
@@ -35,14 +35,14 @@ class Options:
 
     @property
     def lab_options(self) -> tuple[str, ...]:
-        """Those of commands that use the lab; empty without one."""
+        """The options of commands that use the lab; empty without a lab."""
         if self.lab is None:
             return ()
         return ("--lab", self.lab, *(() if self.token_file is None else ("--token-file", str(self.token_file))))
 
 
 def given() -> Options:
-    """Those of this server."""
+    """The options of this server."""
     defaults = ("EDGESWEEP_WORKSPACE", LAB_VARIABLE, TOKEN_VARIABLE)
     return _parsed(tuple(sys.argv[1:]), *map(os.environ.get, defaults))
 
@@ -58,12 +58,12 @@ def _parsed(argv: Sequence[str], workspace: str | None, lab: str | None, token_f
     parser.add_argument("--login", action="store_true", help="people have to log in")
     parser.add_argument("--lab", default=lab or None, help="the address of a lab that sweeps may use")
     parser.add_argument("--token-file", type=Path, default=token_file or None, help="a copy of its token file")
-    found = parser.parse_args(argv)
+    parsed = parser.parse_args(argv)
     return Options(
-        found.workspace.expanduser().resolve(),
-        tuple(folder.expanduser().resolve() for folder in found.models),
-        found.roles,
-        found.login,
-        found.lab,
-        None if found.token_file is None else Path(found.token_file).expanduser().resolve(),
+        parsed.workspace.expanduser().resolve(),
+        tuple(folder.expanduser().resolve() for folder in parsed.models),
+        parsed.roles,
+        parsed.login,
+        parsed.lab,
+        None if parsed.token_file is None else Path(parsed.token_file).expanduser().resolve(),
     )

@@ -1,8 +1,8 @@
-"""One place of a sweep with its ranking: what views and reports are drawn from."""
+"""Views and reports are drawn from a place of a sweep with its ranking."""
 
 from dataclasses import dataclass
 
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.values import Ranking
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
@@ -10,11 +10,11 @@ from sweeps.spec.objective import ObjectiveSpec
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One device and model of a sweep, and its ranking, for the views of Decide and for reports."""
+    """A device and model of a sweep, and the ranking of its results, for the views of Decide and for reports."""
 
     place: Place
     rows: tuple[ResultRow, ...]
     names: dict[str, str]
-    """What the builds are called on pages, by job key."""
+    """The names of the builds on pages, by job key."""
     objective: ObjectiveSpec
     ranking: Ranking

@@ -1,4 +1,4 @@
-"""Who looks at a page, and what they may do: `role()` and `person()`, which pages ask.
+"""Pages ask `role()` and `person()` who looks at them, and what that person may do.
 
 This computer's user comes in by the link that `edgesweep dashboard` prints, and may do everything. Others may look;
 where people log in, a file of roles gives rights to addresses.
@@ -17,7 +17,7 @@ _MAY = {Role.LOOK: "look", Role.LAUNCH: "launch sweeps", Role.OPERATE: "operate 
 
 
 def role() -> Role:
-    """Of whoever looks at this page now."""
+    """The role of whoever looks at this page now."""
     if _by_link():
         return Role.OPERATE
     address = _address()
@@ -31,12 +31,12 @@ def role() -> Role:
 
 
 def person() -> str:
-    """In words, for others who look."""
+    """The person in words, for others who look."""
     return "the user of this computer" if _by_link() else _address() or "somebody"
 
 
 def admitted() -> bool:
-    """Whether they may see the pages: everybody, if nobody has to log in."""
+    """Tell whether this person may see the pages: everybody, if nobody has to log in."""
     return not given().login or _by_link() or bool(st.user.is_logged_in)
 
 
@@ -64,7 +64,7 @@ def _by_link() -> bool:
 
 
 def _address() -> str | None:
-    """Of whoever is logged in, if the issuer says that it checked it."""
+    """The address of whoever is logged in, if the issuer says that it checked the address."""
     if not given().login or not st.user.is_logged_in or st.user.get("email_verified") is not True:
         return None
     address = st.user.get("email")

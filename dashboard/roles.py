@@ -1,4 +1,4 @@
-"""What people may do, and the file that says who may do what."""
+"""A file of roles says what each person may do."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -10,7 +10,7 @@ from sweeps.spec.yaml_source import read_yaml
 
 
 class Role(IntEnum):
-    """Each may do what those before it may."""
+    """A role may do what the roles before it may."""
 
     LOOK = 0
     LAUNCH = 1
@@ -20,7 +20,7 @@ class Role(IntEnum):
 
 
 def read_roles(file: Path) -> Mapping[str, Role]:
-    """Who may do what, by address. Raises `SpecError` with the line of what is wrong."""
+    """The role of each person, by address. Raises `SpecError` with the line of what is wrong."""
     try:
         stat = file.stat()
     except OSError as error:
@@ -31,9 +31,9 @@ def read_roles(file: Path) -> Mapping[str, Role]:
 @lru_cache(maxsize=4)
 def _roles(file: Path, changed_ns: int, size: int) -> Mapping[str, Role]:
     document = read_yaml(file)
-    names = [one.name.lower() for one in Role]
-    wrong = [f"{file}:{one.line}: {one.message}" for one in document.problems]
-    found = {}
+    names = [role.name.lower() for role in Role]
+    wrong = [f"{file}:{problem.line}: {problem.message}" for problem in document.problems]
+    roles = {}
     if not isinstance(document.data, dict | None):
         wrong.append(f"{file}:1: it must have an address and a role on each line, like ann@example.org: operate")
     for address, name in document.data.items() if isinstance(document.data, dict) else ():
@@ -44,7 +44,7 @@ def _roles(file: Path, changed_ns: int, size: int) -> Mapping[str, Role]:
         elif address.count("@") != 1:
             wrong.append(f"{file}:{line}: {address!r} is not an address")
         else:
-            found[address.lower()] = Role[name.upper()]
+            roles[address.lower()] = Role[name.upper()]
     if wrong:
         raise SpecError("\n".join(wrong), "correct the file of roles")
-    return found
+    return roles

@@ -68,12 +68,12 @@ def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
 def partly_delegated(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> list[str]:
     """A line for each candidate, timed or only checked, that is not wholly delegated. `names`: as of `ranked`."""
     shown = (*ranking.ranking, *ranking.checked)
-    said = zip(shown_names(shown, names), (delegated_in_words(one.figures) for one in shown), strict=True)
-    return [line(f"{name}: {text}") for name, text in said if text]
+    parts = zip(shown_names(shown, names), (delegated_in_words(row.figures) for row in shown), strict=True)
+    return [line(f"{name}: {text}") for name, text in parts if text]
 
 
 def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """One row per ranked candidate, in order of rank. `names`: what they are called, by job key. Columns:
+    """A table with a row per ranked candidate, in order of rank. `names`: what they are called, by job key. Columns:
 
     job_key, place (of passing candidates), variant (unique here), status (one of `dashboard.charts.drawing.STATUS`),
     verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if it is on the Pareto front),
@@ -92,7 +92,7 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         figures = candidate.figures
         winner = ranking.winner is not None and candidate.job_key == ranking.winner.job_key
         place = _place(number, candidate)
-        made = candidate.made_of
+        estimate = candidate.made_of
         p50, low, high = (figures[name] for name in ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms"))
         accuracy, drop = figures[metric], figures["accuracy_drop_points"]
         drop_low, drop_high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
@@ -122,7 +122,9 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
                 "latency_short": "–" if p50 is None else f"{p50:#.3g} ms".replace(". ", " "),
                 "latency_text": METRICS["latency_p50_ms"].format(p50) if candidate.timed else candidate.untimed,
                 "interval_text": interval("latency_ci_low_ms", low, high) if candidate.timed else candidate.untimed,
-                "paired_text": NOTHING if winner else paired(candidate.ratio_to_winner, made.source if made else ""),
+                "paired_text": NOTHING
+                if winner
+                else paired(candidate.ratio_to_winner, estimate.source if estimate else ""),
                 "accuracy_text": METRICS[metric].format(accuracy) + (" (emulated)" if emulated_by else ""),
                 "drop_text": METRICS["accuracy_drop_points"].format(drop),
                 "drop_interval_text": interval("accuracy_drop_low_points", drop_low, drop_high),
@@ -132,19 +134,20 @@ def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd
         )
     if not rows:
         return pd.DataFrame()
-    # As objects, texts are one block in memory. Each column of type `str` is one of its own, and slower to select from.
+    # Texts that are kept as objects are one block in memory. Each column of type `str` is one of its own, and slower to
+    # select from.
     texts = pd.DataFrame(rows, columns=[name for name in rows[0] if name not in _FLOATS], dtype=object)
     table = pd.concat([texts, pd.DataFrame(rows, columns=_FLOATS, dtype="float64")], axis=1)
     # The reference has the same images and no interval of its own, so the drop's interval is used.
-    known = (table["accuracy"] if metric == "top1_percent" else float("nan")) + table["drop_points"]
-    table["accuracy_low"] = known - table["drop_high_points"]
-    table["accuracy_high"] = known - table["drop_low_points"]
+    reference = (table["accuracy"] if metric == "top1_percent" else float("nan")) + table["drop_points"]
+    table["accuracy_low"] = reference - table["drop_high_points"]
+    table["accuracy_high"] = reference - table["drop_low_points"]
     return table
 
 
 def pooled(ranking: ClassRanking, names: Mapping[tuple[str, ...], str]) -> pd.DataFrame:
-    """One row per variant of a device class, in its order: place, variant, units, passes_on, ratio; and as text:
-    between_units, interval_text. `names`: by setup."""
+    """A table with a row per variant of a device class, in its order: place, variant, units, passes_on, ratio; and as
+    text: between_units, interval_text. `names`: by setup."""
     return pd.DataFrame(
         {
             "place": _class_place(number, entry, ranking),
@@ -162,7 +165,7 @@ def pooled(ranking: ClassRanking, names: Mapping[tuple[str, ...], str]) -> pd.Da
 
 
 def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """One row per candidate that was only checked, in the ranking's order. Columns:
+    """A table with a row per candidate that was only checked, in the ranking's order. Columns:
 
     job_key, variant (unique here), executor, status (one of `dashboard.charts.dots.CHECKS`), why, trust (a tuple);
     accuracy (percent), drop_points with drop_low_points and drop_high_points, agreement (percent), sqnr_db,
@@ -201,26 +204,26 @@ def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> p
 
 
 def imported(figures: Sequence[Imported]) -> pd.DataFrame:
-    """One row per figure of a hand-run tool, in the order given: mean_ms; and as text device, model, variant,
-    iterations, p50_text, source. Without any: no columns."""
+    """A table with a row per figure of a hand-run tool, in the order given: mean_ms; and as text device, model,
+    variant, iterations, p50_text, source. Without any: no columns."""
     return pd.DataFrame(
         {
-            "device": line(one.device),
-            "model": line(one.model),
-            "variant": line(one.variant),
-            "mean_ms": one.mean_ms,
-            "iterations": NOTHING if one.iterations is None else str(one.iterations),
-            "p50_text": NOTHING if one.p50_ms is None else f"{one.p50_ms:.3f}",
-            "source": line(one.source),
+            "device": line(figure.device),
+            "model": line(figure.model),
+            "variant": line(figure.variant),
+            "mean_ms": figure.mean_ms,
+            "iterations": NOTHING if figure.iterations is None else str(figure.iterations),
+            "p50_text": NOTHING if figure.p50_ms is None else f"{figure.p50_ms:.3f}",
+            "source": line(figure.source),
         }
-        for one in figures
+        for figure in figures
     )
 
 
 def backends(figure: BackendFigure) -> pd.DataFrame:
-    """One row per pair, in order: cpu_ms, nnapi_ms, ratio (floats, NaN unknown); and as text device (with its id),
-    model, precision, interval_text, finding, cpu_variant, nnapi_variant, note."""
-    found = pd.DataFrame(
+    """A table with a row per pair, in order: cpu_ms, nnapi_ms, ratio (floats, NaN unknown); and as text device (with
+    its id), model, precision, interval_text, finding, cpu_variant, nnapi_variant, note."""
+    table = pd.DataFrame(
         {
             "device": line(f"{pair.device} {pair.device_id}"),
             "model": line(pair.model),
@@ -238,7 +241,7 @@ def backends(figure: BackendFigure) -> pd.DataFrame:
         }
         for pair in figure.pairs
     )
-    return found.astype(dict.fromkeys(("cpu_ms", "nnapi_ms", "ratio"), "float64"))
+    return table.astype(dict.fromkeys(("cpu_ms", "nnapi_ms", "ratio"), "float64"))
 
 
 def backend_bars(figure: BackendFigure) -> pd.DataFrame:
@@ -265,7 +268,7 @@ def backend_bars(figure: BackendFigure) -> pd.DataFrame:
 
 
 def interval(metric: str, low: float | None, high: float | None) -> str:
-    """`3.412 to 3.620 ms`, or `none` without repeated rounds."""
+    """The interval in words: `3.412 to 3.620 ms`, or `none` without repeated rounds."""
     if low is None or high is None or low != low or high != high:
         return "none"
     digits, unit = METRICS[metric].digits, METRICS[metric].unit
@@ -278,10 +281,10 @@ def _place(number: int, candidate: Candidate) -> str:
     return candidate.place or str(number)
 
 
-def _class_place(number: int, entry: ClassEntry, ranking: ClassRanking) -> str:
-    if entry.tied:
-        return "1=" if sum(other.tied for other in ranking.entries) > 1 else "1"
-    return str(number) if entry.passes_on == len(ranking.units) else ""
+def _class_place(number: int, member: ClassEntry, ranking: ClassRanking) -> str:
+    if member.tied:
+        return "1=" if sum(entry.tied for entry in ranking.entries) > 1 else "1"
+    return str(number) if member.passes_on == len(ranking.units) else ""
 
 
 def _status(candidate: Candidate, winner: bool) -> str:

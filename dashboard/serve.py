@@ -11,7 +11,7 @@ from streamlit.starlette import App
 from dashboard.gate import ENTER, GATE, OwnPagesOnly, enter
 from dashboard.launch import SAYS_VARIABLE, TOKEN_VARIABLE, say_when_it_answers
 
-# Not in the environment of the sweeps that are started from here.
+# The token leaves the environment, which the sweeps that are started from this server inherit.
 if first := os.environ.pop(TOKEN_VARIABLE, ""):
     GATE.add_link(first)
 

@@ -1,4 +1,4 @@
-"""What pages read, as it is now: the key of their caches."""
+"""Pages read a source as it is now, which is the key of their caches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class ResultTable:
     plans: tuple[tuple[str, int], ...]
     """The current plan of each sweep."""
     imported: int
-    """How many figures of tools that were run by hand."""
+    """The number of figures of tools that were run by hand."""
 
     @property
     def sweeps(self) -> frozenset[str]:
@@ -32,9 +32,9 @@ class ResultTable:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The results of the workspace's own journal, and those of a tracking server that others write to. One is there.
+    """The results of the workspace's own journal, those of a tracking server that others write to, or both.
 
-    A sweep of the workspace is read from its journal alone, also where others have published one of its name.
+    A sweep of the workspace is read from its journal alone, also where others have published a sweep of its name.
     """
 
     own: ResultTable | None
@@ -47,12 +47,12 @@ class Source:
     @property
     def shares(self) -> tuple[tuple[ResultTable, frozenset[str]], ...]:
         """Each file, and the sweeps that are read from it."""
-        mine = frozenset() if self.own is None else self.own.sweeps
-        own = () if self.own is None else ((self.own, mine),)
-        return own if self.copy is None else (*own, (self.copy, self.copy.sweeps - mine))
+        own_sweeps = frozenset() if self.own is None else self.own.sweeps
+        own = () if self.own is None else ((self.own, own_sweeps),)
+        return own if self.copy is None else (*own, (self.copy, self.copy.sweeps - own_sweeps))
 
     def of(self, sweep: str) -> ResultTable:
-        """Where a sweep is read."""
+        """The table from which a sweep is read."""
         if self.copy is None or (self.own is not None and sweep in self.own.sweeps):
             return self.measured
         return self.copy
@@ -65,11 +65,11 @@ class Source:
         return table
 
     def knows_jobs(self, sweep: str) -> bool:
-        """Whether it is known what a sweep still waits for."""
+        """Tell whether it is known what a sweep still waits for."""
         return self.own is not None and sweep in self.own.sweeps
 
 
 KEYS: dict[str | type, Callable[[Any], object]] = {Source: repr, type(Path()): str}
-"""How caches of results know these: Streamlit would take them apart in each of a page's dozen looks."""
+"""Caches of results know these types by such keys: Streamlit would take them apart in each of a page's dozen looks."""
 EVIDENCE_KEYS: dict[str | type, Callable[[Any], object]] = {Source: lambda now: repr(now.measured)}
-"""How caches of jobs, blocks and devices do: they read the journal that has measured."""
+"""Caches of jobs, blocks and devices know a source by the journal that has measured."""

@@ -60,15 +60,15 @@ def boxes_tied() -> Iterator[None]:
         st.html("<style>{}</style>".format("\n".join(rules)))
 
 
-def selected(*what: object) -> str:
+def selected(*parts: object) -> str:
     """The key of a container whose content belongs to a selection: never is that of another one seen in it."""
-    key = f"now-{hashlib.sha256(repr(what).encode()).hexdigest()[:12]}"
+    key = f"now-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
     st.session_state.setdefault(_SELECTED, []).append(key)
     return key
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
-    """As `chosen`, as a row of buttons: for a few options. `shown` makes Markdown."""
+    """A row of buttons for a few options, whose value is kept as that of `chosen`. `shown` makes Markdown."""
     value = _begin(name, options, None)
     st.pills(label, options, key=_key(name), format_func=shown, required=True, wrap=True)
     value = _end(name, st.session_state.get(_key(name)) or value, options, value)
@@ -78,16 +78,16 @@ def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str]
 
 def switch(name: str, label: str) -> bool:
     """A toggle that is on where the URL has the parameter `name`."""
-    wanted, key = asked(name), _key(name)
-    if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
-        st.session_state[key] = wanted is not None
+    in_url, key = asked(name), _key(name)
+    if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
+        st.session_state[key] = in_url is not None
     is_on = st.toggle(label, key=key)
     put(name, ON if is_on else None)
     return is_on
 
 
 def asked(name: str) -> str | None:
-    """What the URL has, unchecked."""
+    """The value that the URL has, unchecked."""
     return st.query_params.get(name)
 
 
@@ -97,19 +97,19 @@ def put(name: str, value: str | None) -> None:
         st.query_params.pop(name, None)
     elif st.query_params.get(name) != value:
         st.query_params[name] = value
-    st.session_state[_seen(name)] = value
+    st.session_state[_last_in_url(name)] = value
 
 
 def _begin(name: str, options: Sequence[str], default: str | None) -> str:
     """Let the URL decide where it is new, then what was chosen, then what was chosen on another page."""
-    wanted, seen, key = asked(name), st.session_state.get(_seen(name)), _key(name)
-    if wanted is not None and wanted not in options:
+    in_url, before, key = asked(name), st.session_state.get(_last_in_url(name)), _key(name)
+    if in_url is not None and in_url not in options:
         st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
-        st.text(f"{line(name)}: {line(wanted[:200])}")
-    if wanted in options and (wanted != seen or key not in st.session_state):
-        st.session_state[key] = wanted
+        st.text(f"{line(name)}: {line(in_url[:200])}")
+    if in_url in options and (in_url != before or key not in st.session_state):
+        st.session_state[key] = in_url
     elif st.session_state.get(key) not in options:
-        st.session_state[key] = next(one for one in (seen, default, options[0]) if one in options)
+        st.session_state[key] = next(option for option in (before, default, options[0]) if option in options)
     return str(st.session_state[key])
 
 
@@ -123,16 +123,16 @@ def _key(name: str) -> str:
     return f"chosen {name}"
 
 
-def _seen(name: str) -> str:
+def _last_in_url(name: str) -> str:
     return f"in the URL {name}"
 
 
 def text(name: str, label: str, placeholder: str, *, forgets: tuple[str, ...] = ()) -> str:
     """A field for text whose value is the parameter `name` of the URL. What was chosen of `forgets` goes with the text
     that stood there."""
-    wanted, key = asked(name), _key(name)
-    if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
-        st.session_state[key] = (wanted or "")[:MOST_CHARACTERS]
+    in_url, key = asked(name), _key(name)
+    if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
+        st.session_state[key] = (in_url or "")[:MOST_CHARACTERS]
     value = st.text_input(label, key=key, placeholder=placeholder, on_change=forget, args=forgets)
     st.session_state.setdefault(_BOXES, {})[label] = hidden_unless(label, value)
     put(name, value[:MOST_CHARACTERS] or None)
@@ -146,16 +146,16 @@ def number(name: str, label: str, default: float | None) -> float | None:
     the browser says what stands in it while somebody types, and its digits are those that count. Its length has no
     limit: that would be told beside it, as something is that was not entered.
     """
-    wanted, key = asked(name), _key(name)
-    value = default if wanted is None else _number(wanted)
-    if wanted is not None and value is None and wanted != NO_NUMBER:
+    in_url, key = asked(name), _key(name)
+    value = default if in_url is None else _number(in_url)
+    if in_url is not None and value is None and in_url != NO_NUMBER:
         st.warning("The address of this page asks for something that is no number.", icon=":material/link_off:")
-        st.text(f"{line(name)}: {line(wanted[:200])}")
+        st.text(f"{line(name)}: {line(in_url[:200])}")
         value = default
-    if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
+    if in_url != st.session_state.get(_last_in_url(name)) or key not in st.session_state:
         st.session_state[key] = _digits(value)
     # The default of another place.
-    elif wanted is None and st.session_state.get(_default(name)) != default:
+    elif in_url is None and st.session_state.get(_default(name)) != default:
         st.session_state[key] = _digits(default)
     st.session_state[_default(name)] = default
     text = st.text_input(label, key=key, placeholder="no limit", on_change=_entered, args=(name,), autocomplete="off")
@@ -170,7 +170,7 @@ def number(name: str, label: str, default: float | None) -> float | None:
 
 
 def _entered(name: str) -> None:
-    """What is no number leaves the field as it was."""
+    """Text that is no number leaves the field as it was."""
     text = str(st.session_state[_key(name)])
     value = _number(text)
     if value is None and text.strip():
@@ -188,7 +188,7 @@ def forget(*names: str) -> None:
 
 
 _BOXES = "what the boxes of this page show"
-"""Their rules of style, by label."""
+"""The boxes' rules of style, by label."""
 _SELECTED = "what this run has drawn of a selection"
 """Keys of containers."""
 ON = "1"
@@ -198,7 +198,7 @@ NO_NUMBER = "none"
 
 
 def _number(text: str) -> float | None:
-    """`None` if it is no number that a field takes."""
+    """The number of the text; `None` if it is no number that a field takes."""
     try:
         value = float(text)
     except ValueError:
@@ -207,7 +207,7 @@ def _number(text: str) -> float | None:
 
 
 def _digits(value: float | None) -> str:
-    """What stands in a field."""
+    """The text of a number in a field."""
     return "" if value is None else digits(value)
 
 

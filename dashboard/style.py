@@ -1,4 +1,4 @@
-"""What all pages share of their looks: width, spacing, and colours that are safe for colour-blind eyes."""
+"""All pages share these looks: width, spacing, and colours that are safe for colour-blind eyes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,16 +7,12 @@ import streamlit as st
 
 WIDTH_PX = 1280
 
-BLUE = "#0072B2"
-SKY = "#56B4E9"
 GREEN = "#009E73"
 ORANGE = "#E69F00"
 VERMILION = "#D55E00"
 PINK = "#CC79A7"
-"""These are Okabe and Ito's."""
+"""The colours are Okabe and Ito's."""
 GREY = "#8A94A0"
-INK = "#6B7785"
-"""Intervals, lines and small print: readable on the light and on the dark background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,7 @@ DARK = Palette(
 
 
 def contrast(first: str, second: str) -> float:
-    """How much brighter one of two colours (`#RRGGBB`) is than the other, from 1 to 21, as WCAG 2 has it."""
+    """The ratio of the brightness of two colours (`#RRGGBB`), from 1 to 21, as WCAG 2 has it."""
     brighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
     return (brighter + 0.05) / (darker + 0.05)
 
@@ -88,7 +84,7 @@ def _luminance(colour: str) -> float:
 
 
 def palette() -> Palette:
-    """That of the theme in which this page is shown."""
+    """The palette of the theme in which this page is shown."""
     return DARK if st.context.theme.type == "dark" else LIGHT
 
 
@@ -96,7 +92,7 @@ ICON = (
     '<svg viewBox="0 0 24 24"><rect width="24" height="24" rx="5" fill="#0B5CAD"/>'
     '<path d="M6 18v-5M12 18v-8M18 18V6" stroke="#FFF" stroke-width="3.2" stroke-linecap="round"/></svg>'
 )
-"""Of the browser's tab. Without one of our own, the browser would ask another server for that of the page."""
+"""The icon of the browser's tab. Without one of our own, the browser would ask another server for that of the page."""
 
 STYLE = """<style>
 .stMainBlockContainer { padding: 4.5rem clamp(1rem, 4vw, 5rem) 3rem; }
@@ -150,27 +146,28 @@ def hidden_unless(box: str, value: str) -> str:
 
     The browser changes the box some frames before anything else on the page tells that a selection loads.
     """
-    there = f'input[aria-label="{_css_string(box)}"]'
-    return _hidden_unless(there, f'{there}[value="{_css_string(value)}"]')
+    anchor = f'input[aria-label="{_css_string(box)}"]'
+    return _hidden_unless(anchor, f'{anchor}[value="{_css_string(value)}"]')
 
 
 def hidden_unless_pressed(key: str, number: int) -> str:
-    """As `hidden_unless`, of a row of buttons: while another one than this, from 0 on, is pressed."""
-    there = f'.st-key-{key.replace(" ", "-")} [role="radio"]'
-    return _hidden_unless(there, f'{there}[aria-checked="true"]:nth-of-type({number + 1})')
+    """A rule as that of `hidden_unless`, for a row of buttons: it hides while a button other than number `number`, from
+    0 on, is pressed."""
+    anchor = f'.st-key-{key.replace(" ", "-")} [role="radio"]'
+    return _hidden_unless(anchor, f'{anchor}[aria-checked="true"]:nth-of-type({number + 1})')
 
 
 def hidden_but(keys: Iterable[str]) -> str:
     """A rule that hides what belongs to a selection, but for the containers with these keys."""
-    other = '[class*="st-key-now-"]' + "".join(f":not(.st-key-{key})" for key in keys)
-    return f"{other}, {other} * {{ visibility: hidden !important; }}"
+    selector = '[class*="st-key-now-"]' + "".join(f":not(.st-key-{key})" for key in keys)
+    return f"{selector}, {selector} * {{ visibility: hidden !important; }}"
 
 
-def _hidden_unless(there: str, same: str) -> str:
-    other = f'.stApp:has({there}):not(:has({same})) [class*="st-key-now-"]'
-    return f"{other}, {other} * {{ visibility: hidden !important; }}"
+def _hidden_unless(anchor: str, match: str) -> str:
+    selector = f'.stApp:has({anchor}):not(:has({match})) [class*="st-key-now-"]'
+    return f"{selector}, {selector} * {{ visibility: hidden !important; }}"
 
 
 def _css_string(text: str) -> str:
-    """What may stand between quotes in a style: nothing in it can end the string, or the style."""
+    """The value as text between quotes in a style: nothing in it can end the string, or the style."""
     return "".join(char if char.isascii() and (char.isalnum() or char == " ") else f"\\{ord(char):x} " for char in text)

@@ -23,12 +23,12 @@ def to_address(name: str, value: Any) -> str:
 
 
 def _between(name: str) -> str:
-    """What stands between the values of a list: a list of CPUs has commas of its own."""
+    """The text between the values of a list: a list of CPUs has commas of its own."""
     return ";" if name == "cpus" else ","
 
 
 def of_address(name: str, text: str) -> Any:
-    """Raises `ValueError` if it is no value that the field has."""
+    """The value of a field from the text of the address. Raises `ValueError` if the field has no such value."""
     if name == "side":
         return _number(text, *SIDES)
     if name == "rounds":
@@ -40,11 +40,11 @@ def of_address(name: str, text: str) -> Any:
     if name == "preset":
         return preset_of(text or None)
     if name in AXES or name == "devices":
-        parts = dict.fromkeys(one for one in text.split(_between(name)) if one)
+        parts = dict.fromkeys(part for part in text.split(_between(name)) if part)
         if name in ("devices", "cpus"):
             return tuple(parts)
         if name == "threads":
-            return tuple(_number(one, 1, MOST_THREADS) for one in parts)
+            return tuple(_number(part, 1, MOST_THREADS) for part in parts)
         if unknown := parts.keys() - set(catalog.values(AXES[name])):
             raise ValueError(*unknown)
         return tuple(parts)

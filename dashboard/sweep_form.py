@@ -47,23 +47,23 @@ _PLACES: Mapping[str, Location] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepForm:
-    """What most sweeps need. As it begins, it is a sweep of a model of EdgeSweep's own."""
+    """A form has the fields that most sweeps need. As it begins, it is a sweep of a model of EdgeSweep's own."""
 
     name: str = "my-sweep"
     source: str = "mobilenet_v2"
     arguments: str = "width_mult: 0.35, num_classes: 10"
-    """As YAML writes them in one line, without braces."""
+    """The model's arguments, as YAML writes them in one line, without braces."""
     weights: str = "demo"
-    """demo, random, pretrained, or the path of a checkpoint."""
+    """The model's weights: demo, random, pretrained, or the path of a checkpoint."""
     side: int = 64
-    """Of the square input, in pixels."""
+    """The side of the square input, in pixels."""
     images: str = "digits"
-    """digits, synthetic, or the path of a folder."""
+    """The images: digits, synthetic, or the path of a folder."""
     precisions: Sequence[str] = ("fp32", "int8")
     layouts: Sequence[str] = ("nchw", "nhwc")
     backends: Sequence[str] = ("cpu",)
     threads: Sequence[int] = (1,)
-    """Empty, as the other axes: not in the file."""
+    """The threads; an axis that is empty, here and below, is not in the file."""
     runtimes: Sequence[str] = ()
     quantizations: Sequence[str] = ()
     qengines: Sequence[str] = ()
@@ -77,11 +77,11 @@ class SweepForm:
     devices: Sequence[str] = ("local",)
     preset: str = "quick"
     rounds: int | None = None
-    """`None`: as the preset has it; so are the empty texts of the next two."""
+    """The number of rounds; `None`: as the preset has it; the empty texts of the next two mean the same."""
     gate: str = ""
-    """none: nothing is waited for. Its limits are for the file."""
+    """The gate; none: nothing is waited for. Its limits are for the file."""
     budget: str = ""
-    """full, race, or minutes on each device."""
+    """The budget: full, race, or minutes on each device."""
 
     def text(self) -> str:
         """A sweep file with nothing else."""
@@ -105,7 +105,7 @@ class SweepForm:
 
 
 _PROTOCOL = ("preset", "rounds", "gate")
-FIELDS = tuple(one.name for one in fields(SweepForm))
+FIELDS = tuple(field.name for field in fields(SweepForm))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,37 +116,37 @@ class Shown:
     hidden: tuple[str, ...]
     """The fields that the file has in a way that the form cannot show: they stay as they are."""
     beside: tuple[str, ...]
-    """What else is in the file, in words."""
+    """The other parts of the file, in words."""
 
 
 def read(text: str) -> Shown | None:
-    """`None` if the text is not YAML with keys."""
+    """The form of a file, and what it cannot show; `None` if the text is not YAML with keys."""
     data = values(text)
     if data is None:
         return None
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name in FIELDS:
         try:
-            found[name] = _images_of(data) if name == "images" else _READ[name](value_at(data, _PLACES[name]))
+            entries[name] = _images_of(data) if name == "images" else _READ[name](value_at(data, _PLACES[name]))
         except (ValueError, TypeError, KeyError):
             continue
-    counts = {what: len(here) for what in ("models", "grids") if isinstance(here := data.get(what), list)}
-    beside = [f"{count - 1} more {what}" for what, count in counts.items() if count > 1]
+    counts = {key: len(members) for key in ("models", "grids") if isinstance(members := data.get(key), list)}
+    beside = [f"{count - 1} more {key}" for key, count in counts.items() if count > 1]
     beside += _axes_beside(data)
     beside += [
         str(key) for key in data if key not in ("name", "models", "data", "grids", "devices", "protocol", "budget")
     ]
-    return Shown(SweepForm(**found), tuple(name for name in FIELDS if name not in found), tuple(beside))
+    return Shown(SweepForm(**entries), tuple(name for name in FIELDS if name not in entries), tuple(beside))
 
 
 def _axes_beside(data: Any) -> list[str]:
-    """Of the grid that the form shows, what it has no field for."""
+    """The axes of the form's grid that have no field."""
     try:
         grid = value_at(data, ("grids", 0))
     except TypeError:
         return []
-    others = [str(key) for key in grid if key not in AXES.values()] if isinstance(grid, dict) else []
-    return ["a name of the grid" if key == "name" else key for key in others]
+    axes = [str(key) for key in grid if key not in AXES.values()] if isinstance(grid, dict) else []
+    return ["a name of the grid" if key == "name" else key for key in axes]
 
 
 def write(text: str, name: str, value: Any) -> str:
@@ -185,10 +185,10 @@ def _data(images: str, count: int | None) -> dict[str, Any]:
 
 
 def _images_of(data: Any) -> str:
-    found = {_source(value_at(data, ("data", part))) for part in ("calibration", "evaluation")}
-    if len(found) != 1:
+    sources = {_source(value_at(data, ("data", part))) for part in ("calibration", "evaluation")}
+    if len(sources) != 1:
         raise ValueError("two sources")
-    return found.pop()
+    return sources.pop()
 
 
 def _source(part: Any) -> str:
@@ -211,19 +211,19 @@ def _arguments_of(value: Any) -> str:
         return value or ""
     if not isinstance(value, dict):
         raise TypeError("no arguments")
-    return ", ".join(f"{flow(name)}: {flow(one)}" for name, one in value.items())
+    return ", ".join(f"{flow(name)}: {flow(argument)}" for name, argument in value.items())
 
 
 def _side_of(value: Any) -> int:
     match [1, 3, 224, 224] if value is None else value:
-        case [1, 3, int(side), int(other)] if side == other and SIDES[0] <= side <= SIDES[1]:
+        case [1, 3, int(side), int(width)] if side == width and SIDES[0] <= side <= SIDES[1]:
             return side
     raise ValueError("no square of three channels")
 
 
 def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
     def read_list(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list | None) or any(type(one) is not kind for one in value or ()):
+        if not isinstance(value, list | None) or any(type(member) is not kind for member in value or ()):
             raise TypeError("no list")
         return tuple(dict.fromkeys(value or ()))
 
@@ -231,7 +231,7 @@ def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def preset_of(value: Any) -> str:
-    """As `budget_of`."""
+    """The preset as the form has it, empty if the file has none."""
     if value not in (None, *PRESETS):
         raise ValueError("another preset")
     return value or ""
@@ -247,14 +247,14 @@ def _whole(least: int, most: int) -> Callable[[Any], int | None]:
 
 
 def gate_of(value: Any) -> str:
-    """As `budget_of`."""
+    """The gate as the form has it, empty if the file has none."""
     if value not in (None, "none"):
         raise ValueError("limits of its own")
     return value or ""
 
 
 def budget_of(value: Any) -> str:
-    """As the form has it. Raises `ValueError` if it cannot."""
+    """The budget as the form has it, empty if the file has none. Raises `ValueError` if it cannot."""
     if isinstance(value, dict) and value.keys() == {"device_minutes"} and type(value["device_minutes"]) in (int, float):
         return digits(value["device_minutes"])
     if value not in (None, "full", "race"):
@@ -273,8 +273,8 @@ def budget_value(text: str) -> Any:
 
 def _arguments(text: str) -> Any:
     """Text that is no YAML stays text: the file's check then names its line."""
-    found = values(f"{{{text}}}")
-    return text if found is None else found
+    arguments = values(f"{{{text}}}")
+    return text if arguments is None else arguments
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {

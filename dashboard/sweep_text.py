@@ -13,12 +13,13 @@ from sweeps.spec.yaml_source import Location, parsed
 from sweeps.spec.yaml_text import Dumper, dumped
 
 GONE = object()
-"""In place of a value: its key is taken out."""
+"""The mark that stands in place of a value: its key is taken out."""
 
 
 @lru_cache(maxsize=16)
 def values(text: str) -> dict[str, Any] | None:
-    """What the file says; `None` if it is not YAML with keys. Kept, since all fields of a form ask: never change it."""
+    """The values of the file; `None` if it is not YAML with keys. Kept, since all fields of a form ask: never change
+    it."""
     try:
         data = parsed(text, Path("sweep.yaml")).data
     except SpecError:
@@ -27,27 +28,27 @@ def values(text: str) -> dict[str, Any] | None:
 
 
 def value_at(data: Any, at: Location) -> Any:
-    """What `values` have at a place; `None` if it is missing. Raises `TypeError` if something else is there."""
-    here: Any = data
+    """The value at a place of `values`; `None` if it is missing. Raises `TypeError` if something else is there."""
+    node: Any = data
     for key in at:
-        if here is None or (isinstance(key, int) and isinstance(here, list) and key >= len(here)):
+        if node is None or (isinstance(key, int) and isinstance(node, list) and key >= len(node)):
             return None
-        if not isinstance(here, list if isinstance(key, int) else dict):
-            raise TypeError(f"{key} of {type(here).__name__}")
-        here = here[int(key)] if isinstance(here, list) else here.get(key)
-    return here
+        if not isinstance(node, list if isinstance(key, int) else dict):
+            raise TypeError(f"{key} of {type(node).__name__}")
+        node = node[int(key)] if isinstance(node, list) else node.get(key)
+    return node
 
 
 def changed(text: str, at: Location, value: Any) -> str:
-    """With another value at a place, which is made if it is missing. The text must have `values`.
+    """The text with another value at a place, which is made if it is missing. The text must have `values`.
 
     Where the text cannot be changed in that place alone, it is written anew: then its comments are lost.
     """
-    wanted = _with(values(text) or {}, at, value)
+    target = _with(values(text) or {}, at, value)
     patched = _patched(text, at, value)
-    if patched is not None and values(patched) == wanted:
+    if patched is not None and values(patched) == target:
         return patched
-    return dumped(wanted)
+    return dumped(target)
 
 
 def flow(value: Any) -> str:
@@ -58,35 +59,35 @@ def flow(value: Any) -> str:
 
 def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:
     whole = copy.deepcopy(data)
-    here: Any = whole
+    node: Any = whole
     for step, key in enumerate(at):
         is_last = step == len(at) - 1
         if is_last and value is GONE:
-            if isinstance(here, dict):
-                here.pop(key, None)
+            if isinstance(node, dict):
+                node.pop(key, None)
             break
         below: Any = value if is_last else [] if isinstance(at[step + 1], int) else {}
-        if isinstance(here, list):
-            if int(key) >= len(here):
-                here.append(below)
-            elif is_last or not isinstance(here[int(key)], dict | list):
-                here[int(key)] = below
-            here = here[min(int(key), len(here) - 1)]
+        if isinstance(node, list):
+            if int(key) >= len(node):
+                node.append(below)
+            elif is_last or not isinstance(node[int(key)], dict | list):
+                node[int(key)] = below
+            node = node[min(int(key), len(node) - 1)]
         else:
-            if is_last or not isinstance(here.get(key), type(below)):
-                here[key] = below
-            here = here[key]
+            if is_last or not isinstance(node.get(key), type(below)):
+                node[key] = below
+            node = node[key]
     return whole
 
 
 def _patched(text: str, at: Location, value: Any) -> str | None:
-    """`None` where that is not known to work."""
+    """The text with one value replaced in it; `None` where that is not known to work."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     parent: yaml.Node | None = None
     key_node = None
     for step, key in enumerate(at):
         if isinstance(node, yaml.MappingNode):
-            pair = next(((name, one) for name, one in node.value if name.value == key), None)
+            pair = next(((name, child) for name, child in node.value if name.value == key), None)
             if pair is None:
                 return text if value is GONE else _inserted(text, node, at[step:], value)
             parent, (key_node, node) = node, pair
@@ -103,7 +104,7 @@ def _patched(text: str, at: Location, value: Any) -> str | None:
 
 
 def _inserted(text: str, node: yaml.MappingNode, at: Location, value: Any) -> str | None:
-    """With a key that the mapping lacks, as its last one."""
+    """The text with a key that the mapping lacks, as its last one."""
     key, *rest = at
     for below in reversed(rest):
         value = [value] if isinstance(below, int) else {below: value}
@@ -121,7 +122,7 @@ def _replaced(text: str, key_node: yaml.Node, node: yaml.Node, new: str) -> str 
     colon = text.find(":", key_node.end_mark.index) + 1
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return f"{text[:start]}{' ' * (start == colon)}{new}{text[end:]}"
-    # What stood below its key now stands beside it; a comment between them stays.
+    # A block that stood below its key now stands beside it; a comment between them stays.
     return f"{text[:colon]} {new}{text[colon:start].rstrip()}{text[end:]}"
 
 
@@ -131,8 +132,9 @@ def _without_lines(text: str, start: int, end: int) -> str:
 
 
 def _end(node: yaml.Node) -> int:
-    """Where its last character is: a block of YAML ends where the next one begins, comments between them included."""
+    """The position of a node's last character: a block of YAML ends where the next one begins, comments between them
+    included."""
     if not isinstance(node, yaml.CollectionNode) or node.flow_style:
         return int(node.end_mark.index)
-    parts = [one for pair in node.value for one in (pair if isinstance(pair, tuple) else (pair,))]
-    return max((_end(one) for one in parts), default=int(node.end_mark.index))
+    parts = [part for pair in node.value for part in (pair if isinstance(pair, tuple) else (pair,))]
+    return max((_end(part) for part in parts), default=int(node.end_mark.index))

@@ -1,4 +1,4 @@
-"""What builds, devices and figures are called on pages: in people's words, with all that tells two apart. Pure.
+"""Pages name builds, devices and figures in people's words, with all that tells two apart. Pure.
 
 What it returns is one line of plain text, for elements without Markdown.
 """
@@ -98,19 +98,19 @@ _IF_NEEDED: tuple[Callable[[ResultRow], str], ...] = (
 def build_names(rows: Iterable[ResultRow]) -> dict[str, str]:
     """A name for each row by its job key: `int8 · NHWC · QNNPACK · 4 threads`, and in all of them the further axes that
     tell two of these rows apart. No two rows have the same name: what no axis tells apart is numbered."""
-    there = list({row.job_key: row for row in rows}.values())
-    words = {row.job_key: [said for axis in _ALWAYS if (said := axis(row))] for row in there}
+    distinct = list({row.job_key: row for row in rows}.values())
+    words = {row.job_key: [word for axis in _ALWAYS if (word := axis(row))] for row in distinct}
     for axis in _IF_NEEDED:
         groups: dict[tuple[str, ...], set[str]] = defaultdict(set)
-        for row in there:
+        for row in distinct:
             groups[tuple(words[row.job_key])].add(axis(row))
-        if any(len(said) > 1 for said in groups.values()):
-            for row in there:
-                if (said := axis(row)) and said not in words[row.job_key]:
-                    words[row.job_key].append(said)
+        if any(len(names) > 1 for names in groups.values()):
+            for row in distinct:
+                if (word := axis(row)) and word not in words[row.job_key]:
+                    words[row.job_key].append(word)
     alike: dict[str, list[str]] = defaultdict(list)
-    for key, found in words.items():
-        alike[" · ".join(found)].append(key)
+    for key, parts in words.items():
+        alike[" · ".join(parts)].append(key)
     return {
         key: f"{name} · {number} of {len(keys)}" if len(keys) > 1 else name
         for name, keys in alike.items()
@@ -126,11 +126,11 @@ def device_names(devices: Mapping[str, str]) -> dict[str, str]:
 
 def plain_words(text: str) -> str:
     """A reason of the ranking without the names that metrics have in files: `Accuracy drop is 0.8 points`."""
-    return line(_METRIC.sub(lambda found: _SHORT.get(found[0], METRICS[found[0]].title.lower()), text))
+    return line(_METRIC.sub(lambda match: _SHORT.get(match[0], METRICS[match[0]].title.lower()), text))
 
 
 def metric_title(name: str) -> str:
-    """`latency (p50)`."""
+    """The metric's title within a sentence: `latency (p50)`."""
     return _SHORT.get(name) or line(catalog.metric(name).title)
 
 
@@ -146,7 +146,7 @@ _SHORT = {
 _METRIC = re.compile(rf"\b(?:{'|'.join(sorted(METRICS, key=len, reverse=True))})\b")
 
 TRUST_WORDS = {label.name: label.title for label in TRUST.values()}
-"""Each trust label in words."""
+"""The words for each trust label."""
 
 
 PAIRED = "Paired by round"
@@ -154,7 +154,7 @@ PAIRED_HELP = (
     "The latency divided by the winner's in the same rounds: the median of these ratios, with its 95 % interval. It "
     "decides who is told apart. A p50 is over all rounds, so the quotient of two p50s may be another figure"
 )
-"""What stands over ratios that are no quotients of the figures beside them."""
+"""The tooltip of ratios that are no quotients of the figures beside them."""
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -173,7 +173,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def setup_names(rows: Iterable[ResultRow]) -> dict[tuple[str, ...], str]:
-    """As `build_names`, for each build as it is run (`ResultRow.setup`): one on several devices has one name."""
-    there = {row.setup: row for row in rows}
-    names = build_names(there.values())
-    return {setup: names[row.job_key] for setup, row in there.items()}
+    """The names of builds (see `build_names`) as they are run (`ResultRow.setup`): a build on several devices has one
+    name."""
+    by_setup = {row.setup: row for row in rows}
+    names = build_names(by_setup.values())
+    return {setup: names[row.job_key] for setup, row in by_setup.items()}

@@ -22,7 +22,7 @@ class Row:
     fault: str
     jobless: str = ""
     elsewhere: str = ""
-    """Why no test injects it; empty if tests do."""
+    """The reason why no test injects the fault; empty if tests do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Injection:
 
 
 def _rows(area: str, first: int, *faults: str | tuple[str, ...]) -> dict[int, Row]:
-    """Numbered from `first`; as a tuple, with the other fields of a row."""
+    """The rows of an area, numbered from `first`; a fault that is a tuple has the other fields of its row, too."""
     fields = [(fault,) if isinstance(fault, str) else fault for fault in faults]
     return {first + place: Row(area, *more) for place, more in enumerate(fields)}
 
@@ -122,20 +122,21 @@ ROWS = {
         ("hostile filter text", READS),
     ),
 }
-"""By number: those of the list that the tests were written from."""
+"""The rows by number: those of the list that the tests were written from."""
 
 
 def injections(root: Path = ROOT) -> list[Injection]:
-    """What the marks on tests say, by row, then path and name. Raises `ValueError` for a mark without a text."""
-    found = []
+    """The injections that marks on tests name, by row, then path and name. Raises `ValueError` for a mark without a
+    text."""
+    marked = []
     for path in sorted((root / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
         # Reading a file is quick, and parsing hundreds of them is not.
         for node in ast.walk(ast.parse(text)) if "mark.fault(" in text else ():
             if isinstance(node, ast.FunctionDef):
                 shown = path.relative_to(root).as_posix()
-                found += [Injection(*mark, shown, node.name) for mark in _marks(node, shown)]
-    return sorted(found, key=lambda one: (one.row, one.path, one.test))
+                marked += [Injection(*mark, shown, node.name) for mark in _marks(node, shown)]
+    return sorted(marked, key=lambda injection: (injection.row, injection.path, injection.test))
 
 
 def _marks(node: ast.FunctionDef, shown: str) -> Iterator[tuple[int, str, str]]:
@@ -152,12 +153,12 @@ def _marks(node: ast.FunctionDef, shown: str) -> Iterator[tuple[int, str, str]]:
 def table() -> str:
     """Every row with how tests inject it and what follows, or why none does; for people."""
     by_row: dict[int, list[Injection]] = {}
-    for one in injections():
-        by_row.setdefault(one.row, []).append(one)
+    for injection in injections():
+        by_row.setdefault(injection.row, []).append(injection)
     lines = ["| row | fault | injected how: what follows | tests |", "| --- | --- | --- | --- |"]
     for number, row in ROWS.items():
-        ways = dict.fromkeys(f"{one.how}: {one.outcome}" for one in by_row.get(number, []))
-        tests = dict.fromkeys(f"`{one.path}`" for one in by_row.get(number, []))
+        ways = dict.fromkeys(f"{injection.how}: {injection.outcome}" for injection in by_row.get(number, []))
+        tests = dict.fromkeys(f"`{injection.path}`" for injection in by_row.get(number, []))
         shown = ("; ".join(ways) or row.elsewhere).replace("|", "\\|")
         lines.append(f"| {number} | {row.fault} | {shown} | {', '.join(tests)} |")
     return "\n".join(lines) + "\n"

@@ -43,7 +43,7 @@ records = Records()
 
 
 def make(root: Path) -> Workspace:
-    """Write it into a folder that is empty."""
+    """Write the workspace into a folder that is empty."""
     workspace = Workspace.open(root)
     facts = [_facts(number) for number in range(len(PHONES))]
     with Journal.open(workspace.journal) as journal:
@@ -53,12 +53,14 @@ def make(root: Path) -> Workspace:
             (NIGHT, ["mobilenet_v3_large"], facts[:5], 0.55),
         ):
             rng = random.Random(sweep)  # noqa: S311  # made-up figures
-            jobs = [job for one in phones for model in models for job in _jobs(one, model, facts.index(one), sweep)]
+            jobs = [
+                job for phone in phones for model in models for job in _jobs(phone, model, facts.index(phone), sweep)
+            ]
             plan = records.plan(*jobs, name=sweep, rounds=ROUNDS, facts=tuple(phones), models=len(models))
             journal.save_plan(replace(plan, skipped=()))
-            with journal.together():
+            with journal.transaction():
                 # Phones take turns, as in a sweep that runs.
-                for _, job in sorted(enumerate(jobs), key=lambda one: one[0] % BUILDS):
+                for _, job in sorted(enumerate(jobs), key=lambda numbered: numbered[0] % BUILDS):
                     if rng.random() < done:
                         _finish(journal, workspace, job, rng)
     return workspace
@@ -80,18 +82,18 @@ def _facts(number: int) -> DeviceFacts:
 
 def _jobs(phone: DeviceFacts, model: str, number: int, sweep: str) -> list[Job]:
     int8 = {"precision": "int8", "quantization": "static_fx", "qengine": "qnnpack", "granularity": "per_tensor"}
-    found = []
+    variants = []
     for layout in ("nchw", "nhwc"):
         for axes in ({}, {**int8, "interface": "core"}):
             for threads in (1, 4):
                 variant = Variant(**axes, layout=layout, fuse=True, optimize=True)  # type: ignore[arg-type]
-                found.append((variant, threads))
+                variants.append((variant, threads))
     nnapi = {"backend": "nnapi", "capture": "mixed", "fuse": True, "preference": "sustained_speed", "layout": "nhwc"}
-    found.append((Variant(**nnapi, **int8, interface="full"), 1))  # type: ignore[arg-type]
-    found.append((Variant(**nnapi, relaxed_fp16=True), 1))  # type: ignore[arg-type]
+    variants.append((Variant(**nnapi, **int8, interface="full"), 1))  # type: ignore[arg-type]
+    variants.append((Variant(**nnapi, relaxed_fp16=True), 1))  # type: ignore[arg-type]
     jobs = []
-    for variant, threads in found:
-        several = f"{threads} thread{'s' * (threads != 1)}"
+    for variant, threads in variants:
+        threads_text = f"{threads} thread{'s' * (threads != 1)}"
         key = canonical_key({"sweep": sweep, "phone": number, "model": model, "variant": variant.axes(), "n": threads})
         build = canonical_key({"model": model, "variant": variant.axes()})
         jobs.append(
@@ -99,7 +101,7 @@ def _jobs(phone: DeviceFacts, model: str, number: int, sweep: str) -> list[Job]:
                 number,
                 key=key,
                 build_key=build,
-                name=f"{model} · {label_of(variant)} · {several} · {phone.name}",
+                name=f"{model} · {label_of(variant)} · {threads_text} · {phone.name}",
                 model=model,
                 variant=variant,
                 run=RunAxes(threads=threads),
@@ -121,13 +123,15 @@ def _finish(journal: Journal, workspace: Workspace, job: Job, rng: random.Random
         ms *= {"Snapdragon 8 Gen 3": 0.16, "Tensor G3": 0.2, "Snapdragon 8+ Gen 1": 0.3}.get(soc, 0.9)
         if soc == "Exynos 1380" and variant.precision == "fp32":
             for _ in range(3):
-                journal.add_failure(job.key, records.failed(message="the driver ended the process by signal 11"))
+                journal.attempts.add_failure(
+                    job.key, records.failed(message="the driver ended the process by signal 11")
+                )
             return
     drop = 0.05 if variant.precision == "fp32" else 0.45 if variant.backend == "cpu" else 0.9
     _build(journal, workspace, job)
     for round_ in range(ROUNDS):
-        journal.add_block(_block(job, round_, ms * rng.uniform(0.988, 1.012), rng))
-    journal.add_accuracy(
+        journal.attempts.add_block(_block(job, round_, ms * rng.uniform(0.988, 1.012), rng))
+    journal.attempts.add_accuracy(
         records.accuracy(
             job,
             executor=_facts(number).fingerprint,
@@ -158,11 +162,11 @@ def _block(job: Job, round_: int, ms: float, rng: random.Random) -> Block:
 
 @contextmanager
 def running(workspace: Workspace) -> Iterator[None]:
-    """As if the last sweep had run for half an hour: one phone is measured, one waits until it is cooler, and one is
-    away."""
+    """A context in which the last sweep looks as if it had run for half an hour: one phone is measured, one waits until
+    it is cooler, and one is away."""
     with Journal.open(workspace.journal, read_only=True) as journal:
-        jobs = [job for job, _ in journal.jobs(NIGHT)]
-        ended = journal.ended_counts(NIGHT).get(_facts(3).device_id, {})
+        jobs = [job for job, _ in journal.jobs.of_sweep(NIGHT)]
+        ended = journal.results.ended_counts(NIGHT).get(_facts(3).device_id, {})
         pending = sum(job.device_id == _facts(3).device_id for job in jobs) - sum(ended.values())
     first, third = (
         next(job for job in jobs if job.device_id == _facts(number).device_id and job.variant.precision == precision)
@@ -196,7 +200,7 @@ def _build(journal: Journal, workspace: Workspace, job: Job) -> None:
             "file_sha256": hashlib.sha256(content).hexdigest(),
         }
     )
-    journal.add_artifact(manifest)
+    journal.artifacts.add(manifest)
     if not folder.exists():
         folder.mkdir(parents=True)
         (folder / manifest.file).write_bytes(content)

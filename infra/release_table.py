@@ -5,8 +5,8 @@ from sweeps.spec.toolchains import LIBRARIES
 
 def table() -> str:
     rows = [
-        f"| `{name}` | {releases} | {mate} | {one.mb} MB |"
-        for name, one in LIBRARIES.items()
-        for releases, mate in one.pairs.items()
+        f"| `{name}` | {releases} | {mate} | {library.mb} MB |"
+        for name, library in LIBRARIES.items()
+        for releases, mate in library.pairs.items()
     ]
     return "\n".join(["| library | releases | pairs with | each takes about |", "|---|---|---|---|", *rows, ""])

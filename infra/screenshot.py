@@ -26,7 +26,7 @@ TIMEOUT_MS = 60_000
 
 
 def wait_until_drawn(page: Page) -> None:
-    """The script has ended, and every chart that it put on the page is drawn."""
+    """Wait until the script has ended, and every chart that it put on the page is drawn."""
     page.get_by_test_id("stAppViewContainer").wait_for(timeout=TIMEOUT_MS)
     page.wait_for_function(
         """() => {
@@ -104,12 +104,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="a folder")
     parser.add_argument("--width", type=int, action="append", help=f"pixels; {', '.join(map(str, WIDTHS))} without it")
     parser.add_argument("--theme", choices=THEMES, action="append")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     if not CHROMIUM.exists():
         sys.exit(f"{CHROMIUM} is missing: apt-get install -y chromium")
-    widths, themes = tuple(asked.width or WIDTHS), tuple(asked.theme or THEMES)
-    if asked.workspace is not None:
-        take(asked.workspace, asked.out, {}, widths, themes)
+    widths, themes = tuple(arguments.width or WIDTHS), tuple(arguments.theme or THEMES)
+    if arguments.workspace is not None:
+        take(arguments.workspace, arguments.out, {}, widths, themes)
     else:
         sys.path.insert(0, str(Path(__file__).parents[1]))
         import made_up
@@ -118,8 +118,8 @@ def main() -> None:
             tempfile.TemporaryDirectory(prefix="edgesweep-pictures-") as folder,
             made_up.running(made_up.make(Path(folder))),
         ):
-            take(Path(folder), asked.out, {"sweep": "release-candidate"}, widths, themes)
-    print(asked.out)  # noqa: T201  # a script's one line
+            take(Path(folder), arguments.out, {"sweep": "release-candidate"}, widths, themes)
+    print(arguments.out)  # noqa: T201  # a script's one line
 
 
 if __name__ == "__main__":

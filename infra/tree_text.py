@@ -11,12 +11,14 @@ _WIDTH = 120
 PACKAGES = ("sweeps", "workers", "dashboard")
 
 _FIRST = ("command", "spec", "planning", "build", "measure")
-STEPS = (*_FIRST, "journal", "store", "ranking", "report", "launch", "dashboard")
-"""The way of the data. A folder of a package names its step in its docstring, in a line `Step: build`."""
+STEPS = (*_FIRST, "journal", "ranking", "report", "dashboard", "launch", "store")
+"""The way of the data; sweeps that the browser starts, and the copy of results for others, come last.
+
+A folder of a package names its step in its docstring, in a line `Step: build`."""
 
 OTHER_FOLDERS = {
     "sweeps/specs/": "Sweep files that run.",
-    "infra/": "Pinned versions, documents and what writes them, rules for phones.",
+    "infra/": "Pinned versions, documents and the programs that write them, rules for phones.",
     "tests/": "Mirror the packages; tests/benchmarks/ is make bench.",
 }
 """Folders without a package's docstring."""
@@ -28,18 +30,18 @@ def folders(root: Path = ROOT) -> list[tuple[Path, str]]:
     A package needs no step; a folder inside another that has one may leave it out. Raises `ValueError` for a folder
     without a step or with an unknown one.
     """
-    found: list[tuple[Path, str]] = []
+    listed: list[tuple[Path, str]] = []
     steps: dict[Path, str] = {}
     for package in PACKAGES:
         for folder in sorted({path.parent for path in (root / package).rglob("*.py")}):
-            told = re.search(r"^Step: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
-            step = told[1] if told else steps.get(folder.parent, "")
+            step_line = re.search(r"^Step: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
+            step = step_line[1] if step_line else steps.get(folder.parent, "")
             if (step or folder.parent != root) and step not in STEPS:
                 shown = folder.relative_to(root).as_posix()
                 raise ValueError(f"{shown}/__init__.py needs a line `Step: ...` with one of: {', '.join(STEPS)}")
             steps[folder] = step
-            found.append((folder, step))
-    return sorted(found, key=lambda one: (STEPS.index(one[1]) + 1 if one[1] else 0, one[0].parts))
+            listed.append((folder, step))
+    return sorted(listed, key=lambda entry: (STEPS.index(entry[1]) + 1 if entry[1] else 0, entry[0].parts))
 
 
 def tree(root: Path = ROOT) -> str:
@@ -55,7 +57,7 @@ def tree(root: Path = ROOT) -> str:
         about = sentence(folder / "__init__.py")
         if not about:
             raise ValueError(f"{shown}__init__.py does not say what the folder does")
-        above = [one for one, its in listed if one in folder.parents and its == step]
+        above = [other for other, other_step in listed if other in folder.parents and other_step == step]
         name = f"{'  ' * len(above)}{folder.name}/" if above else shown
         lines += _entry(step if step != last else "", name, about)
         lines += _entry("", "", _modules(folder), indent="  ")
@@ -66,19 +68,20 @@ def tree(root: Path = ROOT) -> str:
 
 
 def _modules(folder: Path) -> str:
-    """Their names, after that of the one to begin with, where the folder's docstring has a line `Start: ...`.
+    """The names of a folder's modules, after that of the one to begin with, where the folder's docstring has a line
+    `Start: ...`.
 
     Raises `ValueError` where there is no such module.
     """
     names = [path.stem for path in sorted(folder.glob("[!_]*.py"))]
     names += [path.name for path in sorted(folder.glob("*.cpp"))]
-    told = re.search(r"^Start: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
-    if told is None:
+    start_line = re.search(r"^Start: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
+    if start_line is None:
         return ", ".join(names)
-    if told[1] not in names:
-        raise ValueError(f"{folder.name}/__init__.py starts at {told[1]}, which is none of its modules")
-    others = ", ".join(name for name in names if name != told[1])
-    return f"start at {told[1]}" + (f"; {others}" if others else "")
+    if start_line[1] not in names:
+        raise ValueError(f"{folder.name}/__init__.py starts at {start_line[1]}, which is none of its modules")
+    rest = ", ".join(name for name in names if name != start_line[1])
+    return f"start at {start_line[1]}" + (f"; {rest}" if rest else "")
 
 
 def sentence(source: Path) -> str:

@@ -1,7 +1,4 @@
-"""Write the parts of the documents that come from the code: axes, releases, tree, faults, tables of the protocol page.
-
-`make docs` runs it; a test fails where a page differs. `--simulate`: for the protocol page too, which takes 2 minutes.
-"""
+"""Write what documents have from the code: `make docs`. With `--simulate` the simulator's tables too: 2 minutes."""
 
 import math
 import platform
@@ -19,7 +16,7 @@ import release_table
 import word_tables
 from tree_text import tree
 
-from sweeps import stats
+from sweeps import metrics, stats
 from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, mixture, noise, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.calibrated import MOST_ROUNDS
@@ -32,12 +29,12 @@ from sweeps.spec.protocol import GateSpec
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
-PROTOCOL = ROOT / "infra" / "protocol.md"
+PROTOCOL, MODEL, EVIDENCE = (ROOT / "infra" / f"protocol{part}.md" for part in ("", "-model", "-evidence"))
 SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
     "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
 }
-"""Headings of the protocol page, and what `edgesweep simulate` is given for each."""
+"""The headings of the protocol page, each with the arguments that `tests/benchmarks/simulate.py` is given for it."""
 
 
 def axes() -> str:
@@ -53,21 +50,25 @@ def axes() -> str:
 def presets() -> str:
     """Every preset of the measurement protocol, a column each."""
     rows: dict[str, Callable[[Protocol], str]] = {
-        "for": lambda one: _PURPOSES[one.preset],
-        "rounds of a job": lambda one: _span(one.rounds, one.last_round),
-        "at least, after `edgesweep noise`": lambda one: _span(one.rounds, MOST_ROUNDS.get(one.preset, one.rounds)),
-        "warm-up, at least": lambda one: _amount(one.warmup_iterations, one.warmup_seconds),
-        "then timed, at least": lambda one: _amount(one.iterations, one.in_own_process.min_seconds),
-        "a block ends after": lambda one: f"{one.max_seconds:g} s",
-        "budget": lambda one: one.budget,
-        "waits for the device": lambda one: "no" if one.gate is None else f"up to {one.gate.wait_seconds:g} s a block",
-        "not ready in time": lambda one: "no gate" if one.gate is None else one.on_not_ready,
-        "fixed-performance mode": lambda one: "asked for" if one.fixed_performance else "left alone",
-        "sentinel": lambda one: f"every {one.sentinel_every} blocks" if one.sentinel_every else "never",
+        "for": lambda preset: _PURPOSES[preset.preset],
+        "rounds of a job": lambda preset: _span(preset.rounds, preset.last_round),
+        "at least, after `edgesweep noise`": lambda preset: _span(
+            preset.rounds, MOST_ROUNDS.get(preset.preset, preset.rounds)
+        ),
+        "warm-up, at least": lambda preset: _amount(preset.warmup_iterations, preset.warmup_seconds),
+        "then timed, at least": lambda preset: _amount(preset.iterations, preset.in_own_process.min_seconds),
+        "a block ends after": lambda preset: f"{preset.max_seconds:g} s",
+        "budget": lambda preset: preset.budget,
+        "waits for the device": lambda preset: (
+            "no" if preset.gate is None else f"up to {preset.gate.wait_seconds:g} s a block"
+        ),
+        "not ready in time": lambda preset: "no gate" if preset.gate is None else preset.on_not_ready,
+        "fixed-performance mode": lambda preset: "asked for" if preset.fixed_performance else "left alone",
+        "sentinel": lambda preset: f"every {preset.sentinel_every} blocks" if preset.sentinel_every else "never",
     }
     return _table(
         ("preset", *(f"`{name}`" for name in PRESETS)),
-        [(name, *(cell(one) for one in PRESETS.values())) for name, cell in rows.items()],
+        [(name, *(cell(preset) for preset in PRESETS.values())) for name, cell in rows.items()],
     )
 
 
@@ -76,7 +77,7 @@ def _span(least: int, most: int) -> str:
 
 
 def gates() -> str:
-    """What a gate asks for, with its defaults."""
+    """The conditions of a gate, with their defaults."""
     return _table(
         ("`protocol.gate`", "default", "meaning"),
         [
@@ -90,7 +91,7 @@ def labels() -> str:
     """The trust labels, each with its advice."""
     return _table(
         ("label", "may win", "what it says, and what to do"),
-        [(f"`{one.name}`", "no" if one.disqualifying else "yes", one.advice) for one in TRUST.values()],
+        [(f"`{label.name}`", "no" if label.disqualifying else "yes", label.advice) for label in TRUST.values()],
     )
 
 
@@ -124,7 +125,7 @@ def figures() -> str:
         ("Batches that decide: most", f"{PRESETS['race'].last_round}", "simulated: 24 leave many open at 4 %"),
         ("Batches are contradicted if shown to be off by", f"{100 * batch_alarm.MOST:g} %", "judged, see above"),
         ("Screen: enough at a probability of", f"{100 * screen.ENOUGH:g} %", "simulated"),
-        ("Screen: in the finals is everything within", f"{100 * (screen.NEAR - 1):.0f} %", "simulated, see above"),
+        ("Screen: in the finals is everything within", f"{100 * (screen.NEAR - 1):.0f} %", "simulated"),
         ("Screen: half a block for who is behind by", f"{100 * (screen.FAR - 1):.0f} %", "simulated"),
         ("Blocks that confirm a race's winner", f"{PRESETS['race'].confirmations}", "judged"),
         (
@@ -142,10 +143,10 @@ def figures() -> str:
         ("`busy_host`: CPU time used by the hypervisor", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
         (
             "Samples needed for p90",
-            f"{blocks.P90_FROM_SAMPLES}",
+            f"{metrics.P90_FROM_SAMPLES}",
             "0.9^64 = 0.12 %: the chance that no sample lies above it",
         ),
-        ("Samples needed for p99", f"{blocks.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
+        ("Samples needed for p99", f"{metrics.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
         ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
         (
             "Processes of one sentinel check",
@@ -203,29 +204,28 @@ def figures() -> str:
 
 
 def simulator() -> str:
-    """The tables of `edgesweep simulate`, each under the command that prints the same figures."""
-    from sweeps.cli.main import main
-    from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
-    from sweeps.report import simulation as simulation_text
+    """The tables of `tests/benchmarks/simulate.py`, each under the command that prints the same figures."""
     from sweeps.report.progress import RunProgress
+    from tests.benchmarks import simulation_report
+    from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
 
     versions = ", ".join(f"{name} {version(name)}" for name in ("edgesweep", "numpy", "scipy"))
     parts = [f"Written {time.strftime('%Y-%m-%d')} with {versions}, Python {platform.python_version()}.\n"]
     with RunProgress() as progress:
         for title, words in SIMULATIONS.items():
-            given = main.commands["simulate"].make_context("simulate", list(words)).params
-            found = simulation(
+            options = simulate.make_context("simulate.py", list(words)).params
+            simulated = simulation(
                 PHONES,
                 standard_methods(),
                 variants=VARIANTS,
-                base_ms=given["base_ms"],
-                sigma=given["sigma"],
-                seeds=given["seeds"],
+                base_ms=options["base_ms"],
+                sigma=options["sigma"],
+                seeds=options["seeds"],
                 progress=partial(progress.step, title),
             )
-            shown = f"```console\n.venv/bin/edgesweep simulate {' '.join(words)}\n```\n\n"
-            parts.append(f"### {title}\n\n{shown}{simulation_text.markdown(found)}")
-    return "\n".join([*parts, simulation_text.legend(found)])
+            shown = f"```console\n.venv/bin/python tests/benchmarks/simulate.py {' '.join(words)}\n```\n\n"
+            parts.append(f"### {title}\n\n{shown}{simulation_report.markdown(simulated)}")
+    return "\n".join([*parts, simulation_report.legend(simulated)])
 
 
 GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
@@ -234,9 +234,10 @@ GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "infra" / "tree.md": {"tree": tree},
     ROOT / "infra" / "faults.md": {"faults": fault_rows.table},
     ROOT / "infra" / "words.md": {"words": word_tables.tables},
-    PROTOCOL: {"presets": presets, "gates": gates, "labels": labels, "figures": figures},
+    PROTOCOL: {"presets": presets, "gates": gates, "labels": labels},
+    MODEL: {"figures": figures},
 }
-"""By page, its generated parts."""
+"""The generated parts of each page; those of the simulator are made only when they are asked for."""
 
 
 def rendered(page: Path, text: str) -> str:
@@ -245,7 +246,7 @@ def rendered(page: Path, text: str) -> str:
 
 
 def _filled(document: str, parts: Mapping[str, str], by: str = "make docs") -> str:
-    """Raises `ValueError` where a part's markers are missing."""
+    """A document with its generated parts made anew. Raises `ValueError` where a part's markers are missing."""
     for name, text in parts.items():
         opened, closed = f"<!-- {name}: written by {by} -->\n", f"<!-- /{name} -->"
         before, begins, rest = document.partition(opened)
@@ -277,10 +278,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _values(kind: Any, default: tuple[Any, ...]) -> str:
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     words: list[str] = []
-    for one in kinds:
-        if get_origin(one) is Literal:
-            words += _marked(get_args(one), default)
-        elif one is bool:
+    for part in kinds:
+        if get_origin(part) is Literal:
+            words += _marked(get_args(part), default)
+        elif part is bool:
             words += [f"**{value}**".lower() if value in default else str(value).lower() for value in (True, False)]
         else:
             words += [f"**{value}**" for value in default if value not in words and f"**{value}**" not in words]
@@ -294,7 +295,7 @@ def _marked(values: Iterable[object], default: tuple[Any, ...]) -> list[str]:
 
 if __name__ == "__main__":
     for page in GENERATED:
-        written = rendered(page, page.read_text(encoding="utf-8"))
-        if page == PROTOCOL and "--simulate" in sys.argv[1:]:
-            written = _filled(written, {"simulator": simulator()}, by="python infra/write_docs.py --simulate")
-        page.write_text(written, encoding="utf-8")
+        page.write_text(rendered(page, page.read_text("utf-8")), "utf-8")
+    if "--simulate" in sys.argv[1:]:
+        parts, by = {"simulator": simulator()}, "python infra/write_docs.py --simulate"
+        EVIDENCE.write_text(_filled(EVIDENCE.read_text("utf-8"), parts, by), "utf-8")

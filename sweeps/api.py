@@ -25,7 +25,7 @@ from sweeps.journal.told import told_by
 from sweeps.operations.build_name import job_named
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
-from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, results_of
+from sweeps.operations.stored_results import meant, of_latest, open_results, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.planning.size import check_size
 from sweeps.ranking.export import Shipped, export_candidate
@@ -62,18 +62,18 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do. `details` has all of it."""
+    """The work that a run would do. `details` has all of it."""
 
     details: Planned
 
     @property
     def seconds(self) -> float:
-        """A rough estimate of what is left."""
+        """A rough estimate of the time that is left."""
         return self.details.left.seconds
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the state of this machine will do to the run."""
+        """The effects of this machine's state on the run, in words."""
         return self.details.machine
 
     def jobs(self) -> "pd.DataFrame":
@@ -92,20 +92,20 @@ class Plan:
         """One row per combination that cannot be: name, reason."""
         import pandas as pd
 
-        rows = [(one.name, one.reason) for one in self.details.plan.skipped]
+        rows = [(skip.name, skip.reason) for skip in self.details.plan.skipped]
         return pd.DataFrame(rows, columns=["name", "reason"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How a run ended."""
+    """The end of a run."""
 
     ranking: Ranking | None
-    """`None`: it was stopped before anything was measured."""
+    """The ranking; `None`: the run was stopped before anything was measured."""
     interrupted: bool
-    """By `stop`."""
+    """The run was ended by `stop`."""
     still_to_do: tuple[str, ...]
-    """In words: what waits for the next run."""
+    """The work that waits for the next run, in words."""
 
 
 def load(file: Folder, *, many: bool = False) -> Sweep:
@@ -125,7 +125,7 @@ def build(content: Mapping[str, Any], *, folder: Folder = ".", many: bool = Fals
 
 
 def plan(sweep: Sweep, workspace: Folder | None = None) -> Plan:
-    """What a run would do with the devices that are there; runs nothing."""
+    """The work that a run would do with the devices that are there; runs nothing."""
     return Plan(plan_with_states(sweep.spec, sweep.folders, Workspace(_root(workspace))))
 
 
@@ -149,13 +149,13 @@ def run(
 
     Raises `NoResultsError` if nothing was measured, `WorkspaceError` if another run has the workspace.
     """
-    there = Workspace.open(_root(workspace))
-    watch = Watch(event=on_event, asking=lambda _note, _asked: nullcontext(stop), quiet=quiet)
+    opened = Workspace.open(_root(workspace))
+    watch = Watch(event=on_event, asking=lambda _note, _on_request: nullcontext(stop), quiet=quiet)
     ended: RunEnd = run_sweep(
-        sweep.spec, sweep.folders, there, executor, retry_failed=retry_failed, settle=settle, watch=watch
+        sweep.spec, sweep.folders, opened, executor, retry_failed=retry_failed, settle=settle, watch=watch
     )
     try:
-        ranked = rank_and_attach(there, sweep.name)
+        ranked = rank_and_attach(opened, sweep.name)
     except NoResultsError:
         if not ended.interrupted:
             raise
@@ -169,19 +169,18 @@ def results(sweep: str | None = None, workspace: Folder | None = None, *, device
 
     `device`: as the sweep file names it, an id, or a part of its name.
     """
-    found = results_of(Workspace(_root(workspace)), sweep)
-    rows = read_rows(found.frame, found.name)
-    device = meant(device, found.names)
+    stored = results_of(Workspace(_root(workspace)), sweep)
+    rows = read_rows(stored.frame, stored.name)
+    device = meant(device, stored.names)
     frame: pd.DataFrame = arrow_table(results_table(rows if device is None else of_device(rows, device))).to_pandas()
     return frame
 
 
 def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> Ranking:
     """The ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
-    there = Workspace(_root(workspace))
-    with of_latest(there, sweep):
-        files, name = files_and_name(there, sweep)
-        return rank_sweep(files.journal, name, meant(device, names_of(plans_of(files), name)))
+    opened = Workspace(_root(workspace))
+    with of_latest(opened, sweep), open_results(opened, sweep) as stored:
+        return rank_sweep(stored.journal, stored.name, meant(device, stored.device_names))
 
 
 def export(
@@ -194,14 +193,14 @@ def export(
     variant: str | None = None,
 ) -> Shipped:
     """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
-    there = Workspace(_root(workspace))
-    found = results_of(there, sweep)
-    device = meant(device, found.names)
-    ranked = rank_results(found.frame, found.spec.objective, found.name, device, told=told_by(found.spec))
+    opened = Workspace(_root(workspace))
+    stored = results_of(opened, sweep)
+    device = meant(device, stored.names)
+    ranked = rank_results(stored.frame, stored.spec.objective, stored.name, device, told=told_by(stored.spec))
     if variant is not None:
-        rows = read_rows(found.frame, found.name)
+        rows = read_rows(stored.frame, stored.name)
         variant = job_named(rows if device is None else of_device(rows, device), variant, model)
-    return export_candidate(ranked, found.frame, there, model=model, job=variant, output=Path(output))
+    return export_candidate(ranked, stored.frame, opened, model=model, job=variant, output=Path(output))
 
 
 def _root(workspace: Folder | None) -> Path:

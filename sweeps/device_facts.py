@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 VIRTUAL_PHONE = "virtual phone"
-"""`exec_context` of a virtual phone: all of it is as on a phone, except the CPU."""
+"""The `exec_context` of a virtual phone: all of it is as on a phone, except the CPU."""
 
 BOARD = "board"
-"""`exec_context` of a Linux board that is reached over a network."""
+"""The `exec_context` of a Linux board that is reached over a network."""
 
 AND = " and "
-"""Between what several programs of one runtime on a device are, in `DeviceFacts.runners` and `runtime_versions`."""
+"""This text is between several programs of one runtime on a device, in `DeviceFacts.runners` and `runtime_versions`."""
 
 
 def canonical_key(content: dict[str, Any]) -> str:
-    """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
+    """Return the sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def pool_id(fingerprint: str) -> str:
-    """What stands for a device's id where any unit with this fingerprint may be meant."""
+    """Return the id that stands for any unit with this fingerprint."""
     return f"class:{fingerprint}"
 
 
@@ -32,36 +32,37 @@ class DeviceFacts:
 
     device_id: str
     name: str
-    """As a sweep file names it: `local`, `adb:SERIAL`, `ssh:USER@BOARD`."""
+    """The name of the device in a sweep file: `local`, `adb:SERIAL`, `ssh:USER@BOARD`."""
     maker: str
     model: str
     soc: str
     os_build: str
     abi: str
-    """Android's names: `arm64-v8a`, `armeabi-v7a`, `x86_64`, `x86`."""
+    """The ABI in Android's names: `arm64-v8a`, `armeabi-v7a`, `x86_64`, `x86`."""
     cores: int
     ram_bytes: int | None
     cpu_features: tuple[str, ...] = ()
     runtime_versions: tuple[tuple[str, str], ...] = ()
-    """Per runtime, its version on the device, e.g. `(("torchscript", "2.12.1"),)`."""
+    """The version of each runtime on the device, e.g. `(("torchscript", "2.12.1"),)`."""
     runners: tuple[tuple[str, str], ...] = ()
-    """Per runtime, the runner that was pushed to the device, with its version; empty if the device runs Python."""
+    """The runner of each runtime that was pushed to the device, with its version; empty if the device runs Python."""
     qengines: tuple[str, ...] = ()
-    """Quantized engines that the runtime on the device has."""
+    """The quantized engines that the runtime on the device has."""
     accelerators: tuple[str, ...] = ()
-    """NNAPI's accelerators, by the names that their drivers report."""
+    """The accelerators of NNAPI, by the names that their drivers report."""
     nnapi_level: int | None = None
     exec_context: str = "shell"
     core_clusters: tuple[tuple[int, ...], ...] = ()
-    """CPU numbers in groups of one kind, from little to big; empty if unknown."""
+    """The CPU numbers in groups of one kind, from little to big; empty if unknown."""
     emulates: tuple[str, ...] = ()
-    """Backends that this device lacks, but whose models its host can check: outputs are used, times are not."""
+    """The backends that this device lacks, but whose models its host can check: outputs are used, times are not."""
     backends: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Per runtime whose runners are compiled with a choice of them, the backends that the one on the device has."""
+    """The backends of the runner on the device, per runtime whose runners are compiled with a choice of them."""
     releases: tuple[str, ...] = field(default=(), metadata={"left_out_when_empty": True})
-    """Of runtimes' libraries, those that its host can run on it beside the one there, e.g. `onnxruntime==1.31.1`."""
+    """The releases of runtimes' libraries that the host can run on the device beside the one that is there, e.g.
+    `onnxruntime==1.31.1`."""
     python: str = ""
-    """Path on a device that is not this host of a Python with torch, which can run a runner in one file."""
+    """The path, on a device that is not this host, of a Python with torch, which can run a runner in one file."""
 
     @property
     def device_class(self) -> str:
@@ -69,7 +70,8 @@ class DeviceFacts:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits over class, OS build, ABI, runtimes and NNAPI level; no serial number, no boot id."""
+        """The fingerprint has 16 hex digits over class, OS build, ABI, runtimes and NNAPI level; no serial number, no
+        boot id."""
         return canonical_key(
             {
                 "class": self.device_class,

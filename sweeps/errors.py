@@ -1,4 +1,4 @@
-"""Every error that EdgeSweep raises on purpose.
+"""The errors that EdgeSweep raises on purpose.
 
     EdgeSweepError                 what happened + the next step; the command line prints both and exits 1
     ├── SpecError                  the sweep file is wrong (file, line, allowed values); exit code 2
@@ -7,6 +7,7 @@
     ├── DataError                  calibration or evaluation data cannot be used
     ├── BuildError                 one variant cannot be built: becomes Failed("build", kind, message)
     ├── DeviceError                a device cannot be reached or a program on it went wrong
+    │   ├── HostError              a host of devices, or the lab's head, cannot be used: all its devices wait
     │   └── RunnerError            the runner ended without a complete report: becomes Failed("run", kind, message)
     ├── ClusterError               Ray cannot start or lost a worker
     └── StoreError                 the journal or MLflow cannot be read or written
@@ -24,20 +25,21 @@ _SIMILAR = 0.6
 """The cutoff of `difflib.get_close_matches`."""
 
 RETRIED_KINDS = ("not_ready", "bad_model", "bad_data")
-"""Failures whose cause may be gone by the next run, which retries them without being asked."""
+"""The failures whose cause may be gone by the next run, which retries them without being asked."""
 
 FINAL_KINDS = frozenset({*RETRIED_KINDS, "not_possible"})
-"""Failures that are not retried within the same run."""
+"""The failures that are not retried within the same run."""
 
 
 HOST_KINDS = frozenset({"adb_server", "adb_version"})
-"""Kinds of `DeviceError` with a cause on the host of the devices. They affect all its devices at once."""
+"""The kinds of `DeviceError` with a cause on the host of the devices. They affect all its devices at once."""
 
 QUEUED_KIND = "queued"
-"""Kind of `DeviceError` for a device of a lab that another driver has now, and that is this one's in its turn."""
+"""The kind of `DeviceError` for a device of a lab that another driver has now, and that is this driver's in its
+turn."""
 
 LAB_KINDS = frozenset({"head_away", "host_away", "host_disk", "host_leaving", "lease_lost", QUEUED_KIND})
-"""Kinds of `DeviceError` of a lab: the way to a device is closed, which says nothing about the device."""
+"""The kinds of `DeviceError` of a lab: the way to a device is closed, which says nothing about the device."""
 
 ABSENT_KINDS = (
     HOST_KINDS
@@ -61,15 +63,18 @@ ABSENT_KINDS = (
         }
     )
 )
-"""Kinds of `DeviceError` for a device that cannot be used now. No job caused them, and no job fails because of them."""
+"""The kinds of `DeviceError` for a device that cannot be used now. No job caused them, and no job fails because of
+them."""
 
 OWN_KINDS = frozenset({"disconnected", "mode_stays", "offline", "orphan", "rebooted", "unresponsive"})
-"""Kinds of `DeviceError` that are faults of one device itself, or of its cable. Repeated ones quarantine it."""
+"""The kinds of `DeviceError` that are faults of one device itself, or of its cable. Repeated ones quarantine it."""
 
 
 class EdgeSweepError(Exception):
-    """What happened, in one sentence, and what to do next."""
+    """An error on purpose: a sentence that says what happened, and the next step."""
 
+    kind = "refused"
+    """The kind is one of `sweeps.failure_kinds.FAILURES`, for programs: snake_case and stable."""
     exit_code = 1
 
     def __init__(self, message: str, next_step: str = "") -> None:
@@ -84,23 +89,42 @@ class EdgeSweepError(Exception):
     def one_line(self) -> str:
         return f"{self.message} ({self.next_step})" if self.next_step else self.message
 
+    @property
+    def document(self) -> dict[str, str]:
+        """Return the error for JSON."""
+        return {"kind": self.kind, "message": self.message, "next_step": self.next_step}
+
 
 class SpecError(EdgeSweepError):
     """The sweep file is wrong."""
 
+    kind = "bad_sweep_file"
     exit_code = 2
+
+    def __init__(self, message: str, next_step: str = "", problems: Iterable[tuple[int, str]] = ()) -> None:
+        """The `problems` are of a file that was read, each with its line. The message has them, too, with the file's
+        name."""
+        super().__init__(message, next_step)
+        self.problems = tuple(problems)
+        self.args = (message, next_step, self.problems)
 
 
 class WorkspaceError(EdgeSweepError):
     """The workspace cannot be used."""
 
+    kind = "bad_workspace"
+
 
 class ModelError(EdgeSweepError):
     """A model or its weights cannot be loaded."""
 
+    kind = "bad_model"
+
 
 class DataError(EdgeSweepError):
     """Calibration or evaluation data cannot be used."""
+
+    kind = "bad_data"
 
 
 class _KindError(EdgeSweepError):
@@ -118,8 +142,8 @@ class BuildError(_KindError):
     def __init__(
         self, kind: str, message: str, next_step: str = "", *, operator: str = "", file: str = "", line: int = 0
     ) -> None:
-        """`operator`: what it cannot be built for, such as `aten::pad`. `file` and `line`: where the user's code asks
-        for it; empty and 0 if that is not known."""
+        """The `operator` is what the variant cannot be built for, such as `aten::pad`. `file` and `line`: where the
+        user's code asks for it; empty and 0 if that is not known."""
         super().__init__(kind, message, next_step)
         self.operator = operator
         self.file = file
@@ -133,6 +157,17 @@ class DeviceError(_KindError):
     """A device cannot be reached, or a program on it went wrong."""
 
 
+class HostError(DeviceError):
+    """A host of devices, or the head of a lab, cannot be used now, so that all devices behind it wait."""
+
+    def __init__(self, kind: str, host: str, condition: str, next_step: str = "") -> None:
+        """The `host` is its name in words, such as `the host lab-2`. `condition`: the reason, with the host as "it"."""
+        super().__init__(kind, f"{host}: {condition}", next_step)
+        self.args = (kind, host, condition, next_step)
+        self.host = host
+        self.condition = condition
+
+
 class RunnerError(DeviceError):
     """The runner ended without a complete report."""
 
@@ -140,17 +175,23 @@ class RunnerError(DeviceError):
 class ClusterError(EdgeSweepError):
     """Ray cannot start, or lost a worker permanently."""
 
+    kind = "no_cluster"
+
 
 class StoreError(EdgeSweepError):
     """The journal or MLflow cannot be read or written."""
 
+    kind = "bad_store"
+
 
 class NoResultsError(StoreError):
-    """There is no such sweep in MLflow, or nothing in it yet."""
+    """The sweep is not in MLflow, or has nothing in it yet."""
+
+    kind = "no_results"
 
 
 def in_one_line(error: BaseException) -> str:
-    """An unexpected error in one line, for people. Neither its text nor its name can add a line of their own."""
+    """Write an unexpected error in one line, for people. Neither its text nor its name can add a line of their own."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  # a model's own exception may fail there, too
@@ -160,7 +201,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def did_you_mean(word: object, allowed: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or an empty string if no allowed word is similar.
+    """Return `; did you mean 'x'?`, or an empty string if no allowed word is similar.
 
     A word that begins with what was written comes first (`latency`: `latency_p50_ms`), and of equally similar ones the
     first of `allowed`, which has the common ones first.
@@ -170,11 +211,13 @@ def did_you_mean(word: object, allowed: Iterable[str]) -> str:
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
-    """Of the words that are allowed, the one that was meant; empty if none is similar."""
+    """Return the allowed word that was meant; empty if none is similar."""
     words, written = list(allowed), word.casefold()
-    begins = [one for one in words if len(written) >= _BEGINNING and one.casefold().startswith(written)]
+    begins = [
+        candidate for candidate in words if len(written) >= _BEGINNING and candidate.casefold().startswith(written)
+    ]
     if begins:
         return begins[0]
-    ratios = [difflib.SequenceMatcher(None, one, word).ratio() for one in words]
+    ratios = [difflib.SequenceMatcher(None, candidate, word).ratio() for candidate in words]
     best = max(ratios, default=0.0)
     return words[ratios.index(best)] if best >= _SIMILAR else ""

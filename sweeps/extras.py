@@ -1,4 +1,5 @@
-"""The extras of EdgeSweep: which one brings a missing package, and the line that installs it here."""
+"""The extras of EdgeSweep: the extra that brings a missing package, and the line that installs it in this
+environment."""
 
 import json
 import re
@@ -7,37 +8,38 @@ from urllib.parse import unquote, urlsplit
 
 from sweeps.errors import EdgeSweepError
 
-_LINE = re.compile(r"pip install 'edgesweep(\[[\w,]+\])'")
 _REQUIREMENT = re.compile(r"([\w.-]+).*extra == ['\"](\w+)['\"]")
 
 
 def lacking(error: ModuleNotFoundError) -> EdgeSweepError:
-    """The error for a person, with the extra that brings the package."""
+    """Return the error for a person, with the extra that brings the package."""
     name = (error.name or "").partition(".")[0]
-    return EdgeSweepError(f"{name} is not installed", f"pip install 'edgesweep[{extra_of(name)}]'")
+    return EdgeSweepError(f"{name} is not installed", install_line(extra_of(name)))
 
 
 def extra_of(module: str) -> str:
-    """The extra whose packages have `module`; `workers` where no package has its name."""
-    wanted = module.lower().replace("_", "-")
+    """Return the extra whose packages have `module`; `workers` where no package has its name."""
+    package = module.lower().replace("_", "-")
     for requirement in metadata.requires("edgesweep") or ():
-        found = _REQUIREMENT.match(requirement)
-        if found and f"{found[1].lower()}-".startswith(f"{wanted}-"):
-            return found[2]
+        match = _REQUIREMENT.match(requirement)
+        if match and f"{match[1].lower()}-".startswith(f"{package}-"):
+            return match[2]
     return "workers"
 
 
-def as_installed_here(step: str) -> str:
-    """A next step whose line of pip works here: EdgeSweep is in no index, and came from a wheel or a folder."""
-    return _LINE.sub(lambda line: f"pip install {_source(line[1])}", step)
+def install_line(*extras: str) -> str:
+    """Return the line of pip that adds these extras to this environment: EdgeSweep is in no index, and came from a
+    wheel or a folder."""
+    added = ",".join(extras)
+    return f"pip install {_source(f'[{added}]')}"
 
 
 def _source(extras: str) -> str:
-    """What pip takes to add `[EXTRA,...]`, quoted for a shell."""
+    """Return the source from which pip adds `[EXTRA,...]`, quoted for a shell."""
     text = metadata.distribution("edgesweep").read_text("direct_url.json")
-    found = json.loads(text) if text else {}
-    url = str(found.get("url", ""))
-    match found:
+    origin = json.loads(text) if text else {}
+    url = str(origin.get("url", ""))
+    match origin:
         case {"dir_info": {"editable": True}}:
             return f"--editable {_quoted(unquote(urlsplit(url).path) + extras)}"
         case {"dir_info": _}:

@@ -1,4 +1,4 @@
-"""Figures of tools that someone ran by hand. They are shown below the ranking with their source, and never ranked.
+"""The figures of tools that someone ran by hand. They are shown below the ranking with their source, and never ranked.
 
 It is unknown how such a tool was run (which artifact, how warm the device was, what else ran), and a mean has no
 interval. So imported figures are separate records, and the code that ranks, compares or exports does not read them.
@@ -24,39 +24,39 @@ class Imported:
     """One run of a tool, from its log and from the options of the person who imported it."""
 
     model: str
-    """Its name in the sweep file."""
+    """The model's name in the sweep file."""
     variant: str
-    """In the user's words."""
+    """The variant in the user's words."""
     device: str
-    """For people: the class of the sweep's device, otherwise the user's words."""
+    """The device for people: the class of the sweep's device, otherwise the user's words."""
     device_id: str
-    """Empty if the sweep has no such device."""
+    """The id is empty if the sweep has no such device."""
     tool: str
     mean_ms: float
     iterations: int | None
     """The number of iterations behind the mean; `None` if neither the log nor the user gives it."""
     p50_ms: float | None
-    """`None` unless the log has it, or every iteration."""
+    """The p50 is `None` unless the log has it, or every iteration."""
     log: str
     """The file's name, without its folder."""
     log_sha256: str
     imported: str
-    """Time of the import: ISO 8601, UTC."""
+    """The time of the import: ISO 8601, UTC."""
 
     @property
     def key(self) -> str:
-        """Equal for the same log, variant and device, whenever it is imported."""
+        """The key is equal for the same log, variant and device, whenever the log is imported."""
         about = (self.model, self.variant, self.device_id or self.device, self.log_sha256)
         return canonical_key({"imported": about})
 
     @property
     def place(self) -> tuple[str, str]:
-        """The ranking that it is shown below, as `ResultRow.place`."""
+        """The place of the ranking that the record is shown below, as `ResultRow.place`."""
         return self.device_id, self.model
 
     @property
     def source(self) -> str:
-        """Tool, log and date, for people."""
+        """The tool, log and date, for people."""
         return f"{self.tool}, {self.log} ({self.log_sha256[:12]}), {self.imported[:10]}"
 
 
@@ -73,7 +73,7 @@ def describe(
     sha256: str,
     now: str,
 ) -> Imported:
-    """The record of a log. `models` and `devices` are the sweep's.
+    """Return the record of a log. `models` and `devices` are the sweep's.
 
     `variant` may begin with the model, as the names of jobs do. `model` may be `None` if the sweep has only one model,
     or `variant` names it. Raises `EdgeSweepError` if a text is empty or too long, the model is ambiguous or not in the
@@ -102,9 +102,9 @@ def describe(
     )
 
 
-def in_order(found: Sequence[Imported]) -> tuple[Imported, ...]:
-    """By device and model, the fastest first."""
-    return tuple(sorted(found, key=lambda one: (one.device, one.model, one.mean_ms, one.imported)))
+def in_order(figures: Sequence[Imported]) -> tuple[Imported, ...]:
+    """Return the figures by device and model, the fastest first."""
+    return tuple(sorted(figures, key=lambda figure: (figure.device, figure.model, figure.mean_ms, figure.imported)))
 
 
 def _words(option: str, text: str) -> str:
@@ -120,25 +120,27 @@ def _line(text: str) -> str:
 
 def _model_of(variant: str, model: str | None, models: Sequence[str]) -> str:
     named = [name for name in models if variant.startswith(f"{name} · ")] if model is None else [model]
-    found = named or list(models)
-    if len(found) > 1:
-        raise EdgeSweepError(f"the sweep has {len(found)} models", f"choose one with --model: {', '.join(found)}")
-    if found[0] not in models:
-        close = difflib.get_close_matches(found[0], models, n=1)
+    candidates = named or list(models)
+    if len(candidates) > 1:
         raise EdgeSweepError(
-            f"the sweep has no model {found[0]!r}",
+            f"the sweep has {len(candidates)} models", f"choose one with --model: {', '.join(candidates)}"
+        )
+    if candidates[0] not in models:
+        close = difflib.get_close_matches(candidates[0], models, n=1)
+        raise EdgeSweepError(
+            f"the sweep has no model {candidates[0]!r}",
             f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(models)}",
         )
-    return found[0]
+    return candidates[0]
 
 
 def _device_of(text: str, devices: Sequence[DeviceFacts]) -> tuple[str, str]:
-    """The device for people, and its id if `text` is the id, name or class of one of the sweep's devices."""
+    """Return the device for people, and its id if `text` is the id, name or class of one of the sweep's devices."""
     for names in ("device_id", "name", "device_class"):
-        found = [facts for facts in devices if plain(getattr(facts, names)).casefold() == text.casefold()]
-        if len(found) > 1:
-            ids = ", ".join(facts.device_id for facts in found)
-            raise EdgeSweepError(f"the sweep has {len(found)} devices {text!r}", f"choose one by its id: {ids}")
-        if found:
-            return found[0].device_class, found[0].device_id
+        matches = [facts for facts in devices if plain(getattr(facts, names)).casefold() == text.casefold()]
+        if len(matches) > 1:
+            ids = ", ".join(facts.device_id for facts in matches)
+            raise EdgeSweepError(f"the sweep has {len(matches)} devices {text!r}", f"choose one by its id: {ids}")
+        if matches:
+            return matches[0].device_class, matches[0].device_id
     return text, ""

@@ -1,4 +1,5 @@
-"""Records to JSON text and back, without loss. Like JSON, records may not contain NaN or lone surrogates."""
+"""The conversion of records to JSON text and back, without loss. Like JSON, records may not contain NaN or lone
+surrogates."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ Record = TypeVar("Record")
 
 
 def document(record: "DataclassInstance") -> dict[str, Any]:
-    """The record's fields by name, without those that are `LEFT_OUT_WHEN_EMPTY`."""
+    """Return the record's fields by name, without those that are `LEFT_OUT_WHEN_EMPTY`."""
     return {
         entry.name: _plain(value)
         for entry in fields(record)
@@ -25,13 +26,14 @@ def document(record: "DataclassInstance") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As `dataclasses.asdict`, which copies each sample of a block by itself: most of what storing it took."""
+    """Convert a value as `dataclasses.asdict` does, without its copy of each sample of a block: that was most of the
+    time of storing a block."""
     if isinstance(value, tuple | list):
         return value if _ATOMS.issuperset(map(type, value)) else type(value)(map(_plain, value))
     if is_dataclass(value):
         return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
-    if isinstance(value, Mapping):  # `json` accepts no other than a `dict`
-        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, Mapping):  # The `json` module accepts no other mapping than a `dict`.
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 
@@ -39,7 +41,7 @@ _ATOMS = frozenset({int, float, str, bool, type(None)})
 
 
 def to_json(record: "DataclassInstance") -> str:
-    """The record as one line of JSON, its fields in their order.
+    """Return the record as one line of JSON, its fields in their order.
 
     A lone surrogate (from a device's output that is not UTF-8) becomes `?`, because no store accepts it.
     Raises `StoreError` if a figure is NaN or infinite.
@@ -55,7 +57,7 @@ def to_json(record: "DataclassInstance") -> str:
 
 
 def from_json(kind: type[Record], text: str) -> Record:
-    """The record that `to_json` wrote. Fields that were added later get their defaults.
+    """Return the record that `to_json` wrote. Fields that were added later get their defaults.
 
     Raises `StoreError` if the text is not a record of this kind.
     """

@@ -1,4 +1,5 @@
-"""Profiles and captures that a workspace keeps, apart from all measurements: of each build, device and way to run it.
+"""The profiles and captures that a workspace keeps, apart from all measurements: of each build, device and way to run
+it.
 
 Each is a document (`KeptProfile`) and a file beside it: the trace of a profile, or what a capture recorded.
 """
@@ -15,17 +16,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
 from sweeps.variant import RunAxes
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 LABEL = "profiled"
-"""The trust label of all that ran beside a profiler (`sweeps.trust`)."""
+"""The trust label of all results that ran beside a profiler (`sweeps.trust`)."""
 _KEY = re.compile(r"[0-9a-f]{8,64}")
 _MAX_BYTES = 16_000_000
 _Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class KeptOperator(BaseModel):
-    """All runs of operators of one name, per iteration, without what they call."""
+    """The time of all runs of operators of one name, per iteration, without the operators that they call."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -34,11 +36,11 @@ class KeptOperator(BaseModel):
     calls_per_iteration: _Figure
     self_us_per_iteration: _Figure
     percent: _Figure
-    """Of the time of all operators."""
+    """The percentage of the time of all operators."""
 
 
 class KeptProfile(BaseModel):
-    """What one profiled or captured run told. No figure of it is a latency."""
+    """The content of one profiled or captured run. No figure of it is a latency."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -54,14 +56,14 @@ class KeptProfile(BaseModel):
     iterations: int
     profiled_iteration_p50_us: _Figure | None
     operators: tuple[KeptOperator, ...] = ()
-    """The slowest first; of a profile only."""
+    """The operators, the slowest first; of a profile only."""
     capture: str = ""
     """The program that recorded it; empty for a profile."""
     suffix: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}(\.[a-z0-9-]{1,20}){0,2}$")]
-    """Of the file beside it."""
+    """The suffix of the file beside the document."""
 
     def is_of(self, build_key: str, device_id: str, run: RunAxes) -> bool:
-        """Whether it is of this build, on this device, run so."""
+        """Tell whether the profile is of this build, on this device, run so."""
         of_it = (self.build_key, self.device_id, self.threads, self.cpus, self.reuse_input)
         return of_it == (build_key, device_id, run.threads, run.cpus, run.reuse_input)
 
@@ -79,7 +81,7 @@ class Kept:
 
 
 def place(workspace: Workspace, profile: KeptProfile) -> Path:
-    """Where the file beside the document belongs. The folder is made. Raises `StoreError`."""
+    """Return where the file beside the document belongs. The folder is made. Raises `StoreError`."""
     if not _KEY.fullmatch(profile.build_key):
         raise StoreError(f"{profile.build_key[:80]!r} is no key of a build")
     folder = workspace.profiles / profile.build_key
@@ -93,10 +95,8 @@ def place(workspace: Workspace, profile: KeptProfile) -> Path:
 def keep(workspace: Workspace, profile: KeptProfile) -> Path:
     """Write the document; it replaces an earlier one of the same run. Returns its path. Raises `StoreError`."""
     path = place(workspace, profile).with_name(f"{_stem(profile)}.json")
-    part = path.with_name(f"{path.name}.part")
     try:
-        part.write_text(profile.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        part.replace(path)
+        write_whole(path, profile.model_dump_json(indent=2) + "\n")
     except OSError as error:
         raise _not_written(path, error) from error
     return path
@@ -106,7 +106,7 @@ def keep_trace(workspace: Workspace, profile: KeptProfile, trace: object) -> Pat
     """Write the document, and beside it a trace as JSON. Returns the trace's path. Raises `StoreError`."""
     path = place(workspace, profile)
     try:
-        path.write_text(json.dumps(trace) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(trace) + "\n")
     except OSError as error:
         raise _not_written(path, error) from error
     keep(workspace, profile)
@@ -114,14 +114,15 @@ def keep_trace(workspace: Workspace, profile: KeptProfile, trace: object) -> Pat
 
 
 def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
-    """All of one build, the newest first. What is damaged is left out: whoever made it can make it again."""
+    """Return all profiles of one build, the newest first. A damaged document is left out: whoever made it can make it
+    again."""
     folder = workspace.profiles / build_key
     if not _KEY.fullmatch(build_key) or not folder.is_dir():
         return ()
-    found: list[tuple[int, Kept]] = []
+    profiles: list[tuple[int, Kept]] = []
     for path in folder.glob("*.json"):
         try:
-            # With a dot it is the trace beside a document.
+            # A name with a dot is the trace beside a document.
             if (
                 "." in path.stem
                 or not path.is_file()
@@ -133,17 +134,17 @@ def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
         except (OSError, ValidationError):
             continue
         if profile.build_key == build_key and path.stem == _stem(profile):
-            found.append((state.st_mtime_ns, Kept(profile, path.with_name(f"{path.stem}.{profile.suffix}"))))
-    return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+            profiles.append((state.st_mtime_ns, Kept(profile, path.with_name(f"{path.stem}.{profile.suffix}"))))
+    return [stored for _, stored in sorted(profiles, key=lambda pair: -pair[0])]
 
 
 def kept_of(workspace: Workspace, build_key: str, device_id: str, run: RunAxes) -> Sequence[Kept]:
-    """Those of `kept` that one job made: of its device, run as it runs the build."""
-    return [one for one in kept(workspace, build_key) if one.profile.is_of(build_key, device_id, run)]
+    """Return those of `kept` that one job made: of its device, run as it runs the build."""
+    return [stored for stored in kept(workspace, build_key) if stored.profile.is_of(build_key, device_id, run)]
 
 
 def _stem(profile: KeptProfile) -> str:
-    """Readable, and different for each device and way to run the build."""
+    """Return a name that is readable, and different for each device and way to run the build."""
     run = [profile.device_id, profile.threads, profile.cpus, profile.reuse_input]
     words = re.sub(r"[^A-Za-z0-9]+", "-", profile.device_id).strip("-")[:60]
     kind = re.sub(r"[^a-z0-9]+", "-", profile.capture) or "operators"

@@ -1,4 +1,4 @@
-"""The manifest of an artifact: what it is, how it was built, what was checked."""
+"""The manifest of an artifact: its identity, how it was built, and what was checked."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 class TensorSpec(BaseModel):
-    """Shape and type of one input or output. `scale` and `zero_point` only for quantized types."""
+    """The shape and type of one input or output. `scale` and `zero_point` only for quantized types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,68 +24,72 @@ class TensorSpec(BaseModel):
 
 
 class Verification(BaseModel):
-    """The outputs of a new process with the artifact's own engine, compared with the fp32 eager model."""
+    """The check of the outputs of a new process with the artifact's own engine, compared with the fp32 eager model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     images: int
     engine: str
     sqnr_db: float | None
-    """`None` if the outputs are bit-identical."""
+    """The SQNR is `None` if the outputs are bit-identical."""
     against: str = "fp32 eager"
     """The reference of the SQNR: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
     executor: str = ""
-    """What checked it in place of the device: `reference:<backend>@<version>`; `exact int8 arithmetic` if int8 sums
-    saturate on this machine but not on the device; for Vulkan `the exported graph`, and for a provider of ONNX Runtime
-    its CPU provider. Empty: the CPU ran it, as it will."""
+    """The executor that checked the artifact in place of the device is `reference:<backend>@<version>`; `exact int8
+    arithmetic` if int8 sums saturate on this machine but not on the device; for Vulkan `the exported graph`, and for a
+    provider of ONNX Runtime its CPU provider. Empty: the CPU ran the artifact, as it will."""
     top1_percent: float | None
     reference_top1_percent: float | None
 
 
 class Coverage(BaseModel):
-    """How much of a model an accelerator computes, or a library of kernels that takes whole parts of it."""
+    """The share of a model that an accelerator computes, or a library of kernels that takes whole parts of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     operations: dict[str, int]
-    """Number of uses in the model of each operation of the accelerator's interface, by name."""
+    """The number of uses in the model of each operation of the accelerator's interface, by name."""
     multiply_adds: int
-    """Multiply-adds of the whole model, for its batch."""
+    """The number of multiply-adds of the whole model, for its batch."""
     multiply_adds_covered_percent: float
     left: dict[str, int] = {}
-    """Number of uses of each operator that the accelerator does not take, where that is known."""
+    """The number of uses of each operator that the accelerator does not take, where that is known."""
     left_percent: dict[str, float] = {}
-    """Of the operators that are left and multiply: the share of the model's multiply-adds that they are."""
+    """The share of the model's multiply-adds, for each operator that is left and multiplies."""
     delegates: int | None = None
-    """In how many parts the accelerator has the model, where that is known: between them, data go through the CPU."""
+    """The number of parts of the model that the accelerator has, where that is known: between them, data go through the
+    CPU."""
     feature_level: int | None = None
     """The lowest NNAPI feature level that has all of the operations."""
 
     @property
     def text(self) -> str:
-        """As JSON, without what only a library of kernels tells where it tells nothing: so it is as it always was."""
+        """Return the coverage as JSON, without the fields of a library of kernels where these are empty: so it is as it
+        always was."""
         return self.model_dump_json(exclude={"left", "left_percent", "delegates"} if self.delegates is None else None)
 
     @property
     def operators(self) -> int:
-        """Of the whole model, where what is left is known."""
+        """The number of operators of the whole model, where what is left is known."""
         return sum(self.operations.values()) + sum(self.left.values())
 
 
 class EvalSibling(BaseModel):
-    """The same model in a file that is only evaluated, neither timed nor shipped: with inputs bundled into it, for
-    stock tools; of a build for Vulkan, which no library runs here, as it was before it was lowered."""
+    """The sibling is the same model in a file that is only evaluated, neither timed nor shipped: with inputs bundled
+    into it, for stock tools; of a build for Vulkan, which no library runs on this host, as it was before it was
+    lowered."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str
     file_sha256: str
     images: int
-    """Number of bundled images: the first ones of the verification images; 0 for Vulkan."""
+    """The number of bundled images: the first ones of the verification images; 0 for Vulkan."""
 
 
 class Manifest(BaseModel):
-    """`artifacts/<build_key>/manifest.json`. The file's hash is recorded and checked, never used as a key."""
+    """The content of `artifacts/<build_key>/manifest.json`. The file's hash is recorded and checked, never used as a
+    key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -101,38 +105,38 @@ class Manifest(BaseModel):
     file_bytes: int
     file_sha256: str
     memory_format: str
-    """Memory format of the runner's input: `contiguous_format` or `channels_last`."""
+    """The memory format of the runner's input: `contiguous_format` or `channels_last`."""
     input: TensorSpec
     output: TensorSpec
     fused: tuple[str, ...]
-    """Module sequences that were fused, e.g. `features.0.0 + features.0.1`."""
+    """The module sequences that were fused, e.g. `features.0.0 + features.0.1`."""
     operators: tuple[str, ...]
     program_id: str | None = None
-    """Builds with the same one are one program: the same operators on tensors of the same shapes. `None`: not known, or
-    built before it was recorded."""
+    """The id is equal for builds that are one program: the same operators on tensors of the same shapes. `None`: not
+    known, or built before it was recorded."""
     file_version: int
     bytecode_version: int | None
     calibration_id: str | None
     versions: dict[str, str]
     verification: Verification
     coverage: Coverage | None = None
-    """`None` unless something takes parts of the model: NNAPI, or a delegate of ExecuTorch."""
+    """The coverage is `None` unless something takes parts of the model: NNAPI, or a delegate of ExecuTorch."""
     providers: dict[str, int] = {}
-    """How many nodes each execution provider of ONNX Runtime has, as the machine that built it loads the file. The
-    providers that only devices have are not there."""
+    """The number of nodes of each execution provider of ONNX Runtime, as the machine that built the file loads it. The
+    providers that only devices have are not in it."""
     eval: EvalSibling | None = None
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Its figures that need no run."""
-        found = {"artifact_mb": self.file_bytes / 1e6}
+        """The figures of the artifact that need no run."""
+        figures = {"artifact_mb": self.file_bytes / 1e6}
         covered = self.coverage
-        # A share of nothing is no figure.
+        # A model without multiply-adds has no share of them.
         if covered is not None and covered.delegates is not None and covered.multiply_adds:
-            found["delegated_percent"] = covered.multiply_adds_covered_percent
+            figures["delegated_percent"] = covered.multiply_adds_covered_percent
         if covered is not None and covered.delegates is not None and covered.operators:
-            found["delegated_operators_percent"] = 100.0 * sum(covered.operations.values()) / covered.operators
-        return found
+            figures["delegated_operators_percent"] = 100.0 * sum(covered.operations.values()) / covered.operators
+        return figures
 
     @property
     def axes(self) -> Variant:
@@ -143,7 +147,7 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Raises `StoreError` if the manifest is missing or damaged."""
+        """Read the manifest. Raises `StoreError` if the manifest is missing or damaged."""
         path = folder / FILE_NAME
         try:
             return cls.model_validate_json(read_regular(path, _MOST_BYTES))

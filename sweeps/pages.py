@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _FOLDERS = (Path(__file__).parent / "carried", Path(__file__).parents[1] / "infra")
-"""In a wheel, in a checkout."""
+"""The folders of the pages in a wheel, and in a checkout."""
 
 PAGES = {
     "android-runtime": "compile the runner for a phone's ABI",
@@ -13,23 +13,25 @@ PAGES = {
     "lab": "several computers with phones as one lab",
     "nnapi-and-metal": "builds for accelerators, checked without a phone",
     "phones": "connect a phone, prepare it, and what can go wrong",
-    "protocol": "how it measures and decides, with the evidence",
+    "protocol": "how it measures and decides: the rules",
+    "protocol-evidence": "how often the rules are right: what was simulated and measured",
+    "protocol-model": "the models, thresholds and papers behind the rules",
     "python": "the functions behind the commands, for programs and notebooks",
     "racing": "races: fewer device seconds for the same winner",
     "runtimes": "ExecuTorch and ONNX Runtime beside PyTorch Mobile",
     "server": "MLflow, its database and the dashboard on a server",
     "support": "which models build with which combinations",
 }
-"""Each with what it tells."""
+"""The pages, each with its subject."""
 
 
 def page(name: str) -> str | None:
-    """The Markdown text of a page; `None` if there is no such page."""
+    """Return the Markdown text of a page; `None` if there is no such page."""
     return _text(f"{name}.md") if name in PAGES else None
 
 
 def constraints() -> str:
-    """The versions that EdgeSweep is tested with, one `NAME==VERSION` a line."""
+    """Return the versions that EdgeSweep is tested with, one `NAME==VERSION` a line."""
     return _text("constraints.txt")
 
 

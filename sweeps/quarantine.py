@@ -1,15 +1,15 @@
-"""Devices that sweeps leave alone, and the faults that led there. Facts of the devices: they hold in every workspace.
+"""The devices that sweeps leave alone, and the faults that led to that. Quarantines are facts of the devices: they hold
+in every workspace.
 
 One file per device in the user's state folder: a sweep or a workspace may be deleted, and the phone is as bad as
 before. `after_fault` and `after_canary` are pure; `QuarantineBook` keeps what they say.
 """
 
-import fcntl
 import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,20 +18,23 @@ from typing import Literal
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
+from sweeps.locks import locked
+from sweeps.whole_file import write_whole
 
 STATE_VARIABLE = "EDGESWEEP_STATE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When EdgeSweep quarantines a device."""
+    """The rule by which EdgeSweep quarantines a device."""
 
     faults: int = 3
-    """So many of its own ..."""
+    """This many faults of the device itself ..."""
     within_s: float = 3600.0
-    """... within this time."""
+    """... within this time quarantine it."""
     apart_s: float = 60.0
-    """Faults that follow each other sooner are one: a phone that restarts goes away, and then has another boot id."""
+    """Faults that follow each other sooner are one fault: a phone that restarts goes away, and then has another boot
+    id."""
 
 
 RULE = Rule()
@@ -42,7 +45,7 @@ class Fault:
     """One fault of the device itself, when it was over or the device was given up."""
 
     at_s: float
-    """Seconds since 1970."""
+    """The time in seconds since 1970."""
     kind: str
     message: str
     job_key: str
@@ -51,29 +54,30 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """Why a device is left alone. `edgesweep` lets in again what it put there, by a canary; a person does the rest."""
+    """The quarantine of a device, with its reason. A quarantine by `edgesweep` ends by a canary; a person ends the
+    others."""
 
     since_s: float
-    """Seconds since 1970."""
+    """The start in seconds since 1970."""
     by: Literal["edgesweep", "person"]
     reason: str
 
     @property
     def text(self) -> str:
-        """For people: `since 2026-11-23 15:04 UTC by EdgeSweep: 3 faults ...`."""
-        who = "EdgeSweep" if self.by == "edgesweep" else "a person"
+        """The text for people: `since 2026-11-23 15:04 UTC by EdgeSweep: 3 faults ...`."""
+        author = "EdgeSweep" if self.by == "edgesweep" else "a person"
         reason = f": {self.reason}" if self.reason else ""
-        return f"since {datetime.fromtimestamp(self.since_s, UTC):%Y-%m-%d %H:%M} UTC by {who}{reason}"
+        return f"since {datetime.fromtimestamp(self.since_s, UTC):%Y-%m-%d %H:%M} UTC by {author}{reason}"
 
     @property
     def document(self) -> dict[str, object]:
-        """For programs."""
+        """The quarantine for programs."""
         since = datetime.fromtimestamp(self.since_s, UTC).isoformat(timespec="seconds")
         return {"since": since, "by": self.by, "reason": self.reason}
 
     @property
     def way_out(self) -> str:
-        """What lets the device in again, for people."""
+        """The way to let the device in again, for people."""
         return (
             "the next run lets it in again if its canary job succeeds"
             if self.by == "edgesweep"
@@ -83,28 +87,28 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRecord:
-    """What is remembered of one device."""
+    """The record of one device's faults and quarantine."""
 
     device_id: str
     name: str
-    """As a sweep file named it last."""
+    """The name of the device in the last sweep file."""
     faults: tuple[Fault, ...] = ()
-    """The latest, oldest first."""
+    """The latest faults, oldest first."""
     quarantine: Quarantine | None = None
 
 
 def after_fault(record: DeviceRecord, fault: Fault, rule: Rule = RULE) -> DeviceRecord:
-    """The record with one more fault, and in quarantine if those were too many. Pure.
+    """Return the record with one more fault, and in quarantine if those were too many. Pure.
 
     Faults with one and the same job do not suffice: then the job may be what the device cannot bear, and it fails.
     """
-    recent = tuple(one for one in record.faults if 0 <= fault.at_s - one.at_s <= rule.within_s)
+    recent = tuple(past for past in record.faults if 0 <= fault.at_s - past.at_s <= rule.within_s)
     if recent and fault.at_s - recent[-1].at_s < rule.apart_s:
         return replace(record, faults=recent)
     faults = (*recent, fault)
     quarantine = record.quarantine
-    if quarantine is None and len(faults) >= rule.faults and len({one.job_key for one in faults}) > 1:
-        kinds = ", ".join(one.kind for one in faults)
+    if quarantine is None and len(faults) >= rule.faults and len({past.job_key for past in faults}) > 1:
+        kinds = ", ".join(past.kind for past in faults)
         quarantine = Quarantine(
             since_s=fault.at_s,
             by="edgesweep",
@@ -114,14 +118,15 @@ def after_fault(record: DeviceRecord, fault: Fault, rule: Rule = RULE) -> Device
 
 
 def after_canary(record: DeviceRecord, rule: Rule = RULE) -> DeviceRecord:
-    """The record of a device that its canary let in again: on probation, one more fault soon is too many. Pure."""
+    """Return the record of a device that its canary let in again: on probation, one more fault soon is too many.
+    Pure."""
     if rule.faults < 2:
         return replace(record, faults=(), quarantine=None)
     return replace(record, faults=record.faults[1 - rule.faults :], quarantine=None)
 
 
 def state_folder() -> Path:
-    """`EDGESWEEP_STATE`, else `XDG_STATE_HOME/edgesweep`, else `~/.local/state/edgesweep`."""
+    """Return the folder `EDGESWEEP_STATE`, else `XDG_STATE_HOME/edgesweep`, else `~/.local/state/edgesweep`."""
     if named := os.environ.get(STATE_VARIABLE):
         return Path(named)
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "edgesweep"
@@ -133,7 +138,7 @@ class QuarantineBook:
     def __init__(
         self, folder: Path | None = None, *, rule: Rule = RULE, now_s: Callable[[], float] = time.time
     ) -> None:
-        """`folder`: where the state is, if not in `state_folder()`. `now_s`: seconds since 1970."""
+        """The `folder` has the state, if it is not in `state_folder()`. `now_s`: seconds since 1970."""
         self._folder = (folder or state_folder()) / "devices"
         self._rule = rule
         self._now_s = now_s
@@ -142,15 +147,15 @@ class QuarantineBook:
         return self._read(self._path(device_id))
 
     def quarantine(self, device_id: str) -> Quarantine | None:
-        found = self.record(device_id)
-        return None if found is None else found.quarantine
+        record = self.record(device_id)
+        return None if record is None else record.quarantine
 
     def records(self) -> list[DeviceRecord]:
-        """Of all devices, by name."""
+        """Return the records of all devices, by name."""
         with self._translated(self._folder):
             paths = sorted(self._folder.glob("*.json")) if self._folder.is_dir() else []
-        found = [record for path in paths if (record := self._read(path)) is not None]
-        return sorted(found, key=lambda one: (one.name, one.device_id))
+        records = [record for path in paths if (record := self._read(path)) is not None]
+        return sorted(records, key=lambda record: (record.name, record.device_id))
 
     def add_fault(self, device_id: str, name: str, kind: str, message: str, job_key: str) -> Quarantine | None:
         """Count one fault of the device itself. Returns the quarantine if that begins it."""
@@ -162,7 +167,7 @@ class QuarantineBook:
         return after.quarantine if before.quarantine is None else None
 
     def put(self, device_id: str, name: str, reason: str) -> Quarantine:
-        """A person's quarantine, also where EdgeSweep had put the device there: no canary ends it."""
+        """Quarantine a device for a person, also where EdgeSweep had put the device there: no canary ends it."""
         quarantine = Quarantine(since_s=self._now_s(), by="person", reason=reason[:500])
         with self._changing():
             before = self.record(device_id) or DeviceRecord(device_id=device_id, name=name)
@@ -178,14 +183,14 @@ class QuarantineBook:
         return before
 
     def pass_canary(self, device_id: str) -> None:
-        """Let a device in again that EdgeSweep had put there. What a person put there meanwhile stays."""
+        """Let a device in again that EdgeSweep had quarantined. A quarantine that a person set meanwhile stays."""
         with self._changing():
             record = self.record(device_id)
             if record is not None and record.quarantine is not None and record.quarantine.by == "edgesweep":
                 self._write(after_canary(record, self._rule))
 
     def _path(self, device_id: str) -> Path:
-        # Ids of devices may contain any character, also slashes.
+        # The name is a hash, as ids of devices may contain any character, also slashes.
         return self._folder / f"{hashlib.sha256(device_id.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.json"
 
     def _read(self, path: Path) -> DeviceRecord | None:
@@ -199,24 +204,16 @@ class QuarantineBook:
 
     def _write(self, record: DeviceRecord) -> None:
         path = self._path(record.device_id)
-        part = path.with_suffix(".part")
         with self._translated(path):
-            with part.open("w", encoding="utf-8") as file:
-                file.write(to_json(record))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
+            write_whole(path, to_json(record), durable=True)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """One process at a time. The kernel ends the lock with its process."""
+        """Let one process change the records at a time. The kernel ends the lock with its process."""
         path = self._folder / "lock"
-        with self._translated(path):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            file = path.open("a")
-        with file:
+        with ExitStack() as stack:
             with self._translated(path):
-                fcntl.flock(file, fcntl.LOCK_EX)
+                stack.enter_context(locked(path))
             yield
 
     @contextmanager
@@ -231,13 +228,12 @@ class QuarantineBook:
 
 
 def quarantines_of(devices: Iterable[DeviceFacts]) -> dict[str, Quarantine]:
-    """By device id, of those that are quarantined. For whoever only shows it: a file that cannot be read says
-    nothing."""
+    """Return the quarantines by device id. They are only to show: a file that cannot be read says nothing."""
     book = QuarantineBook()
-    found: dict[str, Quarantine] = {}
+    quarantines: dict[str, Quarantine] = {}
     for facts in devices:
         with suppress(StoreError):
             quarantine = book.quarantine(facts.device_id)
             if quarantine is not None:
-                found[facts.device_id] = quarantine
-    return found
+                quarantines[facts.device_id] = quarantine
+    return quarantines

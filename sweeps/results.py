@@ -21,20 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ComparisonConditions:
-    """How a result was measured, apart from the device. Only results with equal conditions are compared."""
+    """The conditions under which a result was measured, apart from the device. Only results with equal conditions are
+    compared."""
 
     preset: str
     runtime_version: str
     exec_context: str
     gate: str
-    """`gated` if every block waited for a ready device (see `sweeps.records.Conditions.gate`), otherwise `none`."""
+    """The gate is `gated` if every block waited for a ready device (see `sweeps.records.Conditions.gate`), otherwise
+    `none`."""
     fixed_performance: str
-    """`on`, `off`, or empty if the device has no such mode."""
+    """The mode is `on`, `off`, or empty if the device has no such mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """One finished job, or one skipped combination. Text that does not apply is empty."""
+    """The row of one finished job, or one skipped combination. Text that does not apply is empty."""
 
     sweep: str
     job_key: str
@@ -44,8 +46,10 @@ class ResultRow:
     model: str
     grid: str
     device_id: str
+    device_word: str = ""
+    """The word is as `sweeps.records.Job.device_word`."""
     device: str
-    """Maker, model and SoC, for people."""
+    """The maker, model and SoC, for people."""
     fingerprint: str
     variant: str
     """The variant's label, for people."""
@@ -74,71 +78,81 @@ class ResultRow:
     cpus: str
     reuse_input: bool
     outcome: str
-    """`measured`, `skipped` or `failed`; `waiting` of a job without a result, which is stored nowhere."""
+    """The outcome is `measured`, `skipped` or `failed`; `waiting` of a job without a result, which is stored
+    nowhere."""
     stage: str = ""
     kind: str = ""
+    """The kind is of a failure (`sweeps.failure_kinds.FAILURES`) or a skip (`sweeps.skip_kinds.SKIPS`)."""
     reason: str = ""
-    """Why it was skipped, or what went wrong; of a measured one, what its device lacked when waiting was in vain."""
+    """The reason why the combination was skipped, or what went wrong; of a measured job, what its device lacked when
+    waiting was in vain."""
+    lacking: str = ""
+    """The JSON of what the job's device lacked (`sweeps.protocol.not_ready.figures_text`)."""
     preset: str
     exec_context: str
     runtime_version: str
     gate: str = "none"
-    """This and `fixed_performance`: as in `ComparisonConditions`."""
+    """The fields `gate` and `fixed_performance` are as in `ComparisonConditions`."""
     fixed_performance: str = ""
     protocol: str = ""
-    """JSON of what one block is (`Protocol.comparable`); empty in old runs."""
+    """The JSON of the protocol of one block (`Protocol.comparable`); empty in old runs."""
     runner: str = ""
-    """Name and version of the program that timed it; empty if it was not timed."""
+    """The name and version of the program that timed the job; empty if it was not timed."""
     engine_ran: str = ""
     backend_ran: str = ""
     executor: str = ""
-    """What the accuracy was computed by: a device's fingerprint or `reference:<backend>@<version>`."""
+    """The executor that computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
     emulated: bool = False
-    """Whether a reference implementation gave its answers, and not the device."""
+    """A reference implementation gave the answers, and not the device."""
     coverage: str = ""
-    """JSON of the manifest's `Coverage`; empty without an accelerator."""
+    """The JSON of the manifest's `Coverage`; empty without an accelerator."""
     trust: tuple[str, ...] = ()
     """The labels of the timing and of the accuracy."""
     block_medians_ms: tuple[tuple[int, float], ...] = ()
-    """(round, median) in order of rounds, without the blocks that confirm a race's winner."""
+    """The pairs (round, median) in order of rounds, without the blocks that confirm a race's winner."""
     confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
-    """Of these blocks, in the same form; its latency is theirs."""
+    """The pairs of the confirming blocks, in the same form; the row's latency is theirs."""
     batch_medians_ms: tuple[tuple[int, float], ...] = ()
-    """(process, median) of its blocks in batches that count, in order. They are in no figure; empty in old runs."""
+    """The pairs (process, median) of the job's blocks in batches that count, in order. They are in no figure; empty in
+    old runs."""
     check_medians_ms: tuple[tuple[int, float], ...] = ()
-    """(round, median) of the blocks that check batches, and count. They are in no figure, and it may have none."""
+    """The pairs (round, median) of the blocks that check batches, and count. They are in no figure, and the row may
+    have none."""
     sessions: tuple[int, ...] = ()
-    """Starts (seconds since 1970) of the sessions that its blocks are from; empty in old runs."""
+    """The starts (seconds since 1970) of the sessions that the row's blocks are from; empty in old runs."""
     rounds: int = 0
     samples: int = 0
     device_seconds: float = 0.0
-    """Device time of its blocks, with starts and warm-ups, but without waiting."""
+    """The device time of the row's blocks, with starts and warm-ups, but without waiting."""
     batch_seconds: float = 0.0
-    """Its share of the processes of a race that also timed others; 0 in old runs."""
+    """The row's share of the processes of a race that also timed others; 0 in old runs."""
     timed_seconds: float = 0.0
-    """The part of both in timed iterations; 0 in old runs."""
+    """The part of `device_seconds` and `batch_seconds` in timed iterations; 0 in old runs."""
     full_seconds: float = 0.0
-    """A lower bound of its device time with the preset `full`, estimated from its blocks."""
+    """A lower bound of the row's device time with the preset `full`, estimated from its blocks."""
     waited_seconds: float = 0.0
-    """Time spent waiting for the gate, over all its blocks, and its share of what its batches waited."""
+    """The time spent waiting for the gate, over all the row's blocks, and its share of what its batches waited."""
     push_seconds: float = 0.0
-    """Time spent sending its files for blocks; 0 in old runs, and where another job of its build needed them first."""
+    """The time spent sending the row's files for blocks; 0 in old runs, and where another job of its build needed them
+    first."""
     accuracy_seconds: float = 0.0
-    """Time of the accuracy pass of its build, with the files sent for it; 0 in old runs, and where it was emulated."""
+    """The time of the accuracy pass of the row's build, with the files sent for it; 0 in old runs, and where it was
+    emulated."""
     settled: Settled | None = None
-    """Why its rounds ended; `None` if the number of rounds was fixed."""
+    """The reason why the row's rounds ended; `None` if the number of rounds was fixed."""
     images: int = 0
     link: str = ""
-    """Where units share the work: as `sweeps.records.Job.link`."""
+    """The link is as `sweeps.records.Job.link`, where units share the work."""
     stale: bool = False
-    """No longer in the sweep file."""
+    """The row is no longer in the sweep file."""
     run_id: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """By their names in `sweeps.metrics.METRICS`, with the extra metrics of runners; without unknown ones."""
+    """The metrics by their names in `sweeps.metrics.METRICS`, with the extra metrics of runners; without unknown
+    ones."""
 
     @property
     def place(self) -> tuple[str, str]:
-        """Device and model. Rows of one place are shown in one table, also the failed ones."""
+        """The device and model. Rows of one place are shown in one table, also the failed ones."""
         return self.device_id, self.model
 
     @property
@@ -153,27 +167,31 @@ class ResultRow:
 
     @property
     def comparable(self) -> tuple[tuple[str, str], ComparisonConditions, str]:
-        """Device and model, conditions, fingerprint: only rows with equal values are ranked together. See
+        """The device and model, conditions, fingerprint: only rows with equal values are ranked together. See
         `sweeps.ranking.alike`."""
         return self.place, replace(self.conditions, runtime_version=""), self.fingerprint
 
     @property
     def setup(self) -> tuple[str, ...]:
-        """Variant, grid, threads, CPUs, reuse of the input: equal for one setup on other units or in other sweeps."""
+        """The variant, grid, threads, CPUs, reuse of the input: equal for one setup on other units or in other
+        sweeps."""
         return self.variant, self.grid, str(self.threads), self.cpus, str(self.reuse_input)
 
     @property
     def name_here(self) -> str:
-        """Its name within one device's table: without the device, which a plan of several devices adds."""
-        rest = self.name.removeprefix(f"{self.model} · {self.variant}")
-        if rest == self.name:
-            return self.name  # not as a plan makes it
-        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
-        cpus = f"{self.cpus} cpus" if self.cpus.isalpha() else f"cpus {self.cpus}"
-        for word in (threads, cpus, "reused input" if self.reuse_input else "fresh input", self.grid):
-            if word and f"{rest} · ".startswith(f" · {word} · "):
-                rest = rest.removeprefix(f" · {word}")
-        return self.name.removesuffix(rest) if rest else self.name
+        """The row's name within one device's table: without the device, which a plan of several devices adds."""
+        return self.name.removesuffix(self.name_suffix)
+
+    @property
+    def name_suffix(self) -> str:
+        """The part of the row's name that tells its device; empty in a plan of one device."""
+        return f" · {self.device_word}" if self.device_word else ""
+
+    @property
+    def reason_in_full(self) -> str:
+        """The reason why the row has no figures, with the stage and the kind of a failure."""
+        failure = ", ".join(filter(None, (self.stage, self.kind))) if self.outcome == "failed" else ""
+        return ": ".join(filter(None, (failure, self.reason))) or "no reason recorded"
 
     @property
     def medians_ms(self) -> dict[int, float]:
@@ -182,21 +200,21 @@ class ResultRow:
 
     @property
     def published_medians_ms(self) -> dict[int, float]:
-        """The block medians behind its latency, as `medians_ms`."""
+        """The block medians behind the row's latency, as `medians_ms`."""
         return dict(self.confirmed_medians_ms or self.block_medians_ms)
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Every name in `METRICS` (`None` is unknown), and the extra metrics of the row."""
+        """The figures of every name in `METRICS` (`None` is unknown), and the extra metrics of the row."""
         return {name: self.metrics.get(name) for name in METRICS} | dict(self.metrics)
 
     @property
     def timed(self) -> bool:
-        """Whether the device timed it; a row that was only checked has no latency."""
+        """Tell whether the device timed the row; a row that was only checked has no latency."""
         return "latency_p50_ms" in self.metrics
 
     def figure(self, metric: str) -> float | None:
-        """The value for objectives and constraints: the SQNR of outputs bit-identical to eager's is infinite."""
+        """Return the value for objectives and constraints: the SQNR of outputs bit-identical to eager's is infinite."""
         value = self.metrics.get(metric)
         if value is None and metric == "sqnr_db" and "agreement_percent" in self.metrics:
             return math.inf
@@ -206,13 +224,14 @@ class ResultRow:
 _COLUMNS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name != "metrics"}
 
 FRAME_COLUMNS = (*_COLUMNS, "extra_metrics", *METRICS)
-"""Every column of the frame, in order: the fields of `ResultRow`, a dict of the extra metrics by name, then every
-metric as a float (NaN is unknown)."""
+"""The columns of the frame, in order: the fields of `ResultRow`, a dict of the extra metrics by name, then every metric
+as a float (NaN is unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResults:
-    """One sweep from the store. `frame` has `FRAME_COLUMNS`; `names`: the sweep file's for each device, by its id."""
+    """The results of one sweep from the store. `frame` has `FRAME_COLUMNS`; `names`: the sweep file's for each device,
+    by its id."""
 
     name: str
     spec: SweepSpec
@@ -222,7 +241,7 @@ class SweepResults:
 
 
 def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
-    """A data frame with `FRAME_COLUMNS`, one line per row in the given order; `rows` may be empty."""
+    """Return a data frame with `FRAME_COLUMNS`, one line per row in the given order; `rows` may be empty."""
     import pandas as pd
 
     records = [
@@ -234,7 +253,7 @@ def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
 
 
 def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
-    """The rows of one sweep that are not `stale`, in order of their names.
+    """Return the rows of one sweep that are not `stale`, in order of their names.
 
     Columns may be missing. Unknown values become empty, false or 0. Other numbers than finite ones are unknown.
     """
@@ -245,25 +264,27 @@ def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
 
 
 def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
-    """The rows of the device with this id or text for people, or a part of them. Raises `EdgeSweepError` for none."""
+    """Return the rows of the device with this id or text for people, or a part of them. Raises `EdgeSweepError` for
+    none."""
     called = devices_called({(row.device_id, row.device) for row in rows}, device)
     return [row for row in rows if (row.device_id, row.device) in called]
 
 
 def devices_called(known: Collection[tuple[str, str]], device: str) -> set[tuple[str, str]]:
-    """Those of the `known` devices (id, text for people) that `of_device` means. Raises `EdgeSweepError` for none."""
-    ids = {device, device.rpartition(":")[2], device.replace(":", "-")}  # as a sweep file names it: adb:SERIAL
+    """Return those of the `known` devices (id, text for people) that `of_device` means. Raises `EdgeSweepError` for
+    none."""
+    ids = {device, device.rpartition(":")[2], device.replace(":", "-")}  # A sweep file names a device like adb:SERIAL.
     exact = {pair for pair in known if device in pair or pair[0] in ids}
     part = device.casefold()
-    found = exact or {pair for pair in known if any(part in name.casefold() for name in pair)}
-    if not found:
+    matches = exact or {pair for pair in known if any(part in name.casefold() for name in pair)}
+    if not matches:
         names = sorted({name for pair in known for name in pair})
         close = difflib.get_close_matches(device, names, n=1)
         raise EdgeSweepError(
             f"there are no results for a device {device!r}",
             f"did you mean {close[0]!r}?" if close else f"there are results for: {', '.join(names) or 'no device yet'}",
         )
-    return found
+    return matches
 
 
 def _extra(row: ResultRow) -> dict[str, float]:
@@ -278,7 +299,7 @@ def _row(record: Mapping[str, Any]) -> ResultRow:
 
 
 def _cell(name: str, kind: Any, value: Any) -> Any:
-    """The value of one column, converted to the type of the row's field; `None` is unknown."""
+    """Return the value of one column, converted to the type of the row's field; `None` is unknown."""
     match name:
         case "settled":
             return value if isinstance(value, Settled) else None

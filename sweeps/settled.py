@@ -1,4 +1,4 @@
-"""Why the rounds of a job ended."""
+"""The end of the rounds of a job."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -21,63 +21,64 @@ SettledReason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Why the rounds of one job ended, with the evidence."""
+    """The end of the rounds of one job, with its reason and the evidence."""
 
     job_key: str
     budget: Literal["full", "race"]
     rounds: int
-    """Number of its blocks at that time."""
+    """The number of the job's blocks at that time."""
     reason: SettledReason
-    """`best`: it cannot be told apart from the best of the decided race. `reopened`: it continues, because the job that
-    eliminated it is no longer in the race. `same_program`: it was not timed, because the job `by` is the same program.
-    The other names explain themselves."""
+    """The reason `best`: the job cannot be told apart from the best of the decided race. `reopened`: it continues,
+    because the job that eliminated it is no longer in the race. `same_program`: it was not timed, because the job `by`
+    is the same program. The other names explain themselves."""
     message: str
-    """For people."""
+    """The message for people."""
     by: str = ""
-    """Name of the job that eliminated it, that is measured for it, or that leads a race which batches decided. A name
-    may change with the sweep: `by_key` identifies the job."""
+    """The name of the job that eliminated this job, that is measured for it, or that leads a race which batches
+    decided. A name may change with the sweep: `by_key` identifies the job."""
     by_key: str = ""
-    """Key of the job `by`."""
+    """The key of the job `by`."""
     ratio: float | None = None
-    """Its latency divided by that of the job `by`, paired by rounds."""
+    """The latency of this job divided by that of the job `by`, paired by rounds."""
     ratio_low: float | None = None
-    """Lower bound of `ratio`. Any bound of the race is wrong with probability `error` at most."""
+    """The lower bound of `ratio`. Any bound of the race is wrong with probability `error` at most."""
     ratio_high: float | None = field(default=None, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Only of a job that was left in a race that batches decided: `ratio_low` and this are then its 95 % interval."""
+    """The upper bound is only of a job that was left in a race that batches decided: `ratio_low` and `ratio_high` are
+    then its 95 % interval."""
     error: float | None = None
     device_minutes: float | None = None
     """The limit that was reached, if time ran out."""
     leads: bool = False
-    """Whether the race calls it the best; `reason` says whether the race was decided."""
+    """The race calls this job the best; `reason` says whether the race was decided."""
     batches: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Number of batches that came before its rounds, or that eliminated it without any."""
+    """The number of batches that came before the job's rounds, or that eliminated it without any."""
     last_round: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Of an open race, the rounds that it could have had. This job may have fewer, because it rested. Not in early
-    journals."""
+    """The rounds that the job could have had in an open race. This job may have fewer, because it rested. Early
+    journals do not have the number."""
     confirmations: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Number of blocks that confirm it, which are measured after this."""
+    """The number of blocks that confirm the job, which are measured after this."""
     checks: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Number of blocks of it that check the batches, which are measured after this."""
+    """The number of blocks of the job that check the batches, which are measured after this."""
     batches_decide: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Whether batches decided without finals, because the device was shown to allow it when the race began."""
+    """The batches decided without finals, because the device was shown to allow it when the race began."""
     noise: float | None = field(default=None, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Of a job with `checks`: the spread of blocks in processes of their own (standard deviation of logarithms) that
-    was known of the device then."""
+    """The spread of blocks in processes of their own (standard deviation of logarithms) that was known of the device
+    then, for a job with `checks`."""
     question: str = ""
-    """`Protocol.question` of the race; otherwise empty."""
+    """The `Protocol.question` of the race; otherwise empty."""
 
     @property
     def eliminated(self) -> bool:
-        """Whether it left the race because of another job."""
+        """Tell whether the job left the race because of another job."""
         return self.reason in ("slower", "constraint", "same_program")
 
     def text_after(self, blocks: int) -> str:
-        """The message for people; `blocks`: the job's number of blocks now."""
+        """Return the message for people; `blocks`: the job's number of blocks now."""
         past = f" (as decided after {self.rounds} rounds)" if blocks != self.rounds and not self.eliminated else ""
         return self.message + past
 
     def reopened(self) -> "Settled":
-        """The record of a job that races again, because the job that eliminated it is no longer in the race."""
+        """Return the record of a job that races again, because the job that eliminated it is no longer in the race."""
         return replace(
             self,
             reason="reopened",

@@ -1,4 +1,4 @@
-"""Robust summaries and 95 % intervals. Pure: numbers in, numbers out.
+"""The robust summaries and 95 % intervals. Pure: numbers in, numbers out.
 
 If interval and point estimate are of different kinds (a t interval around a mean, and a median), the interval is
 widened until it contains the point. It is never narrowed, so its coverage can only grow.
@@ -25,7 +25,7 @@ NEGLIGIBLE = 0.02
 """Latencies within 2 % of each other are equally good."""
 
 OUTLIER_SCORE = 3.5
-"""Iglewicz and Hoaglin, How to Detect and Handle Outliers (1993): the cutoff for the modified z-score."""
+"""The cutoff for the modified z-score is from Iglewicz and Hoaglin, How to Detect and Handle Outliers (1993)."""
 
 _FEW = 500
 _NORMAL_975 = 1.959963984540054
@@ -50,8 +50,8 @@ class Estimate:
 
 
 def median(values: "ArrayLike") -> float:
-    """Raises `ValueError` for no values."""
-    # A block's samples, after each block of each phone: for so few numpy takes 2 to 20 times as long.
+    """Return the median. Raises `ValueError` for no values."""
+    # The samples of a block come after each block of each phone: for so few numpy takes 2 to 20 times as long.
     if isinstance(values, list | tuple) and 0 < len(values) <= _FEW:
         ordered = sorted(values)
         if math.isfinite(sum(ordered)):
@@ -66,7 +66,7 @@ def median(values: "ArrayLike") -> float:
 
 
 def mad(values: "ArrayLike") -> float:
-    """Median absolute deviation from the median, not scaled to a standard deviation."""
+    """Return the median absolute deviation from the median, not scaled to a standard deviation."""
     import numpy as np
 
     array = np.asarray(values, dtype=np.float64)
@@ -74,7 +74,7 @@ def mad(values: "ArrayLike") -> float:
 
 
 def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
-    """Which values lie further than 3.5 robust standard deviations from the median; same shape as `values`.
+    """Tell which values lie further than 3.5 robust standard deviations from the median; same shape as `values`.
 
     If more than half of the values are equal (a coarse clock), the MAD is 0, and every other value would be an outlier.
     Then the mean absolute deviation is used. If all values are equal, there is no outlier.
@@ -90,8 +90,8 @@ def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
 
 
 def share_interval(hits: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share (0 to 1): `hits` of `count`, which is at least 1. Source: E. B. Wilson, Journal
-    of the American Statistical Association 22 (1927)."""
+    """Return Wilson's 95 % interval of a share (0 to 1): `hits` of `count`, which is at least 1. Source: E. B. Wilson,
+    Journal of the American Statistical Association 22 (1927)."""
     share, weight = hits / count, _NORMAL_975**2 / count
     centre = (share + weight / 2) / (1 + weight)
     half = math.sqrt(share * (1 - share) * weight + weight**2 / 4) / (1 + weight)
@@ -99,7 +99,8 @@ def share_interval(hits: float, count: int) -> tuple[float, float]:
 
 
 def stable(medians: Sequence[float], within: float = 0.05) -> bool:
-    """Whether the last 3 block medians agree: (largest - smallest) / median is at most `within`. Fewer than 3: `False`.
+    """Tell whether the last 3 block medians agree: (largest - smallest) / median is at most `within`. Fewer than 3:
+    `False`.
 
     Stopping by this rule hardly biases the interval of `p50_estimate` if processes differ by up to 3.5 % (standard
     deviation): coverage is 94 to 95 % over 3 to 10 rounds. At 5 to 10 % it falls to 92 %, because three medians may
@@ -110,12 +111,11 @@ def stable(medians: Sequence[float], within: float = 0.05) -> bool:
 
 
 def p50_estimate(block_medians: Sequence[float], above: float = TAIL) -> Estimate:
-    """The p50 of a job, in the unit of `block_medians`: the median of the block medians.
+    """Return the p50 of a job, in the unit of `block_medians`: the median of the block medians.
 
     The interval is Student's, over the logarithms of the block medians (processes differ by factors). It covers the
-    differences between processes; more samples inside a block do not narrow it. One block: no interval. `above`: the
-    chance that the truth lies above it.
-    Raises `ValueError` for a median that is not a positive number.
+    differences between processes; more samples inside a block do not narrow it. One block has no interval. `above`: the
+    chance that the truth lies above it. Raises `ValueError` for a median that is not a positive number.
     """
     import numpy as np
 
@@ -127,17 +127,17 @@ def p50_estimate(block_medians: Sequence[float], above: float = TAIL) -> Estimat
     return Estimate(value, min(low, value), max(high, value))
 
 
-def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) -> Estimate | None:
-    """The ratio of `blocks` to `others`; both map a round to the median of its block.
+def ratio_by_rounds(blocks: Mapping[int, float], other_blocks: Mapping[int, float]) -> Estimate | None:
+    """Return the ratio of `blocks` to `other_blocks`; both map a round to the median of its block.
 
     Only common rounds are used. Each gives the logarithm of one ratio, so effects of a whole round (drift, heat)
     cancel. Value: the median of the ratios; interval: Student's over their logarithms. With one common round there is
-    no interval, so nothing is resolved. Without common rounds: `None`.
+    no interval, so nothing is resolved. The ratio is `None` without common rounds.
     """
-    rounds = sorted(blocks.keys() & others.keys())
+    rounds = sorted(blocks.keys() & other_blocks.keys())
     if not rounds:
         return None
-    logs = [log(blocks[round]) - log(others[round]) for round in rounds]
+    logs = [log(blocks[round]) - log(other_blocks[round]) for round in rounds]
     value = math.exp(statistics.median(logs))
     if len(rounds) < 2:
         return Estimate(value, None, None)
@@ -146,33 +146,36 @@ def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) ->
     return Estimate(value, min(math.exp(centre - half), value), max(math.exp(centre + half), value))
 
 
-def middle_round(blocks: Mapping[int, float], others: Mapping[int, float]) -> tuple[float, float] | None:
-    """The two figures whose quotient the value of `ratio_by_rounds` is: those of the round whose ratio is the median.
+def middle_round(blocks: Mapping[int, float], other_blocks: Mapping[int, float]) -> tuple[float, float] | None:
+    """Return the two figures whose quotient the value of `ratio_by_rounds` is: those of the round whose ratio is the
+    median.
 
-    With an even number of rounds they are geometric means of the two in the middle. Without common rounds: `None`.
+    With an even number of rounds they are geometric means of the two in the middle. The result is `None` without common
+    rounds.
     """
-    rounds = sorted(blocks.keys() & others.keys(), key=lambda round: blocks[round] / others[round])
+    rounds = sorted(blocks.keys() & other_blocks.keys(), key=lambda round: blocks[round] / other_blocks[round])
     if not rounds:
         return None
     low, high = rounds[(len(rounds) - 1) // 2], rounds[len(rounds) // 2]
-    return math.sqrt(blocks[low] * blocks[high]), math.sqrt(others[low] * others[high])
+    return math.sqrt(blocks[low] * blocks[high]), math.sqrt(other_blocks[low] * other_blocks[high])
 
 
 def log(ms: float) -> float:
-    """The natural logarithm of a block's median. Raises `ValueError` if it is not a positive number."""
+    """Return the natural logarithm of a block's median. Raises `ValueError` if it is not a positive number."""
     if not 0.0 < ms < math.inf:
         raise ValueError(f"block medians must be positive numbers: {ms}")
     return math.log(ms)
 
 
 def variance(values: Sequence[float]) -> float:
-    """Of at least two values, with one degree of freedom less. For few values: numpy takes ten times as long."""
+    """Return the variance of at least two values, with one degree of freedom less. The function is for few values:
+    numpy takes ten times as long."""
     mean = statistics.fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") -> Estimate:
-    """Accuracy lost against the reference, in percentage points; positive is worse.
+    """Return the accuracy lost against the reference, in percentage points; positive is worse.
 
     Both arguments are boolean, shape (images,), over the same images in the same order. Only images where the two
     disagree carry information. The interval is the adjusted Wald interval for paired proportions of Bonett and Price
@@ -190,8 +193,8 @@ def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") 
 
 
 def drop_of(lost: int, gained: int, images: int) -> Estimate:
-    """As `accuracy_drop`. `lost`: images that the reference gets right and the variant gets wrong; `gained`: the
-    reverse."""
+    """Return the accuracy lost as `accuracy_drop` does. `lost`: images that the reference gets right and the variant
+    gets wrong; `gained`: the reverse."""
     value = 100.0 * (lost - gained) / images
     share_lost, share_gained = (lost + 1) / (images + 2), (gained + 1) / (images + 2)
     centre = share_lost - share_gained
@@ -210,8 +213,8 @@ def _logs(values: Sequence[float]) -> "NDArray[np.float64]":
 
 
 def _t_interval(values: "NDArray[np.float64]", above: float = TAIL) -> tuple[float, float]:
-    """Student's interval for the mean of at least two values."""
-    # To the last digit as stored intervals were made: others would be published again.
+    """Return Student's interval for the mean of at least two values."""
+    # The interval is to the last digit as stored intervals were made: others would be published again.
     quantiles = [student_t_quantile(values.size - 1, 1 - tail) for tail in (TAIL, above)]
     below_mean, above_mean = (quantile * float(values.std(ddof=1)) / values.size**0.5 for quantile in quantiles)
     centre = float(values.mean())

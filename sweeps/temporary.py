@@ -1,7 +1,7 @@
-"""Temporary folders. A process that is killed leaves its own; the next driver, or who makes one there, deletes them."""
+"""The temporary folders. A process that is killed leaves its own; the next driver, or the next process that makes a
+folder there, deletes them."""
 
 import atexit
-import fcntl
 import os
 import shutil
 import tempfile
@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sweeps.locks import take
+
 _PREFIX = "edgesweep-tmp-"
 _LOCK = "lock"
 
 
 @contextmanager
 def temporary_folder(below: Path | None = None) -> Iterator[Path]:
-    """An empty folder until the end of the block. `below`: instead of the system's folder for temporary files, which
-    may be small, or lie in memory."""
+    """Give an empty folder until the end of the block. `below`: instead of the system's folder for temporary files,
+    which may be small, or lie in memory."""
     if below is not None:
         below.mkdir(parents=True, exist_ok=True)
-    folder, lock = _made(below)
+    folder, lock = _new_folder(below)
     try:
         yield folder / "files"
     finally:
@@ -27,21 +29,21 @@ def temporary_folder(below: Path | None = None) -> Iterator[Path]:
 
 
 def folder_of_process() -> Path:
-    """An empty folder until this process ends."""
-    folder, lock = _made(None)
+    """Return an empty folder until this process ends."""
+    folder, lock = _new_folder(None)
     atexit.register(_end, folder, lock)
     return folder / "files"
 
 
-def _made(below: Path | None) -> tuple[Path, int]:
-    """The folder and its open lock, which the kernel releases when this process and its forks have ended."""
+def _new_folder(below: Path | None) -> tuple[Path, int]:
+    """Return the folder and its open lock, which the kernel releases when this process and its forks have ended."""
     below = below or Path(tempfile.gettempdir())
     delete_abandoned(below)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
-    # It gets its name when it is locked: without one the folder is nobody's to delete.
+    # The folder gets its name when it is locked: without one the folder is nobody's to delete.
     nameless = folder / "new"
     lock = os.open(nameless, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    take(lock)
     nameless.rename(folder / _LOCK)
     (folder / "files").mkdir()
     return folder, lock
@@ -53,15 +55,15 @@ def _end(folder: Path, lock: int) -> None:
 
 
 def delete_abandoned(below: Path | None = None) -> None:
-    """Those of this user whose lock nobody holds, in this folder or the system's one."""
+    """Delete the folders of this user whose lock nobody holds, in this folder or the system's one."""
     for folder in (below or Path(tempfile.gettempdir())).glob(f"{_PREFIX}*"):
-        # Another process may delete it now, and in a folder for all users it may be anything.
+        # Another process may delete the folder now, and in a folder for all users it may be anything.
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                if take(lock, wait_s=0.0):
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)

@@ -11,21 +11,28 @@ class TrustLabel:
 
     name: str
     title: str
-    """In words, for people."""
+    """The title in words, for people."""
     disqualifying: bool
-    advice: str
-    """Why, a colon, and what to do."""
+    why: str
+    """The explanation of what happened, or is not known, in words."""
+    todo: str
+    """The advice what to do about it."""
     fields: str = ""
     """The fields of a sweep file that matter."""
     of_winner: str = ""
-    """What is said beside a winner that has it; empty if nothing."""
+    """The text beside a winner that has the label; empty if there is none."""
     doubts_original: bool = False
-    """Whether no constraint on accuracy is kept with it: accuracy is told against the original (the fp32 eager model),
-    which is not shown to be right itself."""
+    """No constraint on accuracy is kept with this label: accuracy is measured against the original (the fp32 eager
+    model), which is not shown to be right itself."""
+
+    @property
+    def advice(self) -> str:
+        """The reason, and the advice what to do."""
+        return f"{self.why}: {self.todo}"
 
     @property
     def text(self) -> str:
-        """Why, what to do, and the fields to change."""
+        """The reason, the advice, and the fields to change."""
         return f"{self.advice} (fields: {self.fields})" if self.fields else self.advice
 
 
@@ -37,8 +44,8 @@ TRUST: dict[str, TrustLabel] = {
             title="The device throttled",
             fields="protocol.gate, protocol.fixed_performance",
             disqualifying=True,
-            advice="the device throttled during a block, or no longer reported whether it did: let it cool, keep it "
-            "out of the sun; edgesweep run SWEEP.yaml --retry-failed measures it again",
+            why="the device throttled during a block, or no longer reported whether it did",
+            todo="let it cool, keep it out of the sun; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="gate_timeout",
@@ -46,124 +53,130 @@ TRUST: dict[str, TrustLabel] = {
             fields="protocol.gate: wait_seconds, max_cpu_temp_c, max_battery_temp_c, min_battery_percent; "
             "gate: none measures as it is",
             disqualifying=True,
-            advice="the device was not ready within the limit (too warm, battery too low, another benchmark running): "
-            "remove the cause, or raise the limit; edgesweep run SWEEP.yaml --retry-failed measures it again",
+            why="the device was not ready within the limit (too warm, battery too low, another benchmark running)",
+            todo="remove the cause, or raise the limit; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="backend_fell_back",
             title="Another backend ran",
             fields="grids: backend",
             disqualifying=True,
-            advice="another backend ran than was requested: the time is the time of that backend",
+            why="another backend ran than was requested",
+            todo="the time is the time of that backend",
         ),
         TrustLabel(
             name="engine_differs",
             title="Another engine ran",
             fields="grids: qengine",
             disqualifying=True,
-            advice="another quantized engine ran than was requested: use a runtime on the device that has it",
+            why="another quantized engine ran than was requested",
+            todo="use a runtime on the device that has it",
         ),
         TrustLabel(
             name="device_changed",
             title="The device changed its speed",
             fields="protocol.fixed_performance",
             disqualifying=True,
-            advice="the device itself changed speed for good while a round was measured: find the cause; "
-            "edgesweep run SWEEP.yaml --retry-failed measures it again",
+            why="the device itself changed speed for good while a round was measured",
+            todo="find the cause; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="invalid_output",
             title="An output is no number",
             fields="grids: precision, qengine; data.calibration",
             disqualifying=True,
-            advice="an output is not a finite number: check the precision, the engine and the calibration data",
+            why="an output is not a finite number",
+            todo="check the precision, the engine and the calibration data",
         ),
         TrustLabel(
             name="invalid_timing",
             title="The times are impossible",
             disqualifying=True,
-            advice="the samples fill less than 1 % of the time that their block lasts at least, or half of them are "
-            "shorter than a clock can show (0.1 µs): find out what the program on the device times, and in which "
-            "unit; compile EdgeSweep's runner anew",
+            why="the samples fill less than 1 % of the time that their block lasts at least, or half of them are "
+            "shorter than a clock can show (0.1 µs)",
+            todo="find out what the program on the device times, and in which unit; compile EdgeSweep's runner anew",
         ),
         TrustLabel(
             name="profiled",
             title="A profiler ran beside it",
             disqualifying=True,
-            advice="a profiler or a capture ran beside it, which makes it slower: measure it without one "
-            "(edgesweep run SWEEP.yaml)",
+            why="a profiler or a capture ran beside it, which makes it slower",
+            todo="measure it without one (edgesweep run SWEEP.yaml)",
         ),
         TrustLabel(
             name="ungated",
             title="Nobody knows if the device was cool",
             fields="protocol.gate",
             disqualifying=False,
-            advice="it is unknown whether the device was cool (no temperature sensor, or no gate was applied): "
-            "keep the machine idle and compare within one sweep only",
+            why="it is unknown whether the device was cool (no temperature sensor, or no gate was applied)",
+            todo="keep the machine idle and compare within one sweep only",
         ),
         TrustLabel(
             name="virtual_phone",
             title="A virtual phone, not a real one",
             disqualifying=False,
-            advice="measured on a virtual phone: the time is this computer's, not a phone's",
+            why="measured on a virtual phone",
+            todo="the time is this computer's, not a phone's",
         ),
         TrustLabel(
             name="hot_start",
             title="The device started warm",
             fields="protocol.gate",
             disqualifying=False,
-            advice="there was no gate, and the block started warmer than the default gate allows: let the device cool, "
-            "or set a gate",
+            why="there was no gate, and the block started warmer than the default gate allows",
+            todo="let the device cool, or set a gate",
         ),
         TrustLabel(
             name="unstable",
             title="The last rounds differ",
             fields="protocol.rounds, protocol.max_rounds",
             disqualifying=False,
-            advice="the last rounds differ by more than 5 %: add rounds, stop other programs",
+            why="the last rounds differ by more than 5 %",
+            todo="add rounds, stop other programs",
         ),
         TrustLabel(
             name="device_moved",
             title="The device changed its speed meanwhile",
             disqualifying=False,
-            advice="the device itself changed speed while this build was measured (ratios hold, which are taken "
-            "within rounds, but its blocks may be of the speed before, of the one after, or of both): find the cause, "
-            "ask for fixed_performance",
+            why="the device itself changed speed while this build was measured (ratios hold, which are taken within "
+            "rounds, but its blocks may be of the speed before, of the one after, or of both)",
+            todo="find the cause, ask for fixed_performance",
         ),
         TrustLabel(
             name="two_speeds",
             title="The device has two speeds",
             fields="protocol.rounds, protocol.fixed_performance",
             disqualifying=False,
-            advice="the device went back and forth between two speeds, 5 % apart or more (processes lie around the one "
+            why="the device went back and forth between two speeds, 5 % apart or more (processes lie around the one "
             "that it has more often, and the interval reaches from the fast one to the slow one, unless the rounds "
-            "show which that is): add rounds, ask for fixed_performance",
+            "show which that is)",
+            todo="add rounds, ask for fixed_performance",
         ),
         TrustLabel(
             name="few_samples",
             title="Few samples",
             fields="protocol.min_seconds, protocol.rounds, protocol.max_seconds",
             disqualifying=False,
-            advice="fewer than 64 samples in total, rounds missing, or a block cut short by max_seconds: "
-            "raise min_seconds, rounds or max_seconds",
+            why="fewer than 64 samples in total, rounds missing, or a block cut short by max_seconds",
+            todo="raise min_seconds, rounds or max_seconds",
         ),
         TrustLabel(
             name="one_block",
             title="Only one process, so no interval",
             fields="protocol.rounds",
             disqualifying=False,
-            advice="only one process, so no interval (processes of one artifact can differ by tens of percent): "
-            "use 3 rounds or more",
+            why="only one process, so no interval (processes of one artifact can differ by tens of percent)",
+            todo="use 3 rounds or more",
         ),
         TrustLabel(
             name="coarse_clock",
             title="The clock is coarse",
             fields="protocol.min_seconds",
             disqualifying=False,
-            advice="all samples are multiples of one tick of the clock, over 1 % of a sample (a block's figure is the "
-            "mean of its samples without spikes, p90 and p99 are ticks; the interval allows for the clock, and builds "
-            "that lie within it may differ): raise min_seconds; where a tool rounds each sample by itself, put "
-            "EdgeSweep's runner on the device",
+            why="all samples are multiples of one tick of the clock, over 1 % of a sample (a block's figure is the "
+            "mean of its samples without spikes, p90 and p99 are ticks; the interval allows for the clock, and "
+            "builds that lie within it may differ)",
+            todo="raise min_seconds; where a tool rounds each sample by itself, put EdgeSweep's runner on the device",
             of_winner="the device's clock is coarse (coarse_clock): builds that lie within the winner's interval may "
             "be faster",
         ),
@@ -171,14 +184,16 @@ TRUST: dict[str, TrustLabel] = {
             name="bursts",
             title="Load came in bursts",
             disqualifying=False,
-            advice="load came in bursts (for 5 % of a block's time or more, successive samples are over 15 % slower "
-            "than its median; the p50 hardly shows them, p90 and p99 do): stop other programs",
+            why="load came in bursts (for 5 % of a block's time or more, successive samples are over 15 % slower "
+            "than its median; the p50 hardly shows them, p90 and p99 do)",
+            todo="stop other programs",
         ),
         TrustLabel(
             name="outliers",
             title="Many outliers",
             disqualifying=False,
-            advice="over 10 % of a block's samples are outliers, so its p90 shows them: stop other programs",
+            why="over 10 % of a block's samples are outliers, so its p90 shows them",
+            todo="stop other programs",
         ),
         TrustLabel(
             name="reference_at_chance",
@@ -186,9 +201,9 @@ TRUST: dict[str, TrustLabel] = {
             fields="models.weights; data.evaluation: path, mean, std, crop",
             disqualifying=False,
             doubts_original=True,
-            advice="the original is not shown to be right on the evaluation images more often than whoever always "
-            "gives their most frequent label, so nothing that is told against it means anything: edgesweep plan "
-            "SWEEP.yaml --check tells its figure and the likely cause",
+            why="the original is not shown to be right on the evaluation images more often than whoever always "
+            "gives their most frequent label, so nothing that is told against it means anything",
+            todo="edgesweep plan SWEEP.yaml --check tells its figure and the likely cause",
         ),
         TrustLabel(
             name="reference_one_answer",
@@ -196,9 +211,9 @@ TRUST: dict[str, TrustLabel] = {
             fields="data.evaluation: path, mean, std, crop",
             disqualifying=False,
             doubts_original=True,
-            advice="the original gives one answer for far more evaluation images than have that label: as a rule, they "
-            "are prepared in another way than in training; edgesweep plan SWEEP.yaml --check tells the likely "
-            "cause",
+            why="the original gives one answer for far more evaluation images than have that label",
+            todo="as a rule, they are prepared in another way than in training; edgesweep plan SWEEP.yaml --check "
+            "tells the likely cause",
         ),
         TrustLabel(
             name="reference_other_order",
@@ -206,8 +221,8 @@ TRUST: dict[str, TrustLabel] = {
             fields="data.evaluation.path",
             disqualifying=False,
             doubts_original=True,
-            advice="the original's answers fit the labels far better in another order of the classes: name the folders "
-            "so that they sort in the order of your training",
+            why="the original's answers fit the labels far better in another order of the classes",
+            todo="name the folders so that they sort in the order of your training",
         ),
         TrustLabel(
             name="reference_other_classes",
@@ -215,8 +230,9 @@ TRUST: dict[str, TrustLabel] = {
             fields="models; data.evaluation.path",
             disqualifying=False,
             doubts_original=True,
-            advice="the original has another number of outputs than there are folders, and its answers do not fit the "
-            "first of its classes: give one folder for each class, or the head that was trained on these",
+            why="the original has another number of outputs than there are folders, and its answers do not fit the "
+            "first of its classes",
+            todo="give one folder for each class, or the head that was trained on these",
         ),
         TrustLabel(
             name="reference_split",
@@ -224,46 +240,50 @@ TRUST: dict[str, TrustLabel] = {
             fields="data.evaluation.path",
             disqualifying=False,
             doubts_original=True,
-            advice="folders are named like splits of a data set (train, val, test) or hold all their images in sub- "
-            "folders, and the original does not answer them as classes: give the folder that holds the classes",
+            why="folders are named like splits of a data set (train, val, test) or hold all their images in sub- "
+            "folders, and the original does not answer them as classes",
+            todo="give the folder that holds the classes",
         ),
         TrustLabel(
             name="part_of_images",
             title="Accuracy of a part of the images",
             disqualifying=False,
-            advice="the accuracy is over at most the first 100 images, because the runtime's own benchmark tool needs "
-            "one process per image: put EdgeSweep's runner on the device, which evaluates all images",
+            why="the accuracy is over at most the first 100 images, because the runtime's own benchmark tool needs "
+            "one process per image",
+            todo="put EdgeSweep's runner on the device, which evaluates all images",
         ),
         TrustLabel(
             name="host_answers",
             title="Accuracy of this computer's run",
             disqualifying=False,
-            advice="the accuracy is that of the same file on the computer, whose int8 may answer otherwise than the "
-            "device's, because the runtime's own benchmark tool tells no answers: put EdgeSweep's runner on the "
-            "device, which tells them",
+            why="the accuracy is that of the same file on the computer, whose int8 may answer otherwise than the "
+            "device's, because the runtime's own benchmark tool tells no answers",
+            todo="put EdgeSweep's runner on the device, which tells them",
         ),
         TrustLabel(
             name="threads_unknown",
             title="Nobody knows how many threads ran",
             disqualifying=False,
-            advice="it is unknown how many threads ran, because the runtime's own benchmark tool does not report it, "
-            "and was only asked for the job's number: put EdgeSweep's runner on the device, which reports it",
+            why="it is unknown how many threads ran, because the runtime's own benchmark tool does not report it, "
+            "and was only asked for the job's number",
+            todo="put EdgeSweep's runner on the device, which reports it",
         ),
         TrustLabel(
             name="mean_only",
             title="Only a mean, with the warm-up",
             disqualifying=False,
-            advice="each process told only the mean of all its iterations, its slow first ones included, and no "
-            "percentiles: use a newer build of the runtime's own benchmark tool, or put EdgeSweep's runner on the "
-            "device",
+            why="each process told only the mean of all its iterations, its slow first ones included, and no "
+            "percentiles",
+            todo="use a newer build of the runtime's own benchmark tool, or put EdgeSweep's runner on the device",
         ),
         TrustLabel(
             name="busy_host",
             title="Other programs ran on the machine",
             fields="protocol.gate.max_load, protocol.gate.load_wait_seconds",
             disqualifying=False,
-            advice="other programs used over 15 % of the CPU time just before a block, or the hypervisor over 5 % "
-            "during one: stop them, or use a machine that is not shared, and measure again",
+            why="other programs used over 15 % of the CPU time just before a block, or the hypervisor over 5 % "
+            "during one",
+            todo="stop them, or use a machine that is not shared, and measure again",
         ),
     )
 }
@@ -271,7 +291,7 @@ TRUST: dict[str, TrustLabel] = {
 
 
 def readiness(gate: str, labels: Iterable[str]) -> str:
-    """In words, what the blocks of results with these labels waited for. `gate`: as in
+    """Say what the blocks of results with these labels waited for. `gate`: as in
     `sweeps.results.ComparisonConditions`."""
     if gate != "gated":
         return "blocks did not wait for a ready device"
@@ -281,29 +301,30 @@ def readiness(gate: str, labels: Iterable[str]) -> str:
 
 
 def disqualified(labels: Iterable[str]) -> list[str]:
-    """The labels that exclude a result from winning, deciding and comparing; also labels unknown to this version."""
+    """Return the labels that exclude a result from winning, deciding and comparing; also labels unknown to this
+    version."""
     return [label for label in labels if label not in TRUST or TRUST[label].disqualifying]
 
 
 def said_of_winner(labels: Iterable[str]) -> list[str]:
-    """What these labels of a winner say beside it."""
+    """Return the texts of these labels beside a winner."""
     return [TRUST[label].of_winner for label in labels if label in TRUST and TRUST[label].of_winner]
 
 
 def original_doubted(labels: Iterable[str]) -> list[TrustLabel]:
-    """The labels with which no constraint on accuracy is kept."""
+    """Return the labels with which no constraint on accuracy is kept."""
     return [TRUST[label] for label in labels if label in TRUST and TRUST[label].doubts_original]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Each label once, in the order of `TRUST`. Raises `ValueError` for a label that is not in `TRUST`."""
-    found = set(labels)
-    if unknown := found - TRUST.keys():
+    """Return each label once, in the order of `TRUST`. Raises `ValueError` for a label that is not in `TRUST`."""
+    present = set(labels)
+    if unknown := present - TRUST.keys():
         raise ValueError(f"no such trust labels: {', '.join(sorted(unknown))}")
-    return stored_in_order(found)
+    return stored_in_order(present)
 
 
 def stored_in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Like `in_order`, for stored labels: labels unknown to this version are kept, after the known ones."""
-    found = set(labels)
-    return (*(name for name in TRUST if name in found), *sorted(found - TRUST.keys()))
+    """Return each stored label once like `in_order`: labels unknown to this version are kept, after the known ones."""
+    present = set(labels)
+    return (*(name for name in TRUST if name in present), *sorted(present - TRUST.keys()))

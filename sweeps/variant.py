@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel", "none": "per_channel"}
-"""How weights are quantized by the default qconfig of each of PyTorch's engines, and by a runtime that has none."""
+"""The default qconfig of each of PyTorch's engines quantizes weights with this granularity, as does a runtime that has
+no engine."""
 
 
 INSTALLED = "installed"
@@ -21,9 +22,9 @@ class Variant:
     quantization: str = "none"
     qengine: str = "none"
     granularity: str = "none"
-    """Granularity of int8 weights: `per_tensor` or `per_channel`."""
+    """The granularity of int8 weights: `per_tensor` or `per_channel`."""
     calibration_images: int = 0
-    """How many of the first calibration images are used; 0: all of them, or no calibration."""
+    """The number of calibration images that are used, the first ones; 0: all of them, or no calibration."""
     interface: str = "none"
     layout: str = "nchw"
     capture: str = "script"
@@ -31,24 +32,26 @@ class Variant:
     fuse: bool = False
     optimize: bool = False
     preference: str = "none"
-    """NNAPI's compilation preference: `sustained_speed`, `fast_single_answer`, `low_power`."""
+    """The compilation preference of NNAPI: `sustained_speed`, `fast_single_answer`, `low_power`."""
     relaxed_fp16: bool = False
     """NNAPI may compute float32 as float16."""
     flexible_batch: bool = False
     """The NNAPI model accepts any batch size."""
     reduced_range: bool = False
-    """int8 weights of 7 bits, for a CPU on which sums of 8-bit products saturate. Derived from the device."""
+    """The int8 weights have 7 bits, for a CPU on which sums of 8-bit products saturate. The axis is derived from the
+    device."""
     opset: int = 0
-    """ONNX's version of operators; 0: the exporter's own choice, or no ONNX."""
+    """The version of ONNX's operators; 0: the exporter's own choice, or no ONNX."""
     graph_optimization: str = "none"
-    """What ONNX Runtime does to the graph as it loads it: `all`, `extended`, `basic` or `disabled`."""
+    """The optimization of the graph by ONNX Runtime as it loads the graph: `all`, `extended`, `basic` or `disabled`."""
     toolchain: str = INSTALLED
     """The release of the runtime's library that exports, quantizes and lowers, as `onnxruntime==1.31.1`."""
     runner_toolchain: str = INSTALLED
     """The release that runs the artifact, also where it is verified. On a phone, `installed` is what the phone has."""
 
     def axes(self) -> dict[str, str | bool | int]:
-        """The axes by name. Of what came later only what is not at its default, so that older keys stay valid."""
+        """Return the axes by name. Axes that came later are left out at their default, so that older keys stay
+        valid."""
         return {
             name: value for name, value in asdict(self).items() if name not in LATER_AXES or value != LATER_AXES[name]
         }
@@ -63,7 +66,8 @@ LATER_AXES: Mapping[str, str | bool | int] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAxes:
-    """How an artifact is run, as far as the user chooses it. `cpus`: `all`, `big`, `little` or a list such as `0,1`."""
+    """The way an artifact is run, as far as the user chooses it. `cpus`: `all`, `big`, `little` or a list such as
+    `0,1`."""
 
     threads: int = 1
     cpus: str = "all"

@@ -1,28 +1,25 @@
 """The workspace: the folder with all files of EdgeSweep. Only this module knows the file names in it."""
 
-import fcntl
 import os
 import re
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 from sweeps.errors import WorkspaceError
+from sweeps.locks import GLANCE_S, LockedError, locked, owner
 
 DEFAULT_ROOT, ROOT_VARIABLE = "edgesweep-data", "EDGESWEEP_WORKSPACE"
-"""The usual workspace of a folder, and what names another one."""
+"""The usual workspace of a folder, and the variable that names another one."""
 BUILD_LOG = "build.log"
-"""Beside an artifact's manifest."""
+"""The name of the log beside an artifact's manifest."""
 _TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
-_LOOKS, _LOOK_S = 10, 0.02
 
 
 def _reason_against(address: str) -> str:
-    """Why nothing can answer at an address, whatever runs; empty for a URI that can be used."""
+    """Say why nothing can answer at an address, whatever runs; empty for a URI that can be used."""
     if not address.isprintable() or " " in address.partition("://")[2].partition("/")[0]:
         return "it has spaces or control characters"
     try:
@@ -50,10 +47,11 @@ class Workspace:
     def open(cls, root: Path) -> "Workspace":
         """Create the folder if it is missing. Raises `WorkspaceError` if that fails."""
         root = root.expanduser().resolve()
-        # Both have a meaning for sqlalchemy in a database's URI: the database would be created in another folder.
-        if found := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
+        # The characters `?` and `%` have a meaning for sqlalchemy in a database's URI: the database would be created in
+        # another folder.
+        if escape := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
             raise WorkspaceError(
-                f"the workspace {root} cannot be used: MLflow does not accept {found[0]!r} in a path",
+                f"the workspace {root} cannot be used: MLflow does not accept {escape[0]!r} in a path",
                 "give another folder with --workspace",
             )
         try:
@@ -71,7 +69,7 @@ class Workspace:
 
     @property
     def tracking_uri(self) -> str:
-        """MLflow's URI: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace.
+        """The URI of MLflow: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace.
 
         Raises `WorkspaceError` if the variable holds no address.
         """
@@ -79,7 +77,7 @@ class Workspace:
         if not named:
             return f"sqlite:///{self.root / 'mlflow.sqlite'}"
         if reason := _reason_against(named):
-            # Without the address: it may hold a password, and where that begins is not known of what is no address.
+            # The message is without the address: it may hold a password, whose place in a wrong address is not known.
             raise WorkspaceError(
                 f"{_TRACKING_VARIABLE} is no address: {reason}",
                 "write it as http://HOST:PORT or sqlite:///FILE, or unset it to keep results in the workspace",
@@ -92,17 +90,18 @@ class Workspace:
 
     @property
     def published(self) -> Path:
-        """Which jobs were published, for `status`: only the publisher writes it, and it may be deleted."""
+        """The file says which jobs were published, for `status`: only the publisher writes it, and it may be
+        deleted."""
         return self.root / "published.sqlite"
 
     @property
     def published_as(self) -> Path:
-        """What tells this workspace from others that publish to the same MLflow (`sweeps.store.owner`)."""
+        """The file tells this workspace from others that publish to the same MLflow (`sweeps.store.owner`)."""
         return self.root / "published-as"
 
     @property
     def verdicts(self) -> Path:
-        """Who won where, for overviews: made from the journal by whoever reads, and may be deleted."""
+        """The file says who won where, for overviews: readers make it from the journal, and it may be deleted."""
         return self.root / "verdicts.sqlite"
 
     @property
@@ -114,27 +113,28 @@ class Workspace:
 
     @property
     def profiles(self) -> Path:
-        """Profiles and captures of builds, apart from all measurements: one folder per build."""
+        """The folder has profiles and captures of builds, apart from all measurements: one folder per build."""
         return self.root / "profiles"
 
     @property
     def weights(self) -> Path:
-        """Weights that EdgeSweep trained or settled itself."""
+        """The folder has weights that EdgeSweep trained or settled itself."""
         return self.root / "weights"
 
     @property
     def references(self) -> Path:
-        """Logits of fp32 eager models on evaluation sets."""
+        """The folder has logits of fp32 eager models on evaluation sets."""
         return self.root / "references"
 
     @property
     def calibrations(self) -> Path:
-        """Blocks by which `edgesweep noise` knows the noise of devices: one file per device and fingerprint."""
+        """The folder has blocks by which `edgesweep noise` knows the noise of devices: one file per device and
+        fingerprint."""
         return self.root / "noise"
 
     @property
     def temporary(self) -> Path:
-        """For large files of one moment."""
+        """The folder is for large files of one moment."""
         return self.root / "tmp"
 
     @property
@@ -142,11 +142,12 @@ class Workspace:
         return self.root / "logs"
 
     def failed_build_log(self, build_key: str) -> Path:
-        """Of a build that failed or runs: what it printed. That of one that succeeded is beside its manifest."""
+        """Return the file with the output of a build that failed or runs. The log of a build that succeeded is beside
+        its manifest."""
         return self.logs / "builds" / f"{build_key}.log"
 
     def build_log(self, build_key: str) -> Path | None:
-        """What a build printed; `None` if that is not known."""
+        """Return the output of a build; `None` if that is not known."""
         for log in (self.artifact(build_key) / BUILD_LOG, self.failed_build_log(build_key)):
             if log.is_file() and not log.is_symlink():
                 return log
@@ -154,12 +155,12 @@ class Workspace:
 
     @property
     def live(self) -> Path:
-        """What the driver does now: only the driver writes it."""
+        """The file says what the driver does now: only the driver writes it."""
         return self.root / "live.json"
 
     @property
     def launches(self) -> Path:
-        """The sweep files that were started from the browser, and who started them."""
+        """The folder has the sweep files that were started from the browser, and who started them."""
         return self.root / "launches"
 
     @property
@@ -167,11 +168,8 @@ class Workspace:
         return self.root / "driver.lock"
 
     def holder(self) -> int | None:
-        """The process id of the driver that has the lock; 0 if it is not known, `None` if there is no driver."""
-        found = look(self.driver_lock)
-        if found is None:
-            return None
-        return int(found) if found.isdecimal() else 0
+        """Return the process id of the driver that has the lock; 0 if it is not known, `None` if there is no driver."""
+        return owner(self.driver_lock)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -179,49 +177,18 @@ class Workspace:
 
         Raises `WorkspaceError` with the process id of the holder if it is locked already.
         """
-        try:
-            handle = self.driver_lock.open("a+", encoding="utf-8")
-        except OSError as error:
-            raise WorkspaceError(
-                f"the workspace {self.root} cannot be written: {error.strerror}",
-                "give another folder with --workspace",
-            ) from error
-        with handle:
-            if not take(handle):
-                handle.seek(0)
-                holder = handle.read(20).strip() or "unknown"
+        with ExitStack() as stack:
+            try:
+                self.root.stat()  # The check does not make a missing folder for its lock.
+                stack.enter_context(locked(self.driver_lock, wait_s=GLANCE_S))
+            except LockedError as error:
                 raise WorkspaceError(
-                    f"the workspace {self.root} is locked by process {holder}",
+                    f"the workspace {self.root} is locked by process {error.process or 'unknown'}",
                     "wait until it has finished, or give another folder with --workspace",
-                )
-            handle.seek(0)
-            handle.truncate()
-            handle.write(f"{os.getpid()}\n")
-            handle.flush()
+                ) from error
+            except OSError as error:
+                raise WorkspaceError(
+                    f"the workspace {self.root} cannot be written: {error.strerror}",
+                    "give another folder with --workspace",
+                ) from error
             yield
-
-
-def take(lock: IO[str] | int) -> bool:
-    """Whether an open file's lock is this process's now. Whoever only looks has it for a moment (`look`)."""
-    for _ in range(_LOOKS):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOOK_S)
-        else:
-            return True
-    return False
-
-
-def look(file: Path) -> str | None:
-    """The content of a lock that a process has now; `None` if none has it. `take` waits for whoever looks."""
-    try:
-        handle = file.open(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return handle.read(20).strip()
-    return None

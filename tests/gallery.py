@@ -4,8 +4,11 @@ The first test that wants one has it made as the product makes it; the later one
 building and of answering do not come here.
 """
 
+import atexit
 import hashlib
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from sweeps.errors import DeviceError
 from sweeps.manifest import Manifest
 from sweeps.spec import built_in, catalog
 from sweeps.variant import Variant
@@ -25,7 +29,10 @@ from workers.artifacts import ArtifactStore
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Completed
 from workers.devices.local import LocalDevice
+from workers.runtimes.forks import ForkServer
 from workers.runtimes.interface import BuildInputs
+
+_PYTHON = [sys.executable, "-m"]
 
 
 def bring(workspace: Workspace, build_keys: Iterable[str]) -> None:
@@ -67,13 +74,18 @@ def key(build_key: str, variant: Variant, inputs: BuildInputs) -> str:
     return asked.hexdigest()
 
 
+_RUNNERS = ForkServer()
+atexit.register(_RUNNERS.close)
+
+
 class RememberingHost(LocalDevice):
-    """The local device; an evaluation that it ran before is not run again, whichever test asked for it."""
+    """The local device; an evaluation that it ran before is not run again, whichever test asked for it, and the Python
+    runner is forked from a process that has imported torch."""
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         given = dict(pairwise(argv))
         if "--eval-outputs" not in given:
-            return super().run(argv, deadline_s)
+            return self._forked(argv, deadline_s) if list(argv[:2]) == _PYTHON else super().run(argv, deadline_s)
         outputs = Path(given["--eval-outputs"])
         read = [Path(given[flag]) for flag in ("--model", "--eval-inputs")]
         names = {str(outputs): "outputs", **{str(path): _sha256(path) for path in read}}
@@ -89,6 +101,13 @@ class RememberingHost(LocalDevice):
                 (Path(made) / "stdout").write_bytes(completed.stdout)
                 _put(Path(made), known)
         return completed
+
+    def _forked(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        try:
+            ended = _RUNNERS.run([*argv], deadline_s)
+        except subprocess.TimeoutExpired as error:
+            raise DeviceError("timeout", f"{argv[2]} ran longer than {deadline_s:.0f} s and was killed") from error
+        return Completed(exit_code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
 
 
 class RememberingPhone(FakeDevice):

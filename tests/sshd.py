@@ -107,6 +107,9 @@ class Board:
             assert time.monotonic() < deadline, "sshd does not answer"
             time.sleep(0.02)
 
+    def is_on(self) -> bool:
+        return self._process is not None
+
     def connections(self) -> list[psutil.Process]:
         """What serves one connection each; its programs are children of the last one of them."""
         return [] if self._process is None else psutil.Process(self._process.pid).children(recursive=True)

@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[1]
 PROSE = " ".join(README.split())
 FOLDERS = ("infra", "sweeps", "workers", "dashboard")
 DOCUMENTS = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md")))]
-PRESENT = [page for page in DOCUMENTS if page.name not in ("CHANGELOG.md", "DECISIONS.md")]
-"""Pages about what is there now; the two others also tell of what was."""
+PRESENT = [page for page in DOCUMENTS if page.name not in ("CHANGELOG.md", "DECISIONS.md", "renames.md")]
+"""Pages about what is there now; the others also tell of what was."""
 SAMPLE = re.search(r"^```text\n(.+?)```", README, re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -94,7 +94,7 @@ def test_what_is_needed_is_what_make_and_the_project_ask_for() -> None:
 
 def test_pages_with_generated_parts_are_what_the_code_writes(write_docs: dict[str, Any]) -> None:
     pages = write_docs["GENERATED"]
-    generated = {"axes.md", "runtimes.md", "tree.md", "faults.md", "protocol.md", "words.md"}
+    generated = {"axes.md", "runtimes.md", "tree.md", "faults.md", "protocol.md", "protocol-model.md", "words.md"}
     assert {page.name for page in pages} == generated
     for page in pages:
         text = page.read_text(encoding="utf-8")
@@ -132,7 +132,7 @@ def test_every_command_that_is_shown_exists_with_its_options(document: Path) -> 
 
 def test_commands_are_found_in_documents() -> None:
     shown = {typed.split()[0] for document in DOCUMENTS for typed in documented_commands(document)}
-    assert {"plan", "run", "rank", "export", "import", "compare", "check", "devices", "doctor", "support"} <= shown
+    assert {"plan", "run", "rank", "export", "import", "compare", "check", "devices", "doctor"} <= shown
 
 
 def test_every_make_target_that_is_shown_exists() -> None:
@@ -151,10 +151,22 @@ def test_what_documents_import_from_the_packages_is_there() -> None:
         assert there, f"{module} has no {name}"
 
 
+def missing(text: str) -> list[str]:
+    """The files and folders of this repository that a text names and that there are not."""
+    named = re.findall(r"(?:`|\s)((?:sweeps|workers|dashboard|infra|tests)/[\w./-]*\w)", text)
+    return [name for name in sorted(set(named)) if not (ROOT / name).exists()]
+
+
 @pytest.mark.parametrize("document", PRESENT, ids=name_of)
 def test_files_and_folders_that_a_page_names_are_there(document: Path) -> None:
-    named = re.findall(r"(?:`|\s)((?:sweeps|workers|dashboard|infra|tests)/[\w./-]*\w)", document.read_text())
-    assert [name for name in sorted(set(named)) if not (ROOT / name).exists()] == []
+    assert missing(document.read_text()) == []
+
+
+def test_renames_lead_to_what_is_there() -> None:
+    rows = (ROOT / "infra" / "renames.md").read_text().splitlines()
+    places = [row.rpartition(" | ")[2] for row in rows if row.startswith("| `")]
+    assert len(places) > 20
+    assert missing("\n".join(places)) == []
 
 
 def test_every_environment_variable_that_is_shown_is_read() -> None:

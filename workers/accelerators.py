@@ -1,4 +1,5 @@
-"""Asks phones which accelerators NNAPI has there, and which operators of a model each accepts. Measures nothing.
+"""Questions to phones about the accelerators that NNAPI has there, and the operators of a model that each accepts.
+Measures nothing.
 
 One NNAPI artifact of each model and precision is enough: an existing one of the workspace, otherwise a new build.
 """
@@ -10,13 +11,13 @@ from pathlib import Path
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, DeviceError, RunnerError, SpecError
 from sweeps.manifest import Manifest
+from sweeps.nnapi_answers import Accelerator, Answer
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job, Skipped
 from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
-from sweeps.surveys import Accelerator, Answer
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Device
 from workers.devices.local import LocalDevice, from_os_error
@@ -36,7 +37,7 @@ def of_accelerators(spec: SweepSpec) -> SweepSpec:
     grids = []
     for grid in spec.grids:
         runtimes = tuple(
-            name for name in grid.runtime if any(one in grid.backend for one in _with_accelerators([name]))
+            name for name in grid.runtime if any(backend in grid.backend for backend in _with_accelerators([name]))
         )
         backends = tuple(name for name in grid.backend if name in _with_accelerators(runtimes))
         if backends:
@@ -54,8 +55,8 @@ def of_accelerators(spec: SweepSpec) -> SweepSpec:
 
 def _with_accelerators(runtimes: Iterable[str]) -> list[str]:
     """The backends of these runtimes that list accelerators, each once."""
-    every = (one for name in runtimes for one in catalog.runtimes()[name].backends)
-    return list(dict.fromkeys(one.name for one in every if one.lists_accelerators))
+    offered = (backend for name in runtimes for backend in catalog.runtimes()[name].backends)
+    return list(dict.fromkeys(backend.name for backend in offered if backend.lists_accelerators))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +67,9 @@ class _Question:
     model: str
     precision: str
     job: Job | None
-    """With the artifact to ask with; `None` where nothing is built for this device."""
+    """The job with the artifact to ask with; `None` where nothing is built for this device."""
     reason: str
-    """Why nothing is; else empty."""
+    """The reason why nothing is built; else empty."""
 
 
 class Inquiry:
@@ -78,7 +79,7 @@ class Inquiry:
         self._plan = plan
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
-        self._questions = [one for facts in plan.devices for one in self._of(facts)]
+        self._questions = [question for facts in plan.devices for question in self._questions_of(facts)]
         self._failures: dict[str, Failed] = {}
 
     def pending(self) -> int:
@@ -88,18 +89,18 @@ class Inquiry:
     def build(
         self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """What is not in the workspace yet. Raises what `prepare` does."""
+        """Build the artifacts that are not in the workspace yet. Raises what `prepare` does."""
         missing = self._missing()
         done = 0
         for model in self._plan.sweep.models:
-            wanted = {key: job for key, job in missing.items() if job.model == model.name}
-            if not wanted or stop():
+            jobs = {key: job for key, job in missing.items() if job.model == model.name}
+            if not jobs or stop():
                 continue
             yield Preparing(model.name)
             inputs = prepare(model).build_inputs
-            requests = [BuildRequest(key, job.variant, inputs) for key, job in wanted.items()]
+            requests = [BuildRequest(key, job.variant, inputs) for key, job in jobs.items()]
             for request, outcome in executor.build(requests, stop):
-                name = wanted[request.build_key].name
+                name = jobs[request.build_key].name
                 if outcome is None:
                     yield Building(done, len(missing), (name,))
                     continue
@@ -112,36 +113,36 @@ class Inquiry:
                 yield Building(done, len(missing), ())
 
     def answers(self) -> Iterator[Answer]:
-        """One per device, model and precision. A device that cannot be asked says why, and the next follows."""
+        """One answer per device, model and precision. A device that cannot be asked says why, and the next follows."""
         for facts in self._plan.devices:
-            questions = [one for one in self._questions if one.facts == facts]
-            if all(one.job is None for one in questions):
-                yield from (_answer(one, note=one.reason) for one in questions)
+            questions = [question for question in self._questions if question.facts == facts]
+            if all(question.job is None for question in questions):
+                yield from (_answer(question, note=question.reason) for question in questions)
                 continue
             try:
                 attached = attach(facts.name, self._folder, dict(facts.runners))
             except DeviceError as error:
-                yield from (_answer(one, note=error.message) for one in questions)
+                yield from (_answer(question, note=error.message) for question in questions)
                 continue
             try:
-                yield from (self._asked(attached, one) for one in questions)
+                yield from (self._ask(attached, question) for question in questions)
             finally:
                 attached.device.release()
 
     def _missing(self) -> dict[str, Job]:
-        """By build key, what is not in the workspace."""
-        jobs = [one.job for one in self._questions if one.job is not None]
+        """The jobs whose builds are not in the workspace, by build key."""
+        jobs = [question.job for question in self._questions if question.job is not None]
         return {job.build_key: job for job in jobs if self._store.find(job.build_key) is None}
 
-    def _of(self, facts: DeviceFacts) -> Iterator[_Question]:
+    def _questions_of(self, facts: DeviceFacts) -> Iterator[_Question]:
         jobs = [job for job in self._plan.jobs if job.device_id == facts.device_id]
-        skipped = [one for one in self._plan.skipped if one.device_id == facts.device_id]
+        skipped = [skip for skip in self._plan.skipped if skip.device_id == facts.device_id]
         planned: list[Job | Skipped] = [*jobs, *skipped]
-        for model, precision in sorted({(one.model, one.variant.precision) for one in planned}):
+        for model, precision in sorted({(entry.model, entry.variant.precision) for entry in planned}):
             fitting = [job for job in jobs if (job.model, job.variant.precision) == (model, precision)]
-            # What is built already first; else the plan's order.
+            # Existing builds come first; else the plan's order holds.
             fitting.sort(key=lambda job: self._store.look(job.build_key) is None)
-            why = [one.reason for one in skipped if (one.model, one.variant.precision) == (model, precision)]
+            why = [skip.reason for skip in skipped if (skip.model, skip.variant.precision) == (model, precision)]
             yield _Question(
                 facts=facts,
                 model=model,
@@ -150,7 +151,7 @@ class Inquiry:
                 reason="" if fitting else "; ".join(dict.fromkeys(why)),
             )
 
-    def _asked(self, attached: Attached, question: _Question) -> Answer:
+    def _ask(self, attached: Attached, question: _Question) -> Answer:
         job = question.job
         if job is None:
             return _answer(question, note=question.reason)
@@ -174,7 +175,7 @@ class Inquiry:
             return _answer(question, note=f"{missing}; the reference library does not answer either: {error.message}")
 
     def _on_device(self, attached: Attached, job: Job, manifest: Manifest) -> NnapiListing:
-        """Raises `DeviceError`: of kind `backend_missing` where there is no NNAPI."""
+        """The answer of the device. Raises `DeviceError`: of kind `backend_missing` where there is no NNAPI."""
         program = attached.programs.get((job.variant.runtime, job.variant.format))
         if program is None:
             raise RunnerError("backend_missing", f"{attached.facts.name} is this computer")
@@ -185,7 +186,8 @@ class Inquiry:
         return _listing(attached.device, program.path, path, job, manifest)
 
     def _by_reference(self, job: Job, manifest: Manifest) -> NnapiListing:
-        """What the library that stands in for NNAPI accepts, on this host. Raises `BuildError`, `DeviceError`."""
+        """The operators that the library that stands in for NNAPI accepts, on this host. Raises `BuildError`,
+        `DeviceError`."""
         model = self._store.model(manifest)
         library = registry.get(job.variant.runtime).reference(job.variant.backend, model.parent)
         host = LocalDevice(self._folder / "references")
@@ -222,13 +224,13 @@ def _answer(question: _Question, listing: NnapiListing | None = None, *, note: s
         if listing is None
         else tuple(
             Accelerator(
-                name=one.name,
-                type=one.type,
-                version=one.version,
-                feature_level=one.feature_level,
-                accepts=one.accepts or (),
+                name=device.name,
+                type=device.type,
+                version=device.version,
+                feature_level=device.feature_level,
+                accepts=device.accepts or (),
             )
-            for one in listing.devices
+            for device in listing.devices
         ),
         reference=reference,
         note=note,

@@ -34,7 +34,7 @@ TRANSIENT_KINDS = frozenset(
 )
 """Build failures caused by the machine's state at that moment, not by the build: they are retried.
 
-Not `crashed`: torch's native code would crash again.
+The kind `crashed` is none of them: torch's native code would crash again.
 """
 
 
@@ -52,7 +52,8 @@ class PackedArtifact:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactStore:
-    """Folders `<root>/<build_key>/`. Each is complete or missing: it is written elsewhere, then renamed."""
+    """A store of artifacts in folders `<root>/<build_key>/`. Each is complete or missing: it is written elsewhere, then
+    renamed."""
 
     root: Path
 
@@ -71,9 +72,10 @@ class ArtifactStore:
         return None
 
     def find(self, build_key: str) -> Manifest | None:
-        """As `look`, but removes a damaged artifact, so that it is built again. Only for writers."""
+        """The manifest as of `look`; a damaged artifact is removed, so that it is built again. Only writers may call
+        this."""
         folder = self.root / build_key
-        # Looked at first: what another thread or process brings meanwhile is whole.
+        # The folder is looked at first: an artifact that another thread or process brings meanwhile is whole.
         was_there = folder.is_dir()
         manifest = self.look(build_key)
         if manifest is None and was_there:
@@ -104,7 +106,7 @@ class ArtifactStore:
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
         """The artifact, which is built if it is missing. Raises `BuildError`.
 
-        What the build prints is kept with it; of one that fails, in the folder of logs.
+        The output of the build is kept with the artifact; if the build fails, in the folder of logs.
         """
         if (manifest := self.find(build_key)) is not None:
             return manifest
@@ -135,8 +137,8 @@ class ArtifactStore:
             shutil.rmtree(folder, ignore_errors=True)
 
     def remove_abandoned(self) -> None:
-        """Remove unfinished files of whatever process of this machine has ended, perhaps killed with its driver. Only
-        for who has the folder alone."""
+        """Remove unfinished files of processes of this machine that have ended, perhaps killed with their driver. Only
+        the sole user of the folder may call this."""
         for folder in self.root.glob(".*-*-*"):
             pid = folder.name.split("-")[1]
             if pid.isdecimal() and not psutil.pid_exists(int(pid)):
@@ -156,7 +158,7 @@ class ArtifactStore:
 
 
 def failure_of_build(root: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Failed | None:
-    """One build on this machine into the folder `root`; `None` if the artifact is there."""
+    """The failure of one build on this machine into the folder `root`; `None` if the artifact is there."""
     try:
         ArtifactStore(root).build(build_key, variant, inputs)
         return None
@@ -186,9 +188,9 @@ def _built(
     try:
         return runtime.build(variant, build_key, inputs, folder, shared)
     except BuildError as error:
-        if (found := located(error, inputs.package.files)) is error:
+        if (located_error := located(error, inputs.package.files)) is error:
             raise
-        raise found from error
+        raise located_error from error
 
 
 def _first_words(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What a build prints, kept in a file: the end of it, as text."""
+"""Output of a build, kept in a file: the end of it, as text."""
 
 import os
 import sys
@@ -7,15 +7,15 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from pathlib import Path
 
 LIMIT_BYTES = 65_536
-"""So much of the end is kept."""
+"""The number of bytes that are kept of the end."""
 
 
 @contextmanager
 def recorded(log: Path) -> Iterator[None]:
-    """Everything that this process and its children print in the block goes into `log`.
+    """Record everything that this process and its children print in the block in `log`.
 
-    Also what native code prints: if it crashes, the file has what was printed before. A file that cannot be written
-    stops no build.
+    Output of native code is included: if it crashes, the file has what was printed before. A file that cannot be
+    written stops no build.
     """
     try:
         outside = os.dup(1), os.dup(2)
@@ -35,7 +35,7 @@ def recorded(log: Path) -> Iterator[None]:
         os.set_inheritable(file.fileno(), False)
         os.lseek(file.fileno(), 0, os.SEEK_END)
         for number in (1, 2):
-            os.dup2(file.fileno(), number)  # one position in the file for all of them
+            os.dup2(file.fileno(), number)  # all of them share one position in the file
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""Measures a shipped winner again: does it still hold what its manifest says?
+"""A new measurement of a shipped winner: does it still hold what its manifest says?
 
 The file beside the manifest is not trusted. Its checksum is compared with the manifest's, then only the runner opens
 it, in a separate process. In the workspace it has a key that no plan can have, so it cannot be confused with an
@@ -17,7 +17,7 @@ from sweeps import manifest as manifests
 from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
 from sweeps.journal.result_row import fixed_performance_of, gate_of
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol
 from sweeps.ranking.comparable import Origin, Result, SessionConditions, differing
@@ -33,7 +33,7 @@ from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.measure.attach import attach
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.waiting import WaitLimits, wait_until_ready
 
@@ -57,16 +57,17 @@ class ManifestCheck:
     device: str
     """The device of the new measurement."""
     finding: Finding
-    """`holds`: it is shown to be slower by less than the margin, if at all. An open result has not passed."""
+    """The finding `holds` says that the file is shown to be slower by less than the margin, if at all. An open result
+    has not passed."""
     why: str
     """The differences if it is not comparable, the next step if it is unresolved; otherwise empty."""
     margin_percent: float
-    """As `sweeps.ranking.latency_findings.latency_finding` was told."""
+    """The margin that `sweeps.ranking.latency_findings.latency_finding` was given."""
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
-    """Of the blocks that count: as in a sweep, those with a disqualifying label do not, where there are others
-    enough."""
+    """The medians of the blocks that count: as in a sweep, blocks with a disqualifying label do not, where there are
+    others enough."""
     expected_mean_ms: float | None
     """The geometric mean of the expected blocks, each session counting the same; `None` if there is only one."""
     mean_ms: float | None
@@ -85,7 +86,7 @@ class ManifestCheck:
         return _EXIT_CODES[self.finding]
 
     def document(self) -> dict[str, Any]:
-        """`edgesweep check --json`."""
+        """The document of `edgesweep check --json`."""
         return {**asdict(self), "exit_code": self.exit_code}
 
 
@@ -98,7 +99,7 @@ def check(
     margin_percent: float,
     tell: Callable[[Block], None],
 ) -> ManifestCheck:
-    """Measure what `path` (the manifest, read as `shipped`) describes on the device of that name.
+    """Measure the file that `path` (the manifest, read as `shipped`) describes on the device of that name.
 
     `tell` is called with each block when it ends. Raises `EdgeSweepError` if the manifest lacks something, if the file
     is not the one that it names, or if it cannot be measured.
@@ -111,7 +112,7 @@ def check(
     protocol = expected.protocol.resolve()
     attached = attach(device, workspace.root, [shipped.artifact.axes.runtime])
     facts = attached.facts
-    bench = Bench(attached.device, workspace.root, facts, attached.programs)
+    device_runner = DeviceRunner(attached.device, workspace.root, facts, attached.programs)
     job = Job(
         key=canonical_key({"check": packed.build_key, "device": facts.device_id}),
         build_key=packed.build_key,
@@ -128,10 +129,10 @@ def check(
         blocks = []
         limits = WaitLimits(protocol)
         for round_ in range(rounds):
-            blocks.append(_block(bench, job, round_, protocol, limits))
+            blocks.append(_block(device_runner, job, round_, protocol, limits))
             tell(blocks[-1])
     finally:
-        bench.close()
+        device_runner.close()
         shutil.rmtree(workspace.artifact(packed.build_key), ignore_errors=True)
     timing = summarize(job.key, blocks, protocol)
     now = Result(
@@ -163,8 +164,8 @@ def check(
 def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) -> ManifestCheck:
     why = differing(then, now)
     why += [f"{when}: {label}" for when, side in (("then", then), ("now", now)) for label in disqualified(side.trust)]
-    found = ratio(now, then, spread)
-    if found is None:
+    new_ratio = ratio(now, then, spread)
+    if new_ratio is None:
         why.append(
             f"an interval needs 2 blocks or more of both: {len(then.medians_ms)} then, {len(now.medians_ms)} now"
         )
@@ -183,24 +184,24 @@ def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) ->
         block_medians_ms=now.medians_ms,
         expected_mean_ms=mean_ms(then),
         mean_ms=mean_ms(now),
-        ratio=None if found is None else found.value,
-        ratio_low=None if found is None else found.low,
-        ratio_high=None if found is None else found.high,
+        ratio=None if new_ratio is None else new_ratio.value,
+        ratio_low=None if new_ratio is None else new_ratio.low,
+        ratio_high=None if new_ratio is None else new_ratio.high,
         session_spread_percent=spread.percent,
         trust=now.trust,
     )
 
 
 def _finding(then: Result, now: Result, margin_percent: float, spread: Spread) -> tuple[Finding, str]:
-    """As in `edgesweep compare`, but one-sided: it does not matter how much faster it has become. With what it leaves
-    open."""
+    """The finding as of `edgesweep compare`, but one-sided: it does not matter how much faster the file has become. The
+    text is what the finding leaves open."""
     judged = judge(now, then, spread, margin_percent)
     assert judged is not None
     match judged.finding:
         case "faster" | "the same" | "not slower":
             return "holds", ""
-        case found:
-            return found, judged.still_open
+        case finding:
+            return finding, judged.still_open
 
 
 def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
@@ -227,9 +228,9 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
     return PackedArtifact(key, {manifests.FILE_NAME: manifest.model_dump_json().encode(), manifest.file: content})
 
 
-def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
-    found = wait_until_ready(lambda seconds: bench.ask(ReadyRequest(job, protocol.gate, seconds)), limits)
-    block = found if isinstance(found, Failed) else bench.ask(BlockRequest(job, round_, protocol, found))
+def _block(device_runner: DeviceRunner, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
+    ready = wait_until_ready(lambda seconds: device_runner.ask(ReadyRequest(job, protocol.gate, seconds)), limits)
+    block = ready if isinstance(ready, Failed) else device_runner.ask(BlockRequest(job, round_, protocol, ready))
     if isinstance(block, Failed):
         raise DeviceError(block.kind, f"{job.name} could not be measured: {block.message}")
     return block

@@ -1,4 +1,4 @@
-"""Checks what this machine can build and measure, with the command that enables the rest."""
+"""Checks of what this machine can build and measure, with the command that enables the rest."""
 
 import importlib.util
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from sweeps.extras import install_line
 from sweeps.spec import catalog
 from workers.devices.adb.host import AdbHost
 from workers.devices.linux.sensors import host_temperature
@@ -18,7 +19,6 @@ from workers.devices.ssh import discovery as boards
 from workers.devices.virtual_phone.adbd import missing
 from workers.native.compiler import INSTALL, compiler
 
-_WORKERS = "pip install 'edgesweep[workers]'"
 _PACKAGES = "update that package or uninstall it; the rest works without it"
 _NEEDED_DISK_BYTES = 2 * 2**30
 
@@ -39,6 +39,7 @@ class MachineCheck:
 
 def examine(workspace: Path) -> list[MachineCheck]:
     """Examine this machine. Starts nothing and changes nothing."""
+    workers = install_line("workers")
     return [
         MachineCheck(
             "Python 3.11",
@@ -50,11 +51,11 @@ def examine(workspace: Path) -> list[MachineCheck]:
         *(
             _library(name, purpose, line, needed)
             for name, purpose, line, needed in (
-                ("torch", "build and measure PyTorch Mobile artifacts", _WORKERS, True),
-                ("torchvision", "torchvision's models and data sets", _WORKERS, True),
-                ("sklearn", "the digits data set", _WORKERS, False),
-                ("ray", "builds side by side, devices on other hosts (else: --executor inline)", _WORKERS, False),
-                ("streamlit", "the dashboard", "pip install 'edgesweep[dashboard]'", False),
+                ("torch", "build and measure PyTorch Mobile artifacts", workers, True),
+                ("torchvision", "torchvision's models and data sets", workers, True),
+                ("sklearn", "the digits data set", workers, False),
+                ("ray", "builds side by side, devices on other hosts (else: --executor inline)", workers, False),
+                ("streamlit", "the dashboard", install_line("dashboard"), False),
             )
         ),
         *_torch_checks(),
@@ -64,10 +65,10 @@ def examine(workspace: Path) -> list[MachineCheck]:
 
 
 def _library(name: str, purpose: str, line: str, needed: bool) -> MachineCheck:
-    there = importlib.util.find_spec(name) is not None
+    installed = importlib.util.find_spec(name) is not None
     distribution = "scikit-learn" if name == "sklearn" else name
-    found = f"{version(distribution)}: {purpose}" if there else f"missing: {purpose}"
-    return MachineCheck(distribution, there, found, line, needed)
+    text = f"{version(distribution)}: {purpose}" if installed else f"missing: {purpose}"
+    return MachineCheck(distribution, installed, text, line, needed)
 
 
 def _torch_checks() -> list[MachineCheck]:
@@ -101,7 +102,7 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
             "local device",
             bool(facts.runtime_versions),
             f"{facts.soc}, {facts.cores} CPUs, {(facts.ram_bytes or 0) / 2**30:.0f} GiB, {facts.abi}",
-            _WORKERS,
+            install_line("workers"),
             needed=True,
         ),
         MachineCheck(
@@ -132,9 +133,9 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
         ),
         MachineCheck(
             "C++ compiler",
-            (found := compiler()) is not None,
-            f"{found}: checks NNAPI and Metal builds, compiles the runner of virtual phones"
-            if found
+            (compiler_path := compiler()) is not None,
+            f"{compiler_path}: checks NNAPI and Metal builds, compiles the runner of virtual phones"
+            if compiler_path
             else "none: NNAPI and Metal builds cannot be checked",
             INSTALL,
         ),
@@ -147,15 +148,15 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
 
 
 def _board_check() -> MachineCheck:
-    """Asks no board: `edgesweep devices` does."""
+    """The boards that are named; none is asked, since `edgesweep devices` does that."""
     names, refused = boards.attached()
     wrong = [error.message for error in refused]
-    found = ", ".join([*names, *wrong]) or "none named; phones and this computer need none"
-    return MachineCheck("boards over ssh", bool(names) and not wrong, found, boards.NEXT_STEP)
+    text = ", ".join([*names, *wrong]) or "none named; phones and this computer need none"
+    return MachineCheck("boards over ssh", bool(names) and not wrong, text, boards.NEXT_STEP)
 
 
 def _phone_checks() -> list[MachineCheck]:
-    """Starts no adb server: `edgesweep devices` does, and lists the phones."""
+    """The means to reach phones; no adb server is started, since `edgesweep devices` does that and lists the phones."""
     host = AdbHost()
     lack = missing()
     return [

@@ -27,13 +27,13 @@ atexit.register(FORKS.close)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What a model is like. Of each way to capture it: empty, or why it is closed."""
+    """The facts of a model. Each way to capture it has an empty text, or the reason why it is closed."""
 
     input_shape: InputShape
     other_sizes: tuple[int, ...]
-    """Heights and widths that it takes as well: then only its author knows which it was trained with."""
+    """The heights and widths that the model takes as well: then only its author knows which it was trained with."""
     weights_text: str
-    """What was done to load the checkpoint, for people; empty if that is nothing."""
+    """The conversion of the checkpoint as it was loaded, for people; empty without any."""
     classes: int
     parameters: int
     convolutions: int
@@ -41,11 +41,11 @@ class Model:
     script: str
     trace: str
     graph: str
-    """That of torch.fx, which fusing and static int8 need."""
+    """The graph of torch.fx, which fusing and static int8 need."""
 
 
 def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape]) -> Model:
-    """The first of `shapes` that it takes is its input. Raises `ModelError`."""
+    """Look at a model. Its input is the first of `shapes` that it takes. Raises `ModelError`."""
     code = own_code(model.source, roots) if ":" in model.source else None
     if code is not None:
         check_not_hidden(model.source, code, roots)
@@ -53,17 +53,17 @@ def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape
         request = Request(folder)
         request.write(model, code, Workspace(folder))
         request.ask({"shapes": [list(shape) for shape in shapes]})
-        found = apart.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
+        answer = apart.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
     texts = ("weights_text", "script", "trace", "graph")
     counts = ("classes", "parameters", "convolutions", "linears")
     types: dict[str, type] = dict.fromkeys(texts, str) | dict.fromkeys(counts, int)
-    match found:
+    match answer:
         case {
             "input_shape": [int(batch), int(channels), int(height), int(width)],
             "other_sizes": [*sizes],
-        } if has_types(found, types) and all(type(size) is int for size in sizes):
+        } if has_types(answer, types) and all(type(size) is int for size in sizes):
             shape = (batch, channels, height, width)
-            return Model(input_shape=shape, other_sizes=tuple(sizes), **{name: found[name] for name in types})
+            return Model(input_shape=shape, other_sizes=tuple(sizes), **{name: answer[name] for name in types})
     raise overwritten(model.source)
 
 
@@ -75,18 +75,24 @@ def needed_arguments(source: str, code: OwnCode) -> tuple[str, ...]:
     module, _, function = source.partition(":")
     base = module.replace(".", "/")
     content = code.files.get(f"{base}/__init__.py", code.files.get(f"{base}.py", b""))
-    named: list[ast.stmt] = [one for one in ast.parse(content).body if getattr(one, "name", None) == function]
+    named: list[ast.stmt] = [
+        statement for statement in ast.parse(content).body if getattr(statement, "name", None) == function
+    ]
     skipped = 0
     if named and isinstance(named[-1], ast.ClassDef):
-        named = [one for one in named[-1].body if getattr(one, "name", None) == "__init__"]
+        named = [statement for statement in named[-1].body if getattr(statement, "name", None) == "__init__"]
         skipped = 1  # self
     if not named or not isinstance(named[-1], ast.FunctionDef):
         return ()
-    found = named[-1].args
-    by_place = [*found.posonlyargs, *found.args]
-    needed = by_place[skipped : len(by_place) - len(found.defaults)]
-    by_name = [one for one, default in zip(found.kwonlyargs, found.kw_defaults, strict=True) if default is None]
-    return tuple(one.arg for one in (*needed, *by_name))
+    arguments = named[-1].args
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    needed = by_place[skipped : len(by_place) - len(arguments.defaults)]
+    by_name = [
+        argument
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if default is None
+    ]
+    return tuple(argument.arg for argument in (*needed, *by_name))
 
 
 def _programs() -> dict[str, Program]:

@@ -17,43 +17,43 @@ from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.fuse import symbolic
 
 _ENOUGH = 2
-"""Sizes: whether there is another one is all that counts."""
+"""The number of sizes that are looked for: only whether there is another one counts."""
 
 
 def look(request: Request) -> None:
     model, code, _, _ = request.read()
     network, weights_text = making.constructed(model, code)
     network.requires_grad_(False)
-    first = next((one for one in network.modules() if isinstance(one, torch.nn.Conv2d)), None)
+    first = next((module for module in network.modules() if isinstance(module, torch.nn.Conv2d)), None)
     channels = None if first is None else first.in_channels
-    taken: list[InputShape] = []
+    accepted: list[InputShape] = []
     classes = 0
     refused: ModelError | None = None
-    for batch, given, height, width in request.asked()["shapes"]:
-        shape = (batch, channels or given, height, width)
+    for batch, usual_channels, height, width in request.asked()["shapes"]:
+        shape = (batch, channels or usual_channels, height, width)
         request.tell(f"{model.name} with {shape}", None)
         try:
-            found = weights.check(network, shape, model.name, random=False)
+            outputs = weights.check(network, shape, model.name, random=False)
         except ModelError as error:
             refused = refused or error
             continue
-        taken.append(shape)
-        classes = classes or found
-        if len(taken) >= _ENOUGH:
+        accepted.append(shape)
+        classes = classes or outputs
+        if len(accepted) >= _ENOUGH:
             break
-    if not taken:
+    if not accepted:
         assert refused is not None
         raise refused
-    check_repeats(network, taken[0], model.name)
-    images = torch.from_numpy(smooth_images(taken[0][0], taken[0], 0, 0))
+    check_repeats(network, accepted[0], model.name)
+    images = torch.from_numpy(smooth_images(accepted[0][0], accepted[0], 0, 0))
     normal = normalized(copy.deepcopy(network), images)
     request.reply(
         {
-            "input_shape": taken[0],
-            "other_sizes": [shape[2] for shape in taken[1:]],
+            "input_shape": accepted[0],
+            "other_sizes": [shape[2] for shape in accepted[1:]],
             "weights_text": weights_text,
             "classes": classes,
-            "parameters": sum(one.numel() for one in network.parameters()),
+            "parameters": sum(parameter.numel() for parameter in network.parameters()),
             "convolutions": _count(network, torch.nn.Conv2d),
             "linears": _count(network, torch.nn.Linear),
             "script": _closed(lambda: capture.script(copy.deepcopy(normal))),
@@ -64,7 +64,7 @@ def look(request: Request) -> None:
 
 
 def _count(network: torch.nn.Module, kind: type[torch.nn.Module]) -> int:
-    return sum(isinstance(one, kind) for one in network.modules())
+    return sum(isinstance(module, kind) for module in network.modules())
 
 
 def _closed(convert: Callable[[], object]) -> str:

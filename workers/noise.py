@@ -1,7 +1,7 @@
-"""Measures the noise of a device, without a sweep file: the builds are the sentinel's, the processes fresh.
+"""Measurements of the noise of a device, without a sweep file: the builds are the sentinel's, the processes fresh.
 
 `NoiseRun` times one build again and again: nothing differs, so all differences are noise. `BatchNoiseRun` times several
-builds in one process and each in a process of its own: do they keep their ratios? What was measured is stored at once.
+builds in one process and each in a process of its own: do they keep their ratios? Each result is stored at once.
 """
 
 import time
@@ -76,8 +76,8 @@ class _SentinelRun:
     def __init__(
         self, device: str, workspace: Workspace, tell: Callable[[str], object], grid: GridSpec, protocol: ProtocolSpec
     ) -> None:
-        """`device`: as a sweep file names it. Raises `DeviceError` if there is no such device, or it cannot run the
-        sentinel."""
+        """A run on the device that a sweep file calls `device`. Raises `DeviceError` if there is no such device, or it
+        cannot run the sentinel."""
         entry = catalog.device(device)
         if entry is None or (entry.discovery and device == f"{entry.name}:*"):
             raise DeviceError("unknown_device", f"{device!r} names no single device", "edgesweep devices lists them")
@@ -97,7 +97,7 @@ class _SentinelRun:
         self.store = ArtifactStore(workspace.artifacts)
         self._limits = WaitLimits(self.protocol)
         self._failed: dict[str, Failed] = {}
-        """Builds by their keys."""
+        """The failures of builds, by build key."""
 
     @property
     def facts(self) -> DeviceFacts:
@@ -106,8 +106,8 @@ class _SentinelRun:
     def build(
         self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Build what is missing; what failed for the machine's state at that moment, again. Raises what `prepare`
-        raises."""
+        """Build what is missing; builds that failed for the machine's state at that moment are tried again. Raises what
+        `prepare` raises."""
         missing = {job.build_key: job for job in self.plan.jobs if self.store.find(job.build_key) is None}
         if not missing or stop():
             return
@@ -115,20 +115,20 @@ class _SentinelRun:
         inputs = prepare(sentinel.MODEL).build_inputs
         for attempt in range(1, MAX_ATTEMPTS + 1):
             requests = [BuildRequest(key, job.variant, inputs) for key, job in missing.items()]
-            again: dict[str, Job] = {}
+            retried: dict[str, Job] = {}
             done = 0
             for request, outcome in executor.build(requests, stop):
                 job = missing[request.build_key]
                 done += outcome is not None
                 if isinstance(outcome, Failed):
                     final = outcome.kind not in TRANSIENT_KINDS or attempt == MAX_ATTEMPTS
-                    again |= {} if final else {request.build_key: job}
+                    retried |= {} if final else {request.build_key: job}
                     self._failed[request.build_key] = outcome
                     yield AttemptFailed(job.name, outcome, final=final)
                 elif outcome is not None:
                     self.store.unpack(outcome)
                 yield Building(done, len(requests), () if outcome is not None else (job.name,))
-            missing = again
+            missing = retried
             if not missing:
                 return
 
@@ -136,13 +136,13 @@ class _SentinelRun:
         """Wait for the device as the protocol says; `None` if it was stopped before."""
         wait = Wait(self._limits)
         while not stop():
-            found = lane.ask(ReadyRequest(job, self.protocol.gate, wait.look_s))
-            if isinstance(found, Failed):
-                return found
-            ended = wait.ended(found)
+            readiness = lane.ask(ReadyRequest(job, self.protocol.gate, wait.look_s))
+            if isinstance(readiness, Failed):
+                return readiness
+            ended = wait.ended(readiness)
             if ended is not None:
                 return ended
-            yield Waiting(self.facts.name, found.lacking, wait.waited_s)
+            yield Waiting(self.facts.name, readiness.words, wait.waited_s)
         return None
 
     def block(self, lane: DeviceLane, job: Job, round_: int, stop: Callable[[], bool]) -> Steps[Block | Failed | None]:
@@ -157,7 +157,7 @@ class NoiseRun(_SentinelRun):
     """Blocks of one build, with those that were measured before."""
 
     def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
-        """Raises `DeviceError`."""
+        """A run on a device as a sweep file names it. Raises `DeviceError`."""
         super().__init__(device, workspace, tell, _GRID, _PROTOCOL)
         self._path = file_of(workspace, self.facts)
 
@@ -183,7 +183,7 @@ class NoiseRun(_SentinelRun):
             block = yield from self.block(lane, job, round_, stop)
             if isinstance(block, Failed):
                 failures += 1
-                yield from _again(failures, job.name, self.facts.name, block)
+                yield from _attempt_failed(failures, job.name, self.facts.name, block)
             elif block is not None:
                 failures = 0
                 block = replace(block, session=session)
@@ -197,7 +197,7 @@ class BatchNoiseRun(_SentinelRun):
     """Rounds of several builds in one process and alone, with those that were measured before."""
 
     def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
-        """Raises `DeviceError`."""
+        """A run on a device as a sweep file names it. Raises `DeviceError`."""
         super().__init__(device, workspace, tell, _SEVERAL, BLOCKS)
         self._path = batch_file_of(workspace, self.facts)
 
@@ -226,16 +226,16 @@ class BatchNoiseRun(_SentinelRun):
         session, round_ = next_round(self.rounds(), now())
         spent_s, failures = 0.0, 0
         while spent_s < seconds and not stop():
-            found = yield from self._round(lane, jobs, round_, stop)
-            if isinstance(found, Failed):
+            outcome = yield from self._round(lane, jobs, round_, stop)
+            if isinstance(outcome, Failed):
                 failures += 1
-                yield from _again(
-                    failures if found.kind not in _NEVER else MAX_ATTEMPTS, "a batch", self.facts.name, found
+                yield from _attempt_failed(
+                    failures if outcome.kind not in _NEVER else MAX_ATTEMPTS, "a batch", self.facts.name, outcome
                 )
-            elif found is not None:
+            elif outcome is not None:
                 failures = 0
-                together, alone, took_s = found
-                one = PairedRound(
+                together, alone, took_s = outcome
+                paired = PairedRound(
                     builds=builds,
                     batch=batch_key(),
                     session=session,
@@ -244,15 +244,16 @@ class BatchNoiseRun(_SentinelRun):
                     alone_ns=tuple(alone[job.key] for job in jobs),
                     device_seconds=took_s,
                 )
-                append(self._path, one)
+                append(self._path, paired)
                 spent_s += took_s
                 round_ += 1
-                yield one
+                yield paired
 
     def _round(
         self, lane: DeviceLane, jobs: Sequence[Job], round_: int, stop: Callable[[], bool]
     ) -> Steps[tuple[dict[str, float], dict[str, float], float] | Failed | None]:
-        """By job key the figures (ns) in the batch and alone, and the device's seconds; `None` if it was stopped."""
+        """The figures (ns) in the batch and alone, by job key, and the device's seconds; `None` if the round was
+        stopped."""
         ready = yield from self.ready(lane, jobs[0], stop)
         if not isinstance(ready, Readiness):
             return ready
@@ -285,8 +286,8 @@ _CUT_OFF = Failed(stage="run", kind="truncated", message="the process of a batch
 _NEVER = frozenset({"no_batches", "not_possible"})
 
 
-def _again(failures: int, name: str, device: str, failed: Failed) -> Iterator[AttemptFailed]:
-    """Raises `DeviceError` at the third failure in a row."""
+def _attempt_failed(failures: int, name: str, device: str, failed: Failed) -> Iterator[AttemptFailed]:
+    """Report a failed attempt. Raises `DeviceError` at the third failure in a row."""
     yield AttemptFailed(name, failed, final=failures == MAX_ATTEMPTS)
     if failures == MAX_ATTEMPTS:
         raise DeviceError(failed.kind, f"{device} could not be measured: {failed.message}")

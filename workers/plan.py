@@ -1,4 +1,4 @@
-"""Collects the inputs of a plan: facts of devices, identities of models and data, what each runtime supports."""
+"""The inputs of a plan: facts of devices, identities of models and data, and what each runtime supports."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +11,7 @@ from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
+from sweeps.skip_kinds import Skip
 from sweeps.spec import built_in, catalog, folder_levels, places, toolchains
 from sweeps.spec.entries import DeviceEntry
 from sweeps.spec.sweep import SweepSpec
@@ -66,24 +67,26 @@ def plan_sweep(
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
         # Other packages must not change the keys of builds that do not use them.
-        own = name in built_in.BUILT_IN_NAMES
-        versions = versions | own_versions[name] if own else own_versions[name] | versions
+        is_built_in = name in built_in.BUILT_IN_NAMES
+        versions = versions | own_versions[name] if is_built_in else own_versions[name] | versions
         own_references[name] = runtimes.get(name).references()
         references |= own_references[name]
 
     attached: set[str] = set()
 
     def look(name: str) -> DeviceFacts:
-        found = device_facts(name, folder, references, used, tell)
-        attached.add(found.device_id)
-        return found
+        device = device_facts(name, folder, references, used, tell)
+        attached.add(device.device_id)
+        return device
 
-    def supports(variant: Variant, one: DeviceFacts) -> str | None:
-        lack = no_program(one, variant.runtime, attached=one.device_id in attached)
-        lack = lack or no_program_of_release(one, variant, attached=one.device_id in attached)
+    def supports(variant: Variant, device: DeviceFacts) -> Skip | None:
+        if lack := no_program(device, variant.runtime, attached=device.device_id in attached):
+            return Skip("no_program_there", lack)
+        if lack := no_program_of_release(device, variant, attached=device.device_id in attached):
+            return Skip("no_such_release", lack)
         if only_builds and catalog.backend_of(variant).checked_as_built:
-            one = replace(one, backends=((variant.runtime, (variant.backend,)),))
-        return lack or runtimes.get(variant.runtime).supports(variant, one)
+            device = replace(device, backends=((variant.runtime, (variant.backend,)),))
+        return runtimes.get(variant.runtime).supports(variant, device)
 
     facts = _devices(spec.devices, folder, look, before, tell, lab)
     identities = Identities(
@@ -105,7 +108,7 @@ def plan_sweep(
 
 
 def _check_toolchains(spec: SweepSpec, tell: Callable[[str], object]) -> None:
-    """Each builds or verifies here. Raises `EdgeSweepError` with the command that makes it."""
+    """Check that each toolchain builds or verifies here. Raises `EdgeSweepError` with the command that makes it."""
     for grid in spec.grids:
         for name in grid.runtime:
             chosen = toolchains.of_runtime((*grid.toolchain, *grid.runner_toolchain), name)
@@ -129,13 +132,15 @@ def device_facts(
     attached = attach(name, folder, used, tell)
     attached.device.release()
     facts = attached.facts
-    here = catalog.is_host(facts.name)
-    if not (here or facts.exec_context == VIRTUAL_PHONE):
+    is_host = catalog.is_host(facts.name)
+    if not (is_host or facts.exec_context == VIRTUAL_PHONE):
         return facts
-    has = {backend for _, backends in facts.backends for backend in backends}
+    offered = {backend for _, backends in facts.backends for backend in backends}
     # References in C++ need a compiler; those in Python run on this host.
-    possible = {True: here, False: compiler() is not None}
-    checked = (backend for backend in references if possible[catalog.checked_in_python(backend)] and backend not in has)
+    possible = {True: is_host, False: compiler() is not None}
+    checked = (
+        backend for backend in references if possible[catalog.checked_in_python(backend)] and backend not in offered
+    )
     return replace(facts, emulates=tuple(sorted(checked)))
 
 
@@ -147,42 +152,42 @@ def _devices(
     tell: Callable[[str], object],
     lab: Select | None,
 ) -> tuple[DeviceFacts, ...]:
-    """By unit, in the order of the sweep file."""
-    found: dict[str, DeviceFacts] = {}
+    """The devices by unit, in the order of the sweep file."""
+    units: dict[str, DeviceFacts] = {}
     causes: set[str] = set()
     for name in dict.fromkeys(names):
         entry = catalog.device(name)
-        every = entry if entry is not None and entry.discovery and name == f"{entry.name}:*" else None
+        discovered = entry if entry is not None and entry.discovery and name == f"{entry.name}:*" else None
         in_lab = places.only_in_a_lab(name) or (lab is not None and entry is not None and bool(entry.discovery))
         if in_lab:
-            known = [facts for facts in before if places.may_mean(name, facts)]
+            earlier = [facts for facts in before if places.may_mean(name, facts)]
             present = _of_lab(name, lab)
         else:
-            known = [
+            earlier = [
                 facts
                 for facts in before
                 if entry is not None
                 and entry.may_be_away
                 and catalog.device(facts.name) == entry
-                and (every or name == facts.name)
+                and (discovered or name == facts.name)
             ]
-            present = _all(every, look, tell) if every else iter([_one(name, look)])
+            present = _all(discovered, look, tell) if discovered else iter([_device_or_error(name, look)])
         for facts in present:
             if isinstance(facts, DeviceFacts):
-                first = found.setdefault(facts.device_id, facts)
+                first = units.setdefault(facts.device_id, facts)
                 if first.name != facts.name:
                     _check_one_unit(first, facts, folder)
                     tell(f"{facts.name} is the same device as {first.name}: measured once")
-            elif not known:
+            elif not earlier:
                 raise facts
             elif (cause := facts.kind if facts.kind in HOST_KINDS else facts.message) not in causes:
                 causes.add(cause)  # a problem of the host affects all its phones
                 tell(str(facts))
-        for facts in known:
-            if facts.device_id not in found:
+        for facts in earlier:
+            if facts.device_id not in units:
                 tell(f"{facts.name} cannot be reached: its results are kept, and its jobs wait for it")
-                found[facts.device_id] = facts
-    return tuple(found.values())
+                units[facts.device_id] = facts
+    return tuple(units.values())
 
 
 def _of_lab(name: str, lab: Select | None) -> Iterator[DeviceFacts | DeviceError]:
@@ -194,9 +199,9 @@ def _of_lab(name: str, lab: Select | None) -> Iterator[DeviceFacts | DeviceError
             "name its head, as plan, run and devices can: --lab HOST:PORT --token-file FILE",
         )
         return
-    found = list(lab(name))
-    yield from found
-    if not found:
+    listed = list(lab(name))
+    yield from listed
+    if not listed:
         yield DeviceError(
             "no_phone",
             f"no host of the lab has a device {name} that can be measured",
@@ -204,22 +209,22 @@ def _of_lab(name: str, lab: Select | None) -> Iterator[DeviceFacts | DeviceError
         )
 
 
-def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
-    """Raises `DeviceError` if two devices report the same id."""
-    entry = catalog.device(one.name)
+def _check_one_unit(first: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
+    """Refuse two devices that report the same id, with a `DeviceError`."""
+    entry = catalog.device(first.name)
     if entry is None or not entry.discovery or catalog.device(other.name) != entry:
         return
-    if places.host_of(one.name) is not None:
-        return  # a lab tells of it
-    if not devices.discovery(entry).are_one(one.name, other.name, folder):
+    if places.host_of(first.name) is not None:
+        return  # a lab reports it
+    if not devices.discovery(entry).are_one(first.name, other.name, folder):
         raise DeviceError(
             "ambiguous_serial",
-            f"{one.name} and {other.name} are two phones that both call themselves {one.device_id}",
+            f"{first.name} and {other.name} are two phones that both call themselves {first.device_id}",
             "remove one of them from the sweep: their results could not be distinguished",
         )
 
 
-def _one(name: str, look: Callable[[str], DeviceFacts]) -> DeviceFacts | DeviceError:
+def _device_or_error(name: str, look: Callable[[str], DeviceFacts]) -> DeviceFacts | DeviceError:
     try:
         return look(name)
     except DeviceError as error:
@@ -233,10 +238,10 @@ def _one(name: str, look: Callable[[str], DeviceFacts]) -> DeviceFacts | DeviceE
 def _all(
     entry: DeviceEntry, look: Callable[[str], DeviceFacts], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
-    """All devices of this host and one transport, as in `adb:*`; if there are none, an error."""
+    """The devices of this host and one transport, as in `adb:*`; if there are none, an error."""
     transport, count = devices.discovery(entry), 0
     names, refused = transport.attached()
-    for facts in (_one(name, look) for name in names):
+    for facts in (_device_or_error(name, look) for name in names):
         if isinstance(facts, DeviceFacts):
             count += 1
             yield facts
@@ -253,30 +258,30 @@ def _all(
 
 
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached: bool = True) -> str | None:
-    """Why a device without Python cannot run this runtime, with the next step; `None` if it can.
+    """The reason why a device without Python cannot run this runtime, with the next step; `None` if it can.
 
     `attached`: whether programs were pushed to it for this plan; if not, a missing one is no reason. In a lab its host
     brings its own, and tells which.
     """
-    own = runtime in built_in.ALWAYS_BROUGHT
-    if _has_python(facts) or (facts.runtime_versions and own) or runtime in dict(facts.runners):
+    is_brought = runtime in built_in.ALWAYS_BROUGHT
+    if _has_python(facts) or (facts.runtime_versions and is_brought) or runtime in dict(facts.runners):
         return None
     if (host := places.host_of(facts.name)) is not None:
-        none = f"none for {facts.abi}; {_PUT_THERE}"
-        return f"no program of {runtime} can be pushed to {facts.name}: the host {host} has {none}"
+        lack = f"none for {facts.abi}; {_PUT_THERE}"
+        return f"no program of {runtime} can be pushed to {facts.name}: the host {host} has {lack}"
     try:
         runtimes.get(runtime).programs(facts)
     except EdgeSweepError as error:
         return error.one_line
     except (Exception, SystemExit) as error:  # another package's code
-        if own:
+        if is_brought:
             raise
         return f"the runtime {runtime} cannot be pushed to {facts.name}: {in_one_line(error)}"
-    return None if own or not attached else f"the runtime {runtime} could not be pushed to {facts.name}"
+    return None if is_brought or not attached else f"the runtime {runtime} could not be pushed to {facts.name}"
 
 
 def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: bool) -> str | None:
-    """As `no_program`, for the release that is to run a variant."""
+    """The reason why a device cannot run the release that is to run a variant, as of `no_program`."""
     host = places.host_of(facts.name)
     if variant.runner_toolchain == INSTALLED or _has_python(facts) or not (attached or host):
         return None
@@ -286,8 +291,8 @@ def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: boo
     if host:
         if variant.runner_toolchain in facts.releases:
             return None
-        none = f"no library of {variant.runner_toolchain} for {facts.abi} beside its runner; {_PUT_THERE}"
-        return f"the host {host} has {none}, or write runner_toolchain: [installed]"
+        lack = f"no library of {variant.runner_toolchain} for {facts.abi} beside its runner; {_PUT_THERE}"
+        return f"the host {host} has {lack}, or write runner_toolchain: [installed]"
     try:
         runtime.programs_of(facts, variant.runner_toolchain)
     except EdgeSweepError as error:
@@ -296,5 +301,5 @@ def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: boo
 
 
 def _has_python(facts: DeviceFacts) -> bool:
-    """Whether this host's Python is the device's too."""
+    """Tell whether this host's Python is the device's too."""
     return catalog.is_host(facts.name) or bool(facts.runtime_versions and not facts.runners)

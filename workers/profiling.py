@@ -1,5 +1,4 @@
-"""Runs a build on a device with its runtime's profiler or beside a capture, and keeps what it told apart from all
-measurements."""
+"""Profiles and captures of builds on a device, kept apart from all measurements."""
 
 import secrets
 from collections.abc import Iterator
@@ -26,28 +25,30 @@ from workers.toolchains.environments import command_within
 
 _DEADLINE_S = 600.0
 _CAPTURED_SECONDS, _MOST_SECONDS = 2.0, 30.0
-"""A capture takes samples: it needs some time to have enough."""
+"""A capture takes samples, so it needs some time to have enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """What one run of one job's build on one device told."""
+    """The result of one profiled run of a job's build on a device."""
 
     kept: KeptProfile
     file: Path
-    """The trace, or what a capture recorded."""
+    """The trace, or the recording of a capture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A build on a device, and how the job runs it."""
+    """A build on a device, and the request by which the job runs it."""
 
     row: ResultRow
     attached: Attached
     manifest: Manifest
     request: RunRequest
 
-    def kept(self, suffix: str, told: profiles.Profile | RunReport, iteration_ns: tuple[int, ...]) -> KeptProfile:
+    def kept_profile(
+        self, suffix: str, output: profiles.Profile | RunReport, iteration_ns: tuple[int, ...]
+    ) -> KeptProfile:
         row, facts = self.row, self.attached.facts
         return KeptProfile(
             job=row.name,
@@ -57,8 +58,8 @@ class _Ready:
             threads=row.threads,
             cpus=row.cpus,
             reuse_input=row.reuse_input,
-            runner=told.runner,
-            runtime=told.runtime_version,
+            runner=output.runner,
+            runtime=output.runtime_version,
             iterations=len(iteration_ns),
             profiled_iteration_p50_us=profiles.iteration_p50_us(iteration_ns),
             suffix=suffix,
@@ -78,10 +79,10 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
         program = _profiler(runtime, ready.attached, variant)
         argv = runtime.profile_command(ready.request, iterations, warmup, program)
         argv = argv if program else command_within(argv, variant.runner_toolchain)
-        _, found = told(ready.attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
-    document = ready.kept("trace.json", found, found.iteration_ns)
-    document = document.model_copy(update={"operators": profiles.kept_operators(found)})
-    trace = keep_trace(workspace, document, found.trace(f"{row.name} on {document.device}"))
+        _, result = told(ready.attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
+    document = ready.kept_profile("trace.json", result, result.iteration_ns)
+    document = document.model_copy(update={"operators": profiles.kept_operators(result)})
+    trace = keep_trace(workspace, document, result.trace(f"{row.name} on {document.device}"))
     return Profiled(kept=document, file=trace)
 
 
@@ -95,7 +96,7 @@ def captured(
     iterations: int,
     warmup: int,
 ) -> Profiled:
-    """Run one block of the build of `row` while a capture records it, and keep what it recorded.
+    """Run one block of the build of `row` while a capture records it, and keep the recording.
 
     `own`: the capture's program on this host, in place of the device's. Raises `EdgeSweepError`.
     """
@@ -127,7 +128,7 @@ def captured(
             deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
             completed = captures.run(attached.device, capture, recorder, argv, deadline_s, part)
             report = read(completed, runtime.parse)
-            document = ready.kept(capture.suffix, report, report.samples_ns)
+            document = ready.kept_profile(capture.suffix, report, report.samples_ns)
             document = document.model_copy(update={"capture": capture.name})
             file = place(workspace, document)
             part.replace(file)
@@ -147,7 +148,7 @@ def _runner(attached: Attached, variant: Variant) -> Program | None:
 
 @contextmanager
 def _ready(row: ResultRow, device: str, workspace: Workspace) -> Iterator[_Ready]:
-    """The device is leased, and nothing of an earlier run is on it."""
+    """A device that is leased, with nothing of an earlier run on it."""
     manifest = ArtifactStore(workspace.artifacts).find(row.build_key)
     if manifest is None:
         raise StoreError(
@@ -169,7 +170,7 @@ def _ready(row: ResultRow, device: str, workspace: Workspace) -> Iterator[_Ready
 
 
 def _profiler(runtime: ProfilingRuntime, attached: Attached, variant: Variant) -> str | None:
-    """Its path on the device; `None` where this host's Python is the device's too."""
+    """The profiler's path on the device; `None` where this host's Python is the device's too."""
     if not attached.programs:
         return None
     if variant.runner_toolchain != INSTALLED:

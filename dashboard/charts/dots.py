@@ -35,7 +35,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
         }
         for row, (text, top, dot) in zip(shown.itertuples(), places, strict=True)
     ]
-    # Without an interval nothing is drawn: Vega would begin it at 0.
+    # A dot without an interval has no line: Vega would begin the line at 0.
     spread = {"filter": "isValid(datum.low) && isValid(datum.high)"}
     across = {
         "field": "p50",

@@ -1,4 +1,4 @@
-"""What the charts of rankings share: marks, axes and looks as parts of Vega-Lite specifications."""
+"""All charts of rankings share these marks, axes and looks, as parts of Vega-Lite specifications."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,13 @@ from dashboard.words import wrapped
 Spec = dict[str, Any]
 
 STATUS = ("winner", "tied with it", "may ship", "unresolved", "may not ship")
-"""What colours and shapes say of a ranked build, in the order of legends."""
+"""Colours and shapes show these states of a ranked build, in the order of legends."""
 
 PADDING = {"left": 0, "right": 2, "top": 2, "bottom": 2}
 """Around a chart, in pixels. Streamlit leaves 20 below one that says nothing of it."""
 
 NAME_WIDTH = 40
-"""Characters of a name on one line: what 300 pixels hold."""
+"""A line of a name has this many characters, which 300 pixels hold."""
 
 _SHAPES = ("diamond", "diamond", "circle", "square", "triangle-up")
 _SIZES = (260, 150, 110, 110, 100)
@@ -60,14 +60,14 @@ def chart(data: Sequence[Spec], layers: list[Spec], height: int, look: Palette) 
 
 
 def lines_of(names: Sequence[str]) -> tuple[list[tuple[str, int, int]], int]:
-    """For each name: its text in lines, and the pixels from the top to the text and to the dot; and the height."""
-    found, top = [], 4
+    """The text of each name in lines, and the pixels from the top to the text and to the dot; and the height."""
+    texts, top = [], 4
     for name in names:
         lines = wrapped(name, NAME_WIDTH)
         dot = top + _LINE_PX * len(lines) + _DOT_PX // 2 - 3
-        found.append(("\n".join(lines), top, dot))
+        texts.append(("\n".join(lines), top, dot))
         top = dot + _DOT_PX // 2 + 3
-    return found, top + 6
+    return texts, top + 6
 
 
 def pixel(field: str) -> Spec:
@@ -109,8 +109,8 @@ def colour(rows: pd.DataFrame, look: Palette) -> Spec:
 
 def present(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> Spec:
     """A scale on which each status always has the same value."""
-    found = set(rows["status"])
-    present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in found]
+    occurring = set(rows["status"])
+    present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in occurring]
     return {"domain": [status for status, _ in present], "range": [value for _, value in present]}
 
 

@@ -101,7 +101,7 @@ def sentinel(looks: Rows, changed: Rows, look: Palette, measured: Rows = ()) -> 
         for spans, colour in ((measured, GREEN), (changed, PINK))
         if spans
     ]
-    middle = sorted(one["ms"] for one in looks)[len(looks) // 2] if looks else 0.0
+    middle = sorted(sample["ms"] for sample in looks)[len(looks) // 2] if looks else 0.0
     layers += [
         {
             "data": {"values": [{"ms": middle}]},
@@ -198,7 +198,7 @@ def ratios(rows: Rows, estimate: dict[str, float], look: Palette) -> Spec:
 
 
 _TICKS: Spec = {"expr": "max(2, ceil(width / 90))"}
-"""Vega's own are so many that they touch on a wide screen."""
+"""The chart has this many ticks: Vega's own are so many that they touch on a wide screen."""
 
 
 def _layers(layers: list[Spec], look: Palette, rows: Rows = (), height: int = HEIGHT_PX) -> Spec:

@@ -12,7 +12,7 @@ from dashboard.words import wrapped
 
 _LINE_PX, _NAME_PX, _PAD_PX = 14, 22, 7
 _PALEST = 1.6
-"""So much above 1 a cost has the palest shade."""
+"""A cost that is this much above 1 has the palest shade."""
 
 
 TINTS = (
@@ -29,13 +29,13 @@ TINTS = (
 
 @dataclass(frozen=True, slots=True)
 class HeatCell:
-    """One cell: its text in lines, and how it looks."""
+    """A cell has its text in lines, and the looks of it."""
 
     column: int
     device: str
     model: str
     job: str
-    """What a click on it opens."""
+    """A click on the cell opens this job."""
     lines: tuple[str, ...]
     """The first one is the largest."""
     cost: float | None
@@ -43,17 +43,17 @@ class HeatCell:
     tip: str
     has_ring: bool = False
     tint: int | None = None
-    """In place of a shade: the number of a colour that says which build it is."""
+    """The number of a colour, in place of a shade, that says which build it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeatRow:
-    """One device with its cells."""
+    """A device with its cells."""
 
     name: str
     cells: tuple[HeatCell, ...]
     notes: str = field(default="")
-    """Stands at the right end of the name's line."""
+    """The notes stand at the right end of the name's line."""
 
 
 def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, characters: int = 18) -> Spec:
@@ -68,7 +68,14 @@ def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, ch
         names.append({"y": top + 5, "name": row.name, "notes": row.notes})
         top += _NAME_PX
         shown = [
-            (cell, [(line, not number) for number, said in enumerate(cell.lines) for line in wrapped(said, characters)])
+            (
+                cell,
+                [
+                    (line, not number)
+                    for number, content in enumerate(cell.lines)
+                    for line in wrapped(content, characters)
+                ],
+            )
             for cell in row.cells
         ]
         height = max((len(lines) for _, lines in shown), default=1) * _LINE_PX + 2 * _PAD_PX
@@ -109,7 +116,7 @@ def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, ch
         "params": [{"name": "cell", "select": picked, "views": ["cells"]}],
         "layer": [
             {
-                "data": {"values": [{"column": number, "text": said} for number, said in enumerate(head_lines)]},
+                "data": {"values": [{"column": number, "text": head} for number, head in enumerate(head_lines)]},
                 "mark": {**text, "color": look.quiet, "fontSize": 12, "align": "center"},
                 "encoding": {"x": x, "y": {"value": 0}, "text": {"field": "text"}},
             },

@@ -1,4 +1,4 @@
-"""Where names stand beside points, so that none lies on another one or on a point: for charts of any width. Pure."""
+"""Names stand beside points, so that none lies on another one or on a point: for charts of any width. Pure."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,10 @@ FROM_PX = (0, 400, 640)
 """Names are placed for each of these widths of the part where points are, or more. Where there is more room, the same
 places do: points lie further apart, and names stay as wide as they are."""
 NARROWEST_PX = 230
-"""What a screen of 420 pixels leaves."""
+"""A screen of 420 pixels leaves this width."""
 FONT_PX, LINE_PX = 12, 14
 _CHARACTER_PX = 6.9
-"""Of the widest fonts that browsers take: a name is not wider than it is thought to be."""
+"""The widest fonts that browsers take have this width: a name is not wider than it is assumed to be."""
 BESIDE_PX = 5
 _POINT_PX, _GAP_PX = 9, 3
 Point = tuple[float, float]
@@ -24,7 +24,7 @@ class Label:
     """A name beside its point."""
 
     text: str
-    """Its lines."""
+    """The lines of the name."""
     align: str
     """`left`: it begins at the point, beside the vertical line of its interval; `right`: it ends there."""
     dy: int
@@ -50,23 +50,23 @@ def placed(
     """The label of each point, if there is room for it. `points`: pixels from the left and from the top, of a chart of
     this `width` and `height`; those in `order` may have a name. The first of them has one if any fits into the
     chart."""
-    found: list[Label | None] = [None] * len(points)
+    labels: list[Label | None] = [None] * len(points)
     dots = [_Box(x - _POINT_PX, y - _POINT_PX, x + _POINT_PX, y + _POINT_PX) for x, y in points]
-    taken: list[_Box] = []
+    boxes: list[_Box] = []
     for number in order:
-        others = [*taken, *(dot for at, dot in enumerate(dots) if at != number)]
+        obstacles = [*boxes, *(dot for at, dot in enumerate(dots) if at != number)]
         ways = list(_ways(points[number], names[number], width, height))
-        free = [(label, box) for label, box in ways if not any(map(box.meets, others))]
-        if not free and not taken:
+        free = [(label, box) for label, box in ways if not any(map(box.meets, obstacles))]
+        if not free and not boxes:
             free = ways[:1]
         for label, box in free[:1]:
-            found[number] = label
-            taken.append(box)
-    return found
+            labels[number] = label
+            boxes.append(box)
+    return labels
 
 
 def _ways(point: Point, name: str, width: float, height: float) -> Iterator[tuple[Label, _Box]]:
-    """Where the name of a point may stand: above it first, and to the side with more room first."""
+    """The places where the name of a point may stand: above the point first, and to the side with more room first."""
     x, y = point
     most = min(30, int((width / 2 - BESIDE_PX) / _CHARACTER_PX))
     lines = wrapped(name, most)

@@ -29,22 +29,22 @@ class AccuracyAxis:
 
     @classmethod
     def of(cls, objective: ObjectiveSpec, rows: pd.DataFrame, metric: str) -> "AccuracyAxis":
-        """That of `dashboard.rows.ranked`: with the two lines if accuracy is top-1."""
+        """The axis of `rows`, which is `dashboard.rows.ranked`: with the two lines if accuracy is top-1."""
         title = f"{METRICS[metric].title} (%)"
-        known = rows[rows["accuracy"].notna() & rows["drop_points"].notna()]
-        if metric != "top1_percent" or known.empty:
+        rated = rows[rows["accuracy"].notna() & rows["drop_points"].notna()]
+        if metric != "top1_percent" or rated.empty:
             return cls(title)
-        eager = float(known["accuracy"].iloc[0] + known["drop_points"].iloc[0])
+        eager = float(rated["accuracy"].iloc[0] + rated["drop_points"].iloc[0])
         most = most_drop(objective)
-        # One below zero is kept by every build, and has no place on the axis.
+        # A limit below zero is kept by every build, and has no place on the axis.
         return cls(title, eager, None if most is None or most > eager else eager - most)
 
     @property
     def lines_in_words(self) -> str:
-        """What the reference lines are; empty without any."""
-        found = [] if self.eager_percent is None else [f"Line: fp32 eager, {self.eager_percent:.2f} %."]
-        found += [] if self.least_percent is None else [f"Dashed: the least allowed, {self.least_percent:.2f} %."]
-        return " ".join(found)
+        """The meaning of the reference lines; empty without any."""
+        lines = [] if self.eager_percent is None else [f"Line: fp32 eager, {self.eager_percent:.2f} %."]
+        lines += [] if self.least_percent is None else [f"Dashed: the least allowed, {self.least_percent:.2f} %."]
+        return " ".join(lines)
 
 
 def most_drop(objective: ObjectiveSpec) -> float | None:
@@ -171,7 +171,7 @@ def names_beside(
     keys, statuses, variants = list(rows["job_key"]), list(rows["status"]), list(rows["variant"])
     named = [index for index, key in enumerate(keys) if key in front or statuses[index] in draw.STATUS[:2]]
     order = sorted(named, key=lambda index: draw.STATUS.index(statuses[index]))
-    found: list[dict[str, str | int]] = [{} for _ in keys]
+    positions: list[dict[str, str | int]] = [{} for _ in keys]
     for number, from_px in enumerate(labels.FROM_PX):
         width = max(from_px, labels.NARROWEST_PX)
         points = [
@@ -181,18 +181,18 @@ def names_beside(
             )
             for ms, accuracy in zip(rows["latency_p50_ms"], rows["accuracy"], strict=True)
         ]
-        for fields, label in zip(found, labels.placed(points, variants, order, width, height), strict=True):
+        for fields, label in zip(positions, labels.placed(points, variants, order, width, height), strict=True):
             text, align, dy = (label.text, label.align, label.dy) if label else ("", "left", 0)
             fields |= {f"text{number}": text, f"align{number}": align, f"dy{number}": dy}
-    return found
+    return positions
 
 
 def _by_width(field: str) -> str:
     """An expression for the field of the width that the chart has now."""
-    found = f"datum.{field}0"
+    expression = f"datum.{field}0"
     for number, from_px in list(enumerate(labels.FROM_PX))[1:]:
-        found = f"width < {from_px} ? {found} : datum.{field}{number}"
-    return found
+        expression = f"width < {from_px} ? {expression} : datum.{field}{number}"
+    return expression
 
 
 def front_keys(rows: pd.DataFrame) -> frozenset[str]:

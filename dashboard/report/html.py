@@ -21,7 +21,7 @@ _BACKGROUND = {"light": "#FFFFFF", "dark": "#10161E"}
 
 def page(
     sweep: str,
-    there: Sequence[Section],
+    sections: Sequence[Section],
     *,
     objective: str,
     updated: datetime,
@@ -33,14 +33,14 @@ def page(
     """The whole page as text. `sweep_file`: YAML to repeat it with. `notes`: of the whole sweep. `each` is told the
     device of each section."""
     drawn: list[dict[str, Any]] = []
-    for section in there:
+    for section in sections:
         each(section.device)
         charts = [
             (chart, _image(chart.light, _BACKGROUND["light"]), _image(chart.dark, _BACKGROUND["dark"]))
             for chart in section.charts
         ]
         drawn.append({"section": section, "charts": charts})
-    # Everything that is put in is escaped.
+    # The template escapes everything that is put into it.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("dashboard.report").joinpath("report.html.j2").read_text("utf-8"))
     return template.render(

@@ -15,25 +15,30 @@ _IN_HTML = re.compile(r"[<>&\"'@#:`*\\\[\]]|(?<=www)\.", re.IGNORECASE)
 _MARKS = {"winner": "", "tied": "tied", "provisional": "provisional", "none": "none may ship"}
 
 
-def markdown(sweep: str, there: Sequence[Section], *, objective: str, version: str, notes: Sequence[str] = ()) -> str:
+def markdown(
+    sweep: str, sections: Sequence[Section], *, objective: str, version: str, notes: Sequence[str] = ()
+) -> str:
     """Text in GitHub's Markdown. What comes from devices and models is shown literally: no link, mention or HTML.
 
     `notes`: of the whole sweep."""
     summary = TextTable(
         "",
         ("Device", "Model", "Ship", "p50", ""),
-        [(one.device, one.model, one.headline, one.figure or "–", _MARKS[one.state]) for one in there],
+        [
+            (section.device, section.model, section.headline, section.figure or "–", _MARKS[section.state])
+            for section in sections
+        ],
         frozenset({"p50"}),
     )
     lines = [f"## EdgeSweep: {_literal(sweep)}", "", *_table(summary), ""]
     lines += [f"Asked for: {_literal(objective)}. EdgeSweep {_literal(version)}.", ""]
     lines += [f"{_literal(note)}.\n" for note in notes]
-    for one in there:
-        lines += ["<details>", f"<summary>{_html(one.model)} on {_html(one.device)}</summary>", ""]
-        lines += [f"{_sentence(said)}\n" for said in one.sentences]
-        for table in one.tables:
+    for section in sections:
+        lines += ["<details>", f"<summary>{_html(section.model)} on {_html(section.device)}</summary>", ""]
+        lines += [f"{_sentence(sentence)}\n" for sentence in section.sentences]
+        for table in section.tables:
             lines += [f"**{table.title}**", "", *_table(table), ""]
-        lines += [f"{_literal(name)}: {_literal(text)}  " for name, text in one.conditions]
+        lines += [f"{_literal(name)}: {_literal(text)}  " for name, text in section.conditions]
         lines += ["", "</details>", ""]
     return "\n".join(lines)
 
@@ -48,16 +53,17 @@ def _table(table: TextTable) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
-def _sentence(said: Sentence) -> str:
-    return (f"**{_literal(said.strong)}**" if said.strong else "") + _literal(said.rest)
+def _sentence(sentence: Sentence) -> str:
+    return (f"**{_literal(sentence.strong)}**" if sentence.strong else "") + _literal(sentence.rest)
 
 
 def _literal(text: str) -> str:
-    """As it is, except for what Markdown would not show literally. Addresses, mentions and emojis are broken, too."""
-    escaped = _ESCAPED.sub(lambda found: f"\\{found[0]}", text)
-    return _REFERRED.sub(lambda found: f"&#{ord(found[0])};", escaped)
+    """The text unchanged, except for characters that Markdown would not show literally. Addresses, mentions and emojis
+    are broken, too."""
+    escaped = _ESCAPED.sub(lambda match: f"\\{match[0]}", text)
+    return _REFERRED.sub(lambda match: f"&#{ord(match[0])};", escaped)
 
 
 def _html(text: str) -> str:
-    """In an element of HTML, where Markdown's escapes do not count."""
-    return _IN_HTML.sub(lambda found: f"&#{ord(found[0])};", text)
+    """The text for an element of HTML, where Markdown's escapes do not count."""
+    return _IN_HTML.sub(lambda match: f"&#{ord(match[0])};", text)

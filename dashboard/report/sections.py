@@ -1,4 +1,4 @@
-"""What a report says of each device and model: figures, charts and tables as plain values. Pure."""
+"""A report has a section for each device and model: figures, charts and tables as plain values. Pure."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from dashboard.inert import NOTHING, line
 from dashboard.ranked import Ranked
 from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, device_names, plain_words
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
@@ -27,12 +27,12 @@ from sweeps.text import shortened, some
 from sweeps.trust import TRUST, readiness
 
 MOST_DOTS = 20
-"""So many builds a chart shows; the table has all."""
+"""A chart shows at most this many builds; the table has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One picture in both themes."""
+    """A picture in both themes."""
 
     title: str
     note: str
@@ -53,14 +53,14 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One model on one device, under one set of conditions."""
+    """A model on one device, under one set of conditions."""
 
     device: str
-    """With the id where several devices have one name."""
+    """The device's name, with the id where several devices have one name."""
     device_id: str
     model: str
     lead: str
-    """What the headline is: `Ship this on Google Pixel 8`."""
+    """The words before the headline: `Ship this on Google Pixel 8`."""
     headline: str
     """The build in words, or `No winner`."""
     figure: str
@@ -75,19 +75,18 @@ class Section:
     conditions: tuple[tuple[str, str], ...]
 
 
-def sections(found: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
-    """One for each entry of the ranking of these rows: a device, or a pool of units, a model and a set of conditions;
-    in order of their names."""
+def sections(results: Iterable[ResultRow], ranking: Ranking, objective: ObjectiveSpec) -> list[Section]:
+    """The sections of the ranking of these rows: for each device or pool, model and set of conditions, by name."""
     places: dict[Place, list[ResultRow]] = {}
-    for row in found:
+    for row in results:
         places.setdefault(Place.of(row), []).append(row)
-    there = []
-    units = device_names({one.device_id: one.device for one in ranking.devices})
-    for place, here in places.items():
-        entries = [one for one in ranking.devices if (one.device_id, one.model) == place[1:]]
-        ranked = Ranked(place, tuple(here), build_names(here), objective, replace(ranking, devices=tuple(entries)))
-        there += [_section(ranked, device, units[device.device_id]) for device in entries]
-    return sorted(there, key=lambda one: (one.device, one.device_id, one.model))
+    parts = []
+    units = device_names({device.device_id: device.device for device in ranking.devices})
+    for place, group in places.items():
+        entries = [device for device in ranking.devices if (device.device_id, device.model) == place[1:]]
+        ranked = Ranked(place, tuple(group), build_names(group), objective, replace(ranking, devices=tuple(entries)))
+        parts += [_section(ranked, device, units[device.device_id]) for device in entries]
+    return sorted(parts, key=lambda section: (section.device, section.device_id, section.model))
 
 
 def _section(ranked: Ranked, device: DeviceRanking, unit: str) -> Section:
@@ -114,13 +113,13 @@ def _section(ranked: Ranked, device: DeviceRanking, unit: str) -> Section:
 
 def _headline(device: DeviceRanking, table: pd.DataFrame, unit: str) -> tuple[str, str, str]:
     """The line above the headline, the headline, and the state. `unit`: what the device is called."""
-    winner, found = device.winner, device.provisional
+    winner, provisional = device.winner, device.provisional
     if winner is not None:
         lead = "Ship this on" if winner.timed else "The best, but only checked and not timed, on"
         (name,) = rows.names_in(table, [winner])
         return f"{lead} {unit}", name, "tied" if device.unresolved else "winner"
-    if found is not None and found.name:
-        (name,) = table[table["job_key"] == found.job_key]["variant"]
+    if provisional is not None and provisional.name:
+        (name,) = table[table["job_key"] == provisional.job_key]["variant"]
         return (
             f"Provisional choice on {unit}: no build may be called the winner yet",
             name,
@@ -130,16 +129,16 @@ def _headline(device: DeviceRanking, table: pd.DataFrame, unit: str) -> tuple[st
 
 
 def _why(device: DeviceRanking) -> list[Sentence]:
-    said = [("Why it won", plain_words(device.winner_reason))] if device.winner else []
-    said += [("What is told apart", device.resolution.text)] if device.resolution else []
-    return [Sentence(strong, f": {rest}.") for strong, rest in said]
+    sentences = [("Why it won", plain_words(device.winner_reason))] if device.winner else []
+    sentences += [("What is told apart", device.resolution.text)] if device.resolution else []
+    return [Sentence(strong, f": {rest}.") for strong, rest in sentences]
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:
-    found = []
+    sentences = []
     if device.equal:
         names = some(rows.names_in(table, device.equal))
-        found.append(Sentence("Equal to it", f": {names}. Shown at 95 % to be within 2 % of the best."))
+        sentences.append(Sentence("Equal to it", f": {names}. Shown at 95 % to be within 2 % of the best."))
     if device.unresolved:
         names = some(
             [
@@ -147,21 +146,21 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:
                 for name, tie in zip(rows.names_in(table, device.unresolved), device.unresolved, strict=True)
             ]
         )
-        found.append(Sentence("Not told apart from it", f": {names}."))
+        sentences.append(Sentence("Not told apart from it", f": {names}."))
     if device.settle_command:
-        found.append(Sentence("To settle it", f": {device.settle_command}"))
-    return found
+        sentences.append(Sentence("To settle it", f": {device.settle_command}"))
+    return sentences
 
 
 def _provisional(device: DeviceRanking) -> list[Sentence]:
     if device.winner is not None:
         return []
-    found = [Sentence("Why", f": {plain_words(device.no_winner_reason or 'nothing has been measured yet')}")]
+    sentences = [Sentence("Why", f": {plain_words(device.no_winner_reason or 'nothing has been measured yet')}")]
     if device.provisional is not None:
         if device.provisional.name:
-            found.append(Sentence("It is not the winner", f": {plain_words(device.provisional.why)}"))
-        found.append(Sentence("Next", f": {line(device.provisional.settle.timed_text)}"))
-    return found
+            sentences.append(Sentence("It is not the winner", f": {plain_words(device.provisional.why)}"))
+        sentences.append(Sentence("Next", f": {line(device.provisional.settle.timed_text)}"))
+    return sentences
 
 
 def _doubts(winner: Candidate | None) -> list[Sentence]:
@@ -187,14 +186,14 @@ def _charts(objective: ObjectiveSpec, table: pd.DataFrame, metric: str) -> tuple
     timed = table[table["latency_p50_ms"].notna()]
     more = f" The first {MOST_DOTS} of {len(timed)}; the table has all." if len(timed) > MOST_DOTS else ""
     note = "p50, with the 95 % interval as a bar behind the dot." + more
-    found = [Chart("Latency", note, *_themes(lambda look: latency(timed.head(MOST_DOTS), look)))]
+    charts = [Chart("Latency", note, *_themes(lambda look: latency(timed.head(MOST_DOTS), look)))]
     if timed["accuracy"].notna().any():
         axis = AccuracyAxis.of(objective, table, metric)
         note = (
             f"Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop). {axis.lines_in_words}"
         )
-        found.append(Chart("Speed against accuracy", note.strip(), *_themes(lambda look: tradeoff(table, axis, look))))
-    return tuple(found)
+        charts.append(Chart("Speed against accuracy", note.strip(), *_themes(lambda look: tradeoff(table, axis, look))))
+    return tuple(charts)
 
 
 def _themes(draw: Callable[[Palette], Spec]) -> tuple[Spec, Spec]:
@@ -208,23 +207,23 @@ def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Itera
     checked = rows.checked(device, ranked.names)
     if not checked.empty:
         shown = (*device.ranking, *device.checked)
-        references = sorted({one.executor for one in shown if one.emulated})
+        references = sorted({row.executor for row in shown if row.emulated})
         yield TextTable(
             "Checked, not timed",
             ("Build", "Top-1", "Drop", "SQNR", "Constraints", "Checked by"),
-            [[str(one[name]) for name in _CHECKED] for one in checked.to_dict("records")],
+            [[str(row[name]) for name in _CHECKED] for row in checked.to_dict("records")],
             frozenset({"Top-1", "Drop", "SQNR"}),
             (
                 *(line(f"{reference_name(executor)}: {reference_text(executor)}") for executor in references),
                 *(delegated if table.empty else ()),
             ),
         )
-    there = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
-    if there:
+    unmeasured = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
+    if unmeasured:
         yield TextTable(
             "Failed and skipped",
             ("Build", "Outcome", "Reason"),
-            [(ranked.names[row.job_key], line(row.outcome), _short(row) or NOTHING) for row in there],
+            [(ranked.names[row.job_key], line(row.outcome), _short(row) or NOTHING) for row in unmeasured],
         )
 
 
@@ -262,39 +261,40 @@ _CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "exe
 
 
 def _ranked_cells(row: dict[Hashable, Any], runtime: str, accuracy: str) -> dict[str, str]:
-    """By column. `accuracy`: the title of its metric."""
-    known = {name: row[name] == row[name] for name in ("ratio", "runtime_mb")}
+    """The cells of a ranked row, by column. `accuracy`: the title of its metric."""
+    has_figure = {name: row[name] == row[name] for name in ("ratio", "runtime_mb")}
     return {
         "Rank": row["place"] or NOTHING,
         "Build": row["variant"],
         "Runtime": runtime,
         "p50": row["latency_text"],
         "95 % interval": row["interval_text"],
-        "p50, × best": f"{row['ratio']:.2f}×" if known["ratio"] else NOTHING,
+        "p50, × best": f"{row['ratio']:.2f}×" if has_figure["ratio"] else NOTHING,
         PAIRED: row["paired_text"],
         accuracy: row["accuracy_text"],
         "Drop": row["drop_text"],
         "Size": row["size_text"],
-        "Library": catalog.metric("runtime_mb").format(row["runtime_mb"]) if known["runtime_mb"] else NOTHING,
+        "Library": catalog.metric("runtime_mb").format(row["runtime_mb"]) if has_figure["runtime_mb"] else NOTHING,
         "Verdict": row["verdict"],
         "Doubts": "; ".join(TRUST_WORDS.get(name, line(name)) for name in row["trust"]) or NOTHING,
     }
 
 
-def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:
-    """How it was measured, and with what."""
-    found = device.conditions
-    here = [row for row in there if row.outcome == "measured"]
-    gate = readiness(found.gate, {label for row in here for label in row.trust})
-    said = {
+def _conditions(device: DeviceRanking, results: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:
+    """The conditions of the measurement, by their titles."""
+    conditions = device.conditions
+    measured = [row for row in results if row.outcome == "measured"]
+    gate = readiness(conditions.gate, {label for row in measured for label in row.trust})
+    evaluators = {evaluated_by(row.executor, row.fingerprint) for row in measured if row.executor}
+    pairs = {
         "device": f"{device.device} ({device.device_id}), fingerprint {device.fingerprint}",
-        "protocol": f"preset {found.preset}: {max((row.rounds for row in here), default=0)} rounds at most, "
-        f"{sum(row.samples for row in here)} samples in all; {gate}",
-        "fixed performance": found.fixed_performance or "",
-        "context": found.exec_context,
-        "runtimes": ", ".join(sorted({row.runtime_version for row in here if row.runtime_version})),
-        "runners": ", ".join(sorted({row.runner for row in here if row.runner})),
-        "accuracy by": ", ".join(sorted({evaluated_by(row.executor, row.fingerprint) for row in here if row.executor})),
-        "images": ", ".join(str(count) for count in sorted({row.images for row in here if row.images})),
+        "protocol": f"preset {conditions.preset}: {max((row.rounds for row in measured), default=0)} rounds at most, "
+        f"{sum(row.samples for row in measured)} samples in all; {gate}",
+        "fixed performance": conditions.fixed_performance or "",
+        "context": conditions.exec_context,
+        "runtimes": ", ".join(sorted({row.runtime_version for row in measured if row.runtime_version})),
+        "runners": ", ".join(sorted({row.runner for row in measured if row.runner})),
+        "accuracy by": ", ".join(sorted(evaluators)),
+        "images": ", ".join(str(count) for count in sorted({row.images for row in measured if row.images})),
     }
-    return tuple((name, line(text)) for name, text in said.items() if text)
+    return tuple((name, line(text)) for name, text in pairs.items() if text)

@@ -1,1 +1,1 @@
-"""One module for each part of the page."""
+"""The dashboard has a module for each part of a page."""

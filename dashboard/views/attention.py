@@ -1,4 +1,5 @@
-"""What runs now, and what needs attention: from the journal, the quarantine book and the workspace's lock."""
+"""Two boxes show what runs now and what needs attention: from the journal, the quarantine book and the workspace's
+lock."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -21,41 +22,41 @@ from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
 MOST = fleet_data.MOST_TROUBLES
-"""So many lines are shown."""
+"""The box shows at most this many lines."""
 
 
 class Need(NamedTuple):
-    """One line."""
+    """A line of the box."""
 
     text: str
     """Markdown."""
     icon: str
     page: str = ""
-    """Where more is said of it; empty if nowhere."""
+    """The page that says more of the need; empty if none does."""
     wanted: Mapping[str, str] = {}
 
 
 def show(now: Source, root: Path, run: Running) -> None:
     """Two boxes side by side, or one below the other. `run`: without what the journal says of it."""
-    latest = [one.name for one in data.sweeps(now)[: fleet_data.TROUBLED]]
-    known = now.measured
-    mine = tuple(name for name in latest if name in known.sweeps)
-    called = fleet_data.called(known.path, known.plans, mine)
+    latest = [sweep.name for sweep in data.sweeps(now)[: fleet_data.TROUBLED]]
+    measured = now.measured
+    local_sweeps = tuple(name for name in latest if name in measured.sweeps)
+    called = fleet_data.called(measured.path, measured.plans, local_sweeps)
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):
             st.caption("Runs now")
             watch.watched(root, lambda: _runs(root, called))
         with st.container(border=True, width="stretch", key="needs-attention"):
             st.caption("Needs attention")
-            found = list(_needs(now, root, run, called))
-            for one in found[:MOST]:
-                if not one.page or not links.link(one.page, one.text, icon=one.icon, **one.wanted):
-                    st.markdown(f"{one.icon} {one.text}")
+            needs = list(_needs(now, root, run, called))
+            for need in needs[:MOST]:
+                if not need.page or not links.link(need.page, need.text, icon=need.icon, **need.wanted):
+                    st.markdown(f"{need.icon} {need.text}")
             standing = fleet_data.standing(now)
-            more = len(found) - MOST + standing.troubled - len(standing.troubles)
+            more = len(needs) - MOST + standing.troubled - len(standing.troubles)
             if more > 0:
                 st.caption(f"and {more:,} more")
-            if not found:
+            if not needs:
                 st.markdown(
                     ":material/check_circle: Nothing: no job failed or is untrusted, no device is away or quarantined."
                 )
@@ -78,7 +79,7 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
     now_s = time.time()
     jobs: Mapping[str, tuple[str, str]] = {}
     with suppress(StoreError):  # the journal's table is just made again, say: names as the driver writes them
-        keys = tuple(sorted({one.job for one in live.devices}))
+        keys = tuple(sorted({device.job for device in live.devices}))
         jobs = fleet_data.under_way(Workspace(root).journal, live.sweep, keys)
     for device in live.devices[:MOST]:
         doing = doing_now(device, now_s, live, jobs)
@@ -89,7 +90,7 @@ def _runs(root: Path, called: Mapping[str, str]) -> None:
 
 
 def doing_now(device: LiveDevice, now_s: float, live: Live, jobs: Mapping[str, tuple[str, str]]) -> str:
-    """What one device does, in a few words. `jobs`: as `dashboard.running.in_words` makes it."""
+    """The work of one device, in a few words. `jobs`: as `dashboard.running.in_words` makes it."""
     if device.away:
         return "away"
     if lacking := device.lacks(now_s):
@@ -110,11 +111,13 @@ def _needs(now: Source, root: Path, run: Running, called: Mapping[str, str]) -> 
     gone = gone_now(Workspace(root))
     for name in gone.devices:
         yield Need(f"{name_of(name)}: {words(gone.text(name))}", ":material/link_off:")
-    for one in fleet_data.standing(now).troubles:
-        wanted = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
-        counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(one.untrusted)
-        text = f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}"
-        yield Need(text, ":material/warning:", "decide", wanted)
+    for trouble in fleet_data.standing(now).troubles:
+        parameters = {"sweep": trouble.sweep, "device": trouble.device_id, "model": trouble.model}
+        counts = [f"{trouble.failed} failed"] * bool(trouble.failed) + [f"{trouble.untrusted} not trusted"] * bool(
+            trouble.untrusted
+        )
+        text = f"{words(trouble.device)}, {words(trouble.model)}: {', '.join(counts)}"
+        yield Need(text, ":material/warning:", "decide", parameters)
     for sweep in data.sweeps(now)[: fleet_data.TROUBLED]:
         lag = fleet_data.lag(str(root), sweep.name)
         if lag is not None and lag.jobs:

@@ -10,7 +10,7 @@ from dashboard.charts import dots
 from dashboard.inert import NOTHING
 from dashboard.style import palette
 from dashboard.views.tables import draw_table, text_width
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.backends import TITLE, BackendFigure
 
 RATIO = "NNAPI / CPU, paired by round"
@@ -19,17 +19,17 @@ _HELP = (
     "p50 is over all rounds, so the ratio need not be the quotient of two"
 )
 MOST_DEVICES = 8
-"""So many devices the chart shows; the table has all."""
+"""The chart shows at most this many devices; the table has all."""
 
 
-def show(figure: BackendFigure, here: Place) -> None:
+def show(figure: BackendFigure, place: Place) -> None:
     """Draw the table, and a chart of the model that is looked at, this device first, if anything was timed on NNAPI."""
     st.subheader(TITLE, anchor=False)
-    mine = sorted(
-        (pair for pair in figure.pairs if pair.model == here.model), key=lambda pair: pair.device_id != here.place_id
+    pairs = sorted(
+        (pair for pair in figure.pairs if pair.model == place.model), key=lambda pair: pair.device_id != place.place_id
     )
-    shown = list(dict.fromkeys(pair.device_id for pair in mine))[:MOST_DEVICES]
-    drawn = replace(figure, pairs=tuple(pair for pair in mine if pair.device_id in shown))
+    shown = list(dict.fromkeys(pair.device_id for pair in pairs))[:MOST_DEVICES]
+    drawn = replace(figure, pairs=tuple(pair for pair in pairs if pair.device_id in shown))
     if figure.headline:
         st.text(f"{figure.headline[0].upper()}{figure.headline[1:]}.")
     else:
@@ -40,7 +40,7 @@ def show(figure: BackendFigure, here: Place) -> None:
                 "over all rounds, so the ratio need not be their quotient."
             )
     table = rows.backends(figure)
-    told = pd.DataFrame(
+    shown_table = pd.DataFrame(
         {
             "Device": table["device"],
             "Model": table["model"],
@@ -55,17 +55,17 @@ def show(figure: BackendFigure, here: Place) -> None:
         }
     )
     if (table["note"] != NOTHING).any():
-        told["Why not"] = table["note"]
+        shown_table["Why not"] = table["note"]
     number = st.column_config.NumberColumn
     draw_table(
-        told,
+        shown_table,
         hide_index=True,
         key="backends-table",
         column_config={
             "CPU p50 (ms)": number(format="%.3f"),
             "NNAPI p50 (ms)": number(format="%.3f"),
             **{
-                name: st.column_config.TextColumn(width=text_width(told[name]))
+                name: st.column_config.TextColumn(width=text_width(shown_table[name]))
                 for name in ("Best on the CPU", "Best on NNAPI")
             },
             RATIO: number(format="%.2f×", help=_HELP),

@@ -72,21 +72,21 @@ def show(root: Path) -> None:
 
 def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, ResultRow]) -> None:
     a, b = rows
-    [found] = evidence.comparison(now, *sides).results
+    [verdict] = evidence.comparison(now, *sides).results
     pairs = compare_rows.paired(a, b)
     ratio = compare_rows.paired_ratio(a, b)
     with st.container(border=True, key="verdict"):
-        st.header(f"{_ICONS[found.finding]} {_WORDS[found.finding]}", anchor=False)
+        st.header(f"{_ICONS[verdict.finding]} {_WORDS[verdict.finding]}", anchor=False)
         with st.container(gap=None):
             for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
                 name = build_names(data.place_rows(now, side.place))[row.job_key]
                 when = f", measured {dates}" if (dates := compare_rows.dates_text(row)) else ""
                 st.markdown(f"**{letter}** {words(name)}, on {words(row.device)}, in {words(row.sweep)}{when}")
-        _figures(found)
-        _ratio(found, ratio, len(pairs))
-        if found.why:
-            st.text(f"Why: {line(found.why)}")
-        st.caption(_sessions(found))
+        _figures(verdict)
+        _ratio(verdict, ratio, len(pairs))
+        if verdict.why:
+            st.text(f"Why: {line(verdict.why)}")
+        st.caption(_sessions(verdict))
         with st.container(horizontal=True, gap="medium"):
             for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
                 where = {"sweep": side.place.sweep, "device": side.place.place_id, "model": side.place.model}
@@ -108,9 +108,9 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
         _rounds(pairs, ratio, a, b)
 
 
-def _figures(found: Compared) -> None:
-    """Of the verdict."""
-    sides = (("A", found.a_mean_ms, found.a_p50_ms), ("B", found.b_mean_ms, found.b_p50_ms))
+def _figures(verdict: Compared) -> None:
+    """The figures of the verdict."""
+    sides = (("A", verdict.a_mean_ms, verdict.a_p50_ms), ("B", verdict.b_mean_ms, verdict.b_p50_ms))
     figures = [
         (f"{letter}: latency", f"{mean:.3f} ms", f"mean of its blocks (geometric); their median is {p50:.3f} ms")
         if mean is not None
@@ -118,32 +118,32 @@ def _figures(found: Compared) -> None:
         for letter, mean, p50 in sides
         if p50 is not None
     ]
-    if found.ratio is not None:
-        ratio = Estimate(found.ratio, found.ratio_low, found.ratio_high)
+    if verdict.ratio is not None:
+        ratio = Estimate(verdict.ratio, verdict.ratio_low, verdict.ratio_high)
         value, _, interval = compare_rows.ratio_text(ratio).partition(" (")
         figures.append(("B / A", value, f"95 %: {interval.rstrip(')')}" if interval else "no interval"))
     tables.figures(figures)
 
 
-def _ratio(found: Compared, ratio: Estimate | None, rounds: int) -> None:
+def _ratio(verdict: Compared, ratio: Estimate | None, rounds: int) -> None:
     """The ratio, with figures from the same rounds, so that the reader can compute it."""
     if ratio is not None:
         st.markdown(
             f"B / A **paired by round {compare_rows.ratio_text(ratio)}**: the median of the ratios of {rounds} common "
             f"round{'s' * (rounds != 1)}, which are in the table below."
         )
-    if found.ratio is None:
+    if verdict.ratio is None:
         st.text("There is no ratio with an interval: a side has fewer than two blocks.")
         return
     st.caption("The verdict is that of `edgesweep compare`; its B / A is the quotient of these two means.")
 
 
-def _sessions(found: Compared) -> str:
-    if found.session_spread_percent is None:
+def _sessions(verdict: Compared) -> str:
+    if verdict.session_spread_percent is None:
         return "Measured in the same runs: what a session does to A, it does to B."
     return (
-        f"Sessions: {found.a_sessions} of A, {found.b_sessions} of B. The interval contains a spread between sessions "
-        f"of {found.session_spread_percent:.1f} %. The same: shown to differ by less than "
+        f"Sessions: {verdict.a_sessions} of A, {verdict.b_sessions} of B. The interval contains a spread between "
+        f"sessions of {verdict.session_spread_percent:.1f} %. The same: shown to differ by less than "
         f"{evidence.MARGIN_PERCENT:g} %; not slower: to be slower by less than that, if at all."
     )
 
@@ -191,7 +191,7 @@ def _distributions(now: Source, sides: tuple[Side, Side], look: Palette) -> tupl
 
 
 def _blocks(now: Source, side: Side) -> list[Block]:
-    found, row = evidence.job(now, side.place.sweep, side.job_key), evidence.row(now, side)
-    if found is None or row is None:
+    job, row = evidence.job(now, side.place.sweep, side.job_key), evidence.row(now, side)
+    if job is None or row is None:
         return []
-    return [one.block for one in found.blocks if compare_rows.in_session(row, one.block.session, side.session)]
+    return [stored.block for stored in job.blocks if compare_rows.in_session(row, stored.block.session, side.session)]

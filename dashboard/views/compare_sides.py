@@ -1,4 +1,4 @@
-"""What Compare compares: the choice of both sides."""
+"""Compare's head has the choice of both sides."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -11,21 +11,25 @@ from dashboard.evidence import Side
 from dashboard.inert import line, words
 from dashboard.source import Source
 from dashboard.words import build_names, device_names
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.results import ResultRow
 
 FEW = 24
-"""So many devices are listed, and those that are chosen."""
+"""A box lists this many devices, and those that are chosen."""
 EVERY = "\0every"
-"""In a box of devices: what lists all of them. No id has this character."""
+"""The entry in a box of devices that lists all of them. No id has this character."""
 
 
 def suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
-    """Where the URL names no sides: the best two of the device and model that it names, or of the first with two."""
-    wanted = (state.asked("sweep"), state.asked("device"), state.asked("model"))
+    """The sides to compare where the URL names none: the best two of the device and model that it names, or of the
+    first with two."""
+    in_url = (state.asked("sweep"), state.asked("device"), state.asked("model"))
     verdicts = sorted(
-        (one for one in data.verdicts(now, root) if one.ranked),
-        key=lambda one: (-sum(one[place] == text for place, text in enumerate(wanted)), -min(one.ranked, 2)),
+        (verdict for verdict in data.verdicts(now, root) if verdict.ranked),
+        key=lambda verdict: (
+            -sum(verdict[place] == text for place, text in enumerate(in_url)),
+            -min(verdict.ranked, 2),
+        ),
     )
     if not verdicts:
         return None, None
@@ -45,30 +49,30 @@ def _timed(now: Source, place: Place) -> list[ResultRow]:
 
 def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_back: bool) -> Side | None:
     """Select boxes, whose choice is one parameter of the URL. `is_back`: the URL asks for nothing."""
-    wanted = state.asked(letter)
+    in_url = state.asked(letter)
     keys = [f"{letter} {name}" for name in ("sweep", "device", "model", "job", "date")]
-    if wanted is not None and wanted != st.session_state.get(f"compared {letter}"):
-        found = _of_url(now, root, wanted)
-        if found is None:
+    if in_url is not None and in_url != st.session_state.get(f"compared {letter}"):
+        side_of_url = _of_url(now, root, in_url)
+        if side_of_url is None:
             st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
-            st.text(f"{letter}: {line(wanted[:200])}")
-        suggested = found or suggested
+            st.text(f"{letter}: {line(in_url[:200])}")
+        suggested = side_of_url or suggested
         for key in keys:
             st.session_state.pop(key, None)
     elif is_back and keys[0] not in st.session_state:
-        # Back on this page, from its menu: as it was left.
+        # The page shows again what it showed when the user left it by the menu.
         suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
     side = letter.upper()
-    known = {one.name: f"{one.name} · {one.updated:%Y-%m-%d}" for one in data.sweeps(now)}
-    sweep = _box(f"{side}: sweep", list(known), keys[0], start.place.sweep, known.get)
-    there = data.places(now, root, sweep)
-    if not there.devices:
+    titles = {row.name: f"{row.name} · {row.updated:%Y-%m-%d}" for row in data.sweeps(now)}
+    sweep = _box(f"{side}: sweep", list(titles), keys[0], start.place.sweep, titles.get)
+    places = data.places(now, root, sweep)
+    if not places.devices:
         return None
-    names = device_names(there.devices)
-    device = _device(side, there.models, keys[1], start.place.place_id, names)
-    models = list(there.models[device])
-    several = len({model for here in there.models.values() for model in here}) > 1
+    names = device_names(places.devices)
+    device = _device(side, places.models, keys[1], start.place.place_id, names)
+    models = list(places.models[device])
+    several = len({model for by_model in places.models.values() for model in by_model}) > 1
     model = _box(f"{side}: model", models, keys[2], start.place.model, str) if several else models[0]
     place = Place(sweep, device, model)
     timed = {row.job_key: row for row in _timed(now, place)}
@@ -86,62 +90,62 @@ def choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_b
     return Side(place, job_key, session)
 
 
-def _device(side: str, there: Collection[str], key: str, start: str, names: Mapping[str, str]) -> str:
-    """Of many devices the box has a few, and an entry that lists them all: twice some hundred names are what a first
-    view of this page would mostly send. `names`: by id."""
+def _device(side: str, devices: Collection[str], key: str, start: str, names: Mapping[str, str]) -> str:
+    """A box of many devices has a few of them, and an entry that lists all: a first view of this page would mostly send
+    some hundred names, twice. `names`: by id."""
     everything = f"{key}: all are listed"
     if st.session_state.get(key) == EVERY:
         st.session_state[everything] = True
         st.session_state[key] = st.session_state.get(f"{key}: before")
-    ids = list(there)
-    known = _begin(ids, key, start)
-    st.session_state[f"{key}: before"] = known
-    chosen = {known, *(st.session_state.get(one) for one in ("a device", "b device"))}
-    few = [one for number, one in enumerate(ids) if number < FEW or one in chosen]
+    ids = list(devices)
+    current = _begin(ids, key, start)
+    st.session_state[f"{key}: before"] = current
+    chosen = {current, *(st.session_state.get(box) for box in ("a device", "b device"))}
+    few = [device_id for number, device_id in enumerate(ids) if number < FEW or device_id in chosen]
     is_short = len(ids) > len(few) and everything not in st.session_state
     entry = f"All {len(ids)} devices …"
     options = [*few, EVERY] if is_short else ids
-    device = str(state.box(f"{side}: device", options, key, lambda one: names.get(one, entry)))
+    device = str(state.box(f"{side}: device", options, key, lambda device_id: names.get(device_id, entry)))
     if is_short:
         st.caption(f"{len(few)} of {len(ids)} devices: choose “{entry}” to search them.")
     return device
 
 
 def _date(side: str, row: ResultRow, key: str, start: int) -> int:
-    """Which of its sessions counts; 0: all of them, as where it has only one."""
-    known = compare_rows.sessions(row)
-    if len(known) < 2:
+    """The session of the result that counts; 0: all of them, as where it has only one."""
+    sessions = compare_rows.sessions(row)
+    if len(sessions) < 2:
         return 0
 
     def shown(session: int) -> str:
-        blocks = known.get(session, sum(known.values()))
-        when = compare_rows.session_text(session) if session else f"all {len(known)} dates"
+        blocks = sessions.get(session, sum(sessions.values()))
+        when = compare_rows.session_text(session) if session else f"all {len(sessions)} dates"
         return f"{when} ({blocks} block{'s' * (blocks != 1)})"
 
-    return int(_box(f"{side}: measured", [0, *(one for one in known if one)], key, start, shown))
+    return int(_box(f"{side}: measured", [0, *(session for session in sessions if session)], key, start, shown))
 
 
 def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
     _begin(options, key, start)
-    return state.box(label, options, key, lambda one: line(str(shown(one))))
+    return state.box(label, options, key, lambda option: line(str(shown(option))))
 
 
 def _begin(options: Any, key: str, start: Any) -> Any:
-    """What is chosen; at first `start`, if it is one of the options."""
+    """The option that is chosen; at first `start`, if it is one of the options."""
     if st.session_state.get(key) not in options:
         st.session_state[key] = start if start in options else options[0]
     return st.session_state[key]
 
 
 def _of_url(now: Source, root: Path, text: str) -> Side | None:
-    sweep, job_key, wanted = compare_rows.side_of(text)
-    found = data.some_rows(now, sweep, (job_key,)).get(job_key)
-    if found is None:
+    sweep, job_key, date = compare_rows.side_of(text)
+    stored = data.some_rows(now, sweep, (job_key,)).get(job_key)
+    if stored is None:
         return None
-    having = [device for device, models in data.places(now, root, sweep).models.items() if found.model in models]
-    for place in (Place(sweep, device, found.model) for device in having):
-        row = next((one for one in _timed(now, place) if one.job_key == job_key), None)
+    having = [device for device, models in data.places(now, root, sweep).models.items() if stored.model in models]
+    for place in (Place(sweep, device, stored.model) for device in having):
+        row = next((timed for timed in _timed(now, place) if timed.job_key == job_key), None)
         if row is not None:
-            sessions = {str(one): one for one in compare_rows.sessions(row)} if wanted else {"": 0}
-            return Side(place, job_key, sessions[wanted]) if wanted in sessions else None
+            sessions = {str(session): session for session in compare_rows.sessions(row)} if date else {"": 0}
+            return Side(place, job_key, sessions[date]) if date in sessions else None
     return None

@@ -12,7 +12,7 @@ from dashboard.source import Source
 from dashboard.views import empty, objective, ranking, registry, watch
 from dashboard.words import device_names
 from sweeps.errors import EdgeSweepError
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.values import DeviceRanking
 from sweeps.trust import readiness
@@ -28,19 +28,19 @@ def show(root: Path) -> None:
         return
     choices = st.container(horizontal=True, gap="medium", key="choices")
     with choices:
-        sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
-        there = data.places(now, root, sweep)
-        if not there.devices:
+        sweep = state.chosen("sweep", "Sweep", [row.name for row in data.sweeps(now)])
+        places = data.places(now, root, sweep)
+        if not places.devices:
             st.info("This sweep has no jobs.", icon=":material/inbox:")
             return
-    names = device_names(there.devices)
+    names = device_names(places.devices)
     with choices:
         device_id = state.chosen("device", "Device", list(names), lambda key: names.get(key, line(key)))
-        model = state.chosen("model", "Model", list(there.models[device_id]))
+        model = state.chosen("model", "Model", list(places.models[device_id]))
     place = Place(sweep, device_id, model)
-    asked = objective.choose(data.spec(now, sweep).objective)
-    found = data.ranked(now, place, asked)
-    entries = found.ranking.devices
+    chosen = objective.choose(data.spec(now, sweep).objective)
+    ranked = data.ranked(now, place, chosen)
+    entries = ranked.ranking.devices
     part = 0
     if len(entries) > 1:
         sets = _sets(entries)
@@ -52,8 +52,8 @@ def show(root: Path) -> None:
                 lambda number: sets[int(number)],
             )
         )
-    # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another place.
-    with st.container(key=state.selected(place, part, asked), gap="medium"):
+    # Streamlit keeps what was drawn under a key, until it is drawn anew: another place needs another key.
+    with st.container(key=state.selected(place, part, chosen), gap="medium"):
         _warn_of_quarantine(device_id)
         if not entries:
             _nothing_yet(now, place, names[device_id])
@@ -61,9 +61,9 @@ def show(root: Path) -> None:
             return
         view = _choose_view()
         if view == RANKING:
-            ranking.show(root, now, found, asked, part)
+            ranking.show(root, now, ranked, chosen, part)
         else:
-            registry.draw_view(next(one for one in registry.views() if one.title == view), found, entries[part])
+            registry.draw_view(next(entry for entry in registry.views() if entry.title == view), ranked, entries[part])
         _measured(entries[part])
 
 
@@ -78,7 +78,7 @@ def _nothing_yet(now: Source, place: Place, device: str) -> None:
 
 
 def _warn_of_quarantine(device_id: str) -> None:
-    """Of the user whose dashboard this is: sweeps that others run may use the device."""
+    """Warn of the quarantine of the user whose dashboard this is: sweeps that others run may use the device."""
     with suppress(EdgeSweepError):
         kept_out = QuarantineBook().quarantine(device_id)
         if kept_out is not None:
@@ -96,34 +96,35 @@ def _choose_view() -> str:
 
 def _measured(device: DeviceRanking) -> None:
     with st.expander("How it was measured"):
-        found = device.conditions
+        conditions = device.conditions
         st.text(
             line(
-                f"preset {found.preset}, runtime {found.runtime_version}, {found.exec_context}, "
-                f"{_readiness(device)}{_fixed(found.fixed_performance)}, fingerprint {device.fingerprint}"
+                f"preset {conditions.preset}, runtime {conditions.runtime_version}, {conditions.exec_context}, "
+                f"{_readiness(device)}{_fixed(conditions.fixed_performance)}, fingerprint {device.fingerprint}"
             )
         )
 
 
 def _sets(entries: Sequence[DeviceRanking]) -> list[str]:
-    """What the sets of conditions are called: by what tells them apart, in words; what has none is numbered."""
-    found = [one.conditions for one in entries]
-    states = list(dict.fromkeys(one.fingerprint for one in entries))
-    told: list[Sequence[str]] = [
-        [f"protocol {one.preset}" for one in found],
-        [f"runtime {one.runtime_version}" for one in found],
-        [_readiness(one) for one in entries],
-        [_fixed(one.fixed_performance).removeprefix(", ") or "usual performance" for one in found],
-        [f"the device's state {states.index(one.fingerprint) + 1}" for one in entries],
-        [f"programs run as {one.exec_context}" for one in found],
+    """The names of the sets of conditions, made of what tells them apart, in words; a set that nothing tells apart is
+    numbered."""
+    conditions = [entry.conditions for entry in entries]
+    states = list(dict.fromkeys(entry.fingerprint for entry in entries))
+    aspects: list[Sequence[str]] = [
+        [f"protocol {each_set.preset}" for each_set in conditions],
+        [f"runtime {each_set.runtime_version}" for each_set in conditions],
+        [_readiness(entry) for entry in entries],
+        [_fixed(each_set.fixed_performance).removeprefix(", ") or "usual performance" for each_set in conditions],
+        [f"the device's state {states.index(entry.fingerprint) + 1}" for entry in entries],
+        [f"programs run as {each_set.exec_context}" for each_set in conditions],
     ]
-    said = [words for words in told if len(set(words)) > 1]
-    names = [", ".join(words[number] for words in said) for number in range(len(entries))]
+    differing = [words for words in aspects if len(set(words)) > 1]
+    names = [", ".join(words[number] for words in differing) for number in range(len(entries))]
     return [line(name if names.count(name) == 1 else f"{number}. {name}") for number, name in enumerate(names, 1)]
 
 
 def _readiness(device: DeviceRanking) -> str:
-    return readiness(device.conditions.gate, {label for one in device.ranking for label in one.trust})
+    return readiness(device.conditions.gate, {label for candidate in device.ranking for label in candidate.trust})
 
 
 def _fixed(mode: str) -> str:

@@ -1,4 +1,4 @@
-"""One winner for all units of a device class."""
+"""A device class has one winner for all its units."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,18 +10,18 @@ from dashboard import data, rows, state
 from dashboard.inert import NOTHING, inert, words
 from dashboard.source import Source
 from dashboard.views.tables import draw_table, table_height
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.values import DeviceRanking
 
 
 def show_all(now: Source, root: Path, place: Place, device: DeviceRanking) -> None:
     """The class of a device, if several of its units were measured; of many units only when that is asked for."""
-    there = data.places(now, root, place.sweep).models
+    by_unit = data.places(now, root, place.sweep).models
     units = tuple(
         Place(place.sweep, unit, place.model)
-        for unit, models in sorted(there.items())
-        if any(one.fingerprint == device.fingerprint for one in models.get(place.model, ()))
+        for unit, models in sorted(by_unit.items())
+        if any(part.fingerprint == device.fingerprint for part in models.get(place.model, ()))
     )
     if len(units) < 2 or place not in units:
         return

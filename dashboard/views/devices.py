@@ -19,18 +19,18 @@ from dashboard.style import Palette, palette
 from dashboard.views import empty, hosts, places
 from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import StoreError
-from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
 from sweeps.launching.gone import Gone, gone_now
 from sweeps.launching.here import running_now
+from sweeps.locks import host_lock_owner, phone_name
 from sweeps.quarantine import DeviceRecord, QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.workspace import Workspace
 
 MOST = 20
-"""So many devices are drawn at a time: a page is as quick with thousands."""
+"""The page draws this many devices at a time: it is as quick with thousands."""
 MOST_PLACES = 40
-"""So many places of one device have a line with links."""
+"""This many places of one device have a line with links."""
 _COUNT_PX = 66
 _STATES = {
     "winner": "has a winner",
@@ -55,74 +55,78 @@ def show(root: Path) -> None:
 
 
 def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> None:
-    known = evidence.devices(now) if now is not None and now.plans else ()
-    if not known and not records:
+    devices = evidence.devices(now) if now is not None and now.plans else ()
+    if not devices and not records:
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
     gone = gone_now(Workspace(root))
-    by_id = {one.facts.device_id: one for one in known}
+    by_id = {device.facts.device_id: device for device in devices}
     names = _names(by_id, records)
-    shown = _shown(names, _unit_of(known))
+    shown = _shown(names, _unit_of(devices))
     if not shown:
         st.info("No device is called so.", icon=":material/search_off:")
         return
     chosen = state.asked("device") or ""
     offered = [*shown, *([chosen] if chosen in names and chosen not in shown else [])]
-    there = [by_id[key] for key in offered if key in by_id]
+    offered_devices = [by_id[key] for key in offered if key in by_id]
     holders = {
-        one.facts.device_id: process
-        for one in there
-        if (process := holder(held_path(phone_name(one.facts.device_id)))) is not None
+        device.facts.device_id: process
+        for device in offered_devices
+        if (process := host_lock_owner(phone_name(device.facts.device_id))) is not None
     }
-    on = tuple(sorted({place for one in there for place in one.place_ids}))
+    on = tuple(sorted({place for device in offered_devices for place in device.place_ids}))
     verdicts = data.verdicts_on(now, on) if now is not None and on else ()
     with st.container(key=state.selected(tuple(shown)) if len(shown) < len(names) else None):
-        kept = {key: record for key, record in records.items() if key in shown}
-        rows = device_rows.overview([by_id[key] for key in shown if key in by_id], verdicts, kept, holders, gone)
+        shown_records = {key: record for key, record in records.items() if key in shown}
+        rows = device_rows.overview(
+            [by_id[key] for key in shown if key in by_id], verdicts, shown_records, holders, gone
+        )
         _overview(rows, len(names), root)
     device_id = state.chosen("device", "Device", offered, lambda key: names[key])
     # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another device.
     with st.container(key=state.selected(device_id), gap="medium"):
-        _one(now, by_id.get(device_id), records.get(device_id), holders.get(device_id), gone, verdicts)
+        _device(now, by_id.get(device_id), records.get(device_id), holders.get(device_id), gone, verdicts)
 
 
-def _names(known: Mapping[str, KnownDevice], records: Mapping[str, DeviceRecord]) -> dict[str, str]:
-    """What each device is called, by id: no two alike."""
-    names = {key: line(f"{one.facts.device_class} · {one.facts.name}") for key, one in known.items()}
+def _names(devices: Mapping[str, KnownDevice], records: Mapping[str, DeviceRecord]) -> dict[str, str]:
+    """The name of each device, by id: no two alike."""
+    names = {key: line(f"{device.facts.device_class} · {device.facts.name}") for key, device in devices.items()}
     names |= {
-        key: line(f"{one.name} (in no sweep of this workspace)") for key, one in records.items() if key not in known
+        key: line(f"{record.name} (in no sweep of this workspace)")
+        for key, record in records.items()
+        if key not in devices
     }
     counts = Counter(names.values())
     return {key: f"{name} · {line(key)}" if counts[name] > 1 else name for key, name in names.items()}
 
 
-def _shown(names: Mapping[str, str], wanted: str | None) -> list[str]:
+def _shown(names: Mapping[str, str], chosen: str | None) -> list[str]:
     """The ids of the devices that the table has: `MOST` at a time, of those that are looked for."""
     if len(names) <= MOST:
         return list(names)
     with st.container(horizontal=True, gap="medium", key="choices"):
         text = state.text("find", "Find", "a part of its name, or several", forgets=("device", "first"))
         parts = text.casefold().split()
-        found = [key for key, name in names.items() if all(part in f"{name} {key}".casefold() for part in parts)]
-        starts = [str(start) for start in range(0, len(found), MOST)]
+        matches = [key for key, name in names.items() if all(part in f"{name} {key}".casefold() for part in parts)]
+        starts = [str(start) for start in range(0, len(matches), MOST)]
         start = 0
         if len(starts) > 1:
-            at = str(found.index(wanted) // MOST * MOST) if wanted in found else None
-            of = f"of {len(found)}"
+            at = str(matches.index(chosen) // MOST * MOST) if chosen in matches else None
+            of = f"of {len(matches)}"
             start = int(
                 state.chosen(
                     "first",
                     "Devices",
                     starts,
-                    lambda start: f"{int(start) + 1} to {min(int(start) + MOST, len(found))} {of}",
+                    lambda start: f"{int(start) + 1} to {min(int(start) + MOST, len(matches))} {of}",
                     default=at,
                 )
             )
-    return found[start : start + MOST]
+    return matches[start : start + MOST]
 
 
-def _one(
+def _device(
     now: Source | None,
     device: KnownDevice | None,
     record: DeviceRecord | None,
@@ -152,22 +156,22 @@ def _one(
 
 
 def _records() -> dict[str, DeviceRecord]:
-    """Those of the user whose dashboard this is."""
+    """The quarantine records of the user whose dashboard this is."""
     try:
-        return {one.device_id: one for one in QuarantineBook().records()}
+        return {record.device_id: record for record in QuarantineBook().records()}
     except StoreError as error:
         st.warning("The book of quarantines cannot be read.", icon=":material/warning:")
         st.text(f"{line(error.message)}\nNext step: {line(error.next_step)}")
         return {}
 
 
-def _unit_of(known: tuple[KnownDevice, ...]) -> str | None:
+def _unit_of(devices: tuple[KnownDevice, ...]) -> str | None:
     """The device that the URL asks for. A page that looks at a pool of units asks for it: its first unit is shown."""
-    wanted = state.asked("device") or ""
-    found = next((one.facts.device_id for one in known if wanted == one.place_ids[1]), None)
-    if found is not None:
-        state.put("device", found)
-    return found or wanted or None
+    place_id = state.asked("device") or ""
+    unit = next((device.facts.device_id for device in devices if place_id == device.place_ids[1]), None)
+    if unit is not None:
+        state.put("device", unit)
+    return unit or place_id or None
 
 
 def _overview(rows: list[dict[str, Any]], count: int, root: Path) -> None:
@@ -230,12 +234,12 @@ def _faults(record: DeviceRecord | None) -> None:
 
 def _history(now: Source, device: KnownDevice) -> None:
     st.subheader("How fast it was over time", anchor=False)
-    found = evidence.sentinels(now, device.facts.device_id)
-    if not found:
+    sentinels = evidence.sentinels(now, device.facts.device_id)
+    if not sentinels:
         st.text("The sentinel has not looked at it yet: whether its speed changed is not known.")
         return
     charts = _charts(now, device.facts.device_id, palette())
-    for number, (sentinel, chart) in enumerate(zip(found, charts, strict=True)):
+    for number, (sentinel, chart) in enumerate(zip(sentinels, charts, strict=True)):
         with st.container(border=True, key=f"history-{number}"):
             st.vega_lite_chart(chart, key=f"sentinel-{number}", width="stretch")
             st.text(" ".join(device_rows.health(sentinel)))
@@ -247,29 +251,31 @@ def _history(now: Source, device: KnownDevice) -> None:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, device_id: str, look: Palette) -> list[Spec]:
-    """One for each sentinel. Shared by all sessions: never change it."""
-    found = [job_rows.sentinel_rows(one) for one in evidence.sentinels(now, device_id)]
-    return [drawing.sentinel(looks, changed, look) for looks, changed in found]
+    """The charts of a device's sentinels. Shared by all sessions: never change it."""
+    pairs = [job_rows.sentinel_rows(sentinel) for sentinel in evidence.sentinels(now, device_id)]
+    return [drawing.sentinel(looks, changed, look) for looks, changed in pairs]
 
 
-def _measured(here: list[PlaceVerdict]) -> None:
+def _measured(verdicts: list[PlaceVerdict]) -> None:
     with st.container(gap="small", key="measured-there"):
-        _places(here)
+        _places(verdicts)
 
 
-def _places(here: list[PlaceVerdict]) -> None:
+def _places(verdicts: list[PlaceVerdict]) -> None:
     st.subheader("What was measured there", anchor=False)
-    if not here:
+    if not verdicts:
         st.text("Nothing yet.")
-    there = device_rows.places(here)
-    for parts in there[:MOST_PLACES]:
-        one, states = parts[0], " and ".join(dict.fromkeys(_STATES[part.state] for part in parts))
+    by_place = device_rows.places(verdicts)
+    for parts in by_place[:MOST_PLACES]:
+        verdict, states = parts[0], " and ".join(dict.fromkeys(_STATES[part.state] for part in parts))
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-            said = f"{one.finished} ended, {one.waiting} wait" if one.waiting else f"{one.finished} ended"
-            st.markdown(f"{words(one.sweep)} · {words(one.model)}: {states}, {said}")
-            where = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
-            if one.finished:
+            counts = (
+                f"{verdict.finished} ended, {verdict.waiting} wait" if verdict.waiting else f"{verdict.finished} ended"
+            )
+            st.markdown(f"{words(verdict.sweep)} · {words(verdict.model)}: {states}, {counts}")
+            where = {"sweep": verdict.sweep, "device": verdict.device_id, "model": verdict.model}
+            if verdict.finished:
                 link("decide", "Decide", icon=":material/verified:", **where)
-                link("result", "Results", icon=":material/science:", **where, job=one.job_key or None)
-    if len(there) > MOST_PLACES:
-        st.caption(f"{len(there) - MOST_PLACES} more: choose their sweep on the other pages.")
+                link("result", "Results", icon=":material/science:", **where, job=verdict.job_key or None)
+    if len(by_place) > MOST_PLACES:
+        st.caption(f"{len(by_place) - MOST_PLACES} more: choose their sweep on the other pages.")

@@ -1,4 +1,4 @@
-"""What differs of two results beside their latency."""
+"""A table shows in what two results differ beside their latency."""
 
 import pandas as pd
 import streamlit as st

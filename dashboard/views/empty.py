@@ -1,4 +1,4 @@
-"""What a page shows where nothing has been measured: what to do first."""
+"""A page where nothing has been measured says what to do first."""
 
 import shlex
 from pathlib import Path
@@ -39,7 +39,7 @@ def _quoted(root: Path) -> str:
 
 
 def show_age(root: Path) -> None:
-    """How old what is shown of other workspaces is: a copy of a server that they write to."""
+    """Show the age of a copy of a server that other workspaces write to."""
     files = data.copied(root)
     if files is not None:
         others = "Sweeps of other workspaces: " if Workspace(root).journal.exists() else ""

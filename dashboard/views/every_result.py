@@ -1,4 +1,4 @@
-"""All results of a sweep on one page, chosen by device, model and what was built; and as files to download."""
+"""A page lists all results of a sweep, chosen by device, model and what was built; and as files to download."""
 
 import shlex
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from sweeps.workspace import Workspace
 ANY = "*"
 """The choice that leaves nothing out."""
 SHOWN, SENT = 100, 10_000
-"""So many rows are drawn, and so many are in a file."""
+"""The page draws the first number of rows, and a file has the second."""
 OPEN = "results"
 """The parameter of the URL; without it nothing is read."""
 _FIGURES = {"latency_p50_ms": "p50", "accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
@@ -34,7 +34,7 @@ def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str])
         if not state.switch(OPEN, "Look through all results"):
             return
         with st.container(horizontal=True, gap="medium", key="filters"):
-            wanted = {
+            filters = {
                 "place_id": _choice("device", "Phone", list(devices), devices),
                 "model": _choice("of", "Model of", models),
                 "outcome": _choice("outcome", "Outcome", ["measured", "failed", "skipped"]),
@@ -43,7 +43,7 @@ def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str])
                     for axis in ("backend", "precision", "layout")
                 },
             }
-        chosen = tuple((name, value) for name, value in wanted.items() if value != ANY)
+        chosen = tuple((name, value) for name, value in filters.items() if value != ANY)
         count, rows = data.chosen_results(now, sweep, chosen, SHOWN)
         first = f", the first {len(rows)} of them" if count > len(rows) else ""
         st.caption(f"{count:,} result{'s' * (count != 1)}{first}. The fastest come first.")

@@ -1,4 +1,4 @@
-"""What words of results mean, why it happens and what to do: the table of `edgesweep explain`, on pages."""
+"""Pages explain the words of results by the table of `edgesweep explain`: meaning, cause and remedy."""
 
 import re
 from collections.abc import Iterable
@@ -11,21 +11,25 @@ _OPTION = re.compile(r"--[a-z-]+")
 """Streamlit makes one long dash of two short ones, unless they are code. The texts of the table are our own."""
 
 
-def tip(sort: Sort, text: str) -> str | None:
-    """Markdown for a tooltip, of a word or of a reason as a plan prints it; `None` if nothing explains it."""
-    return "\n\n".join(map(_said, explained(sort, text))) or None
+def tip(sort: Sort, word: str) -> str | None:
+    """Markdown for a tooltip; `None` if nothing explains the word."""
+    return "\n\n".join(map(_said, explained(sort, word))) or None
 
 
-def show(found: Iterable[tuple[Sort, str]]) -> None:
+def show(reasons: Iterable[tuple[Sort, str]]) -> None:
     """All of them, each once, where there is no place for tooltips: cells of tables have none."""
-    each = list(dict.fromkeys(one for sort, text in found for one in explained(sort, text)))
-    if each:
+    explanations = list(dict.fromkeys(explanation for sort, word in reasons for explanation in explained(sort, word)))
+    if explanations:
         with st.expander("What these reasons mean, and what to do", icon=":material/info:"):
-            for one in each:
-                st.markdown(f"**{one.word}**: {_said(one)}")
+            for explanation in explanations:
+                st.markdown(f"**{explanation.word}**: {_said(explanation)}")
 
 
-def _said(one: Explanation) -> str:
-    parts = (one.meaning, f"why: {one.why}" if one.why else "", f"what to do: {one.todo}" if one.todo else "")
-    said = " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
-    return _OPTION.sub(r"`\g<0>`", said)
+def _said(explanation: Explanation) -> str:
+    parts = (
+        explanation.meaning,
+        f"why: {explanation.why}" if explanation.why else "",
+        f"what to do: {explanation.todo}" if explanation.todo else "",
+    )
+    sentences = " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
+    return _OPTION.sub(r"`\g<0>`", sentences)

@@ -25,15 +25,15 @@ from sweeps.store.fleet import SweepSum
 from sweeps.workspace import Workspace
 
 ALL = "*"
-"""Of the parameter `model`: an overview of all models."""
+"""The value of the parameter `model` that asks for an overview of all models."""
 PHONES, MODELS, BUILDS, SWEEPS = 20, 6, 8, 12
-"""So many of each are drawn at a time: a page is as quick with thousands."""
+"""The page draws this many of each at a time: it is as quick with thousands."""
 NEXT = 2
-"""So many builds stand below the winner where the screen is narrow."""
+"""This many builds stand below the winner where the screen is narrow."""
 UNKNOWN = "not known here"
 """The state of a sweep of another workspace."""
 CHARACTERS = 86
-"""What a line of cells holds where it is narrowest."""
+"""A line of cells holds this many characters where it is narrowest."""
 
 
 def show(root: Path) -> None:
@@ -48,21 +48,21 @@ def show(root: Path) -> None:
     _sweeps(now, run)
     attention.show(now, root, run)
     with st.container(horizontal=True, gap="medium", key="choices"):
-        sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
-        there = fleet_data.names(now, sweep)
-        models = list(there.models)
+        sweep = state.chosen("sweep", "Sweep", [row.name for row in data.sweeps(now)])
+        sweep_names = fleet_data.names(now, sweep)
+        models = list(sweep_names.models)
         if not models:
             st.info("This sweep has no jobs.", icon=":material/inbox:")
             return
         options = [ALL, *models] if len(models) > 1 else models
         choose = state.segment if len(options) <= MODELS + 1 else state.chosen
         model = choose("model", "Model", options, _model_name if choose is state.segment else _plain_model_name)
-        names = device_names(there.devices)
+        names = device_names(sweep_names.devices)
         starts = [str(start) for start in range(0, len(names), PHONES)]
         start = 0
         if len(starts) > 1:
             start = int(state.chosen("from", "Phones", starts, lambda at: _window(int(at), len(names))))
-    shown = dict(sorted(names.items(), key=lambda one: one[1])[start : start + PHONES])
+    shown = dict(sorted(names.items(), key=lambda item: item[1])[start : start + PHONES])
     with st.container(key=state.selected(sweep, model), gap="medium"):
         if model == ALL:
             _winners(now, sweep, shown, models)
@@ -71,7 +71,7 @@ def show(root: Path) -> None:
             _builds(now, sweep, shown, model, {device: names[device] for device in having})
         with st.container(horizontal=True, gap="small", key="take-along"):
             downloads.offer_tables(
-                lambda: overview_table(one for one in data.verdicts(now, root) if one.sweep == sweep),
+                lambda: overview_table(verdict for verdict in data.verdicts(now, root) if verdict.sweep == sweep),
                 f"{sweep}-overview",
                 "overview",
             )
@@ -81,16 +81,18 @@ def show(root: Path) -> None:
 def _sweeps(now: Source, run: Running) -> None:
     """A line for each sweep: how far it is, and who wins."""
     sums = fleet_data.standing(now).sums
-    found = data.sweeps(now)
-    shown = [(sweep.name, sums.get(sweep.name)) for sweep in found[:SWEEPS]]
-    only = fleet_data.build_names_of(now, tuple((name, one.build) for name, one in shown if one and one.builds == 1))
+    sweeps = data.sweeps(now)
+    shown = [(sweep.name, sums.get(sweep.name)) for sweep in sweeps[:SWEEPS]]
+    only = fleet_data.build_names_of(
+        now, tuple((name, total.build) for name, total in shown if total and total.builds == 1)
+    )
     lines = []
-    for sweep in found[:SWEEPS]:
-        here = sums.get(sweep.name) or SweepSum.empty(sweep.name)
-        winner = only.get(sweep.name) or ("none yet" if not here.builds else f"{here.builds} different builds")
-        done = here.finished / max(1, here.finished + here.waiting) if now.knows_jobs(sweep.name) else None
-        status = state_of(sweep.name, here, run, knows_jobs=now.knows_jobs(sweep.name))
-        lines.append((line(sweep.name), status, done, f"{here.decided} of {here.places}", winner))
+    for sweep in sweeps[:SWEEPS]:
+        total = sums.get(sweep.name) or SweepSum.empty(sweep.name)
+        winner = only.get(sweep.name) or ("none yet" if not total.builds else f"{total.builds} different builds")
+        progress = total.finished / max(1, total.finished + total.waiting) if now.knows_jobs(sweep.name) else None
+        status = state_of(sweep.name, total, run, knows_jobs=now.knows_jobs(sweep.name))
+        lines.append((line(sweep.name), status, progress, f"{total.decided} of {total.places}", winner))
     columns = ["Sweep", "State", "Progress", "Decided", "Wins"]
     configure = st.column_config
     draw_table(
@@ -105,22 +107,23 @@ def _sweeps(now: Source, run: Running) -> None:
             ),
         },
     )
-    if not all(now.knows_jobs(sweep.name) for sweep in found[:SWEEPS]):
+    if not all(now.knows_jobs(sweep.name) for sweep in sweeps[:SWEEPS]):
         st.caption(f":material/info: {UNKNOWN}: {JOBS_UNKNOWN}.")
-    if len(found) > SWEEPS:
-        st.caption(f"The last {SWEEPS} of {len(found)} sweeps; choose any of them below.")
+    if len(sweeps) > SWEEPS:
+        st.caption(f"The last {SWEEPS} of {len(sweeps)} sweeps; choose any of them below.")
 
 
-def state_of(sweep: str, here: SweepSum, run: Running, *, knows_jobs: bool) -> str:
-    """Whether it runs, how its last run ended if that was this workspace's last one, and what is left."""
+def state_of(sweep: str, total: SweepSum, run: Running, *, knows_jobs: bool) -> str:
+    """The state of a sweep: running, the end of this workspace's last run if it was of this sweep, and the jobs to
+    come."""
     is_last = sweep == run.driver.sweep
     if is_last and run.driver.state != "idle":
         return "running"
     if not knows_jobs:
         return UNKNOWN
-    left = f"{here.waiting} job{'s' * (here.waiting != 1)} to come" if here.waiting else ""
+    to_come = f"{total.waiting} job{'s' * (total.waiting != 1)} to come" if total.waiting else ""
     ended = run.words.lower() if is_last and run.words in ("Paused", "Stopped", "Failed") else ""
-    return ", ".join(filter(None, (ended, left))) or "finished"
+    return ", ".join(filter(None, (ended, to_come))) or "finished"
 
 
 def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]) -> None:
@@ -133,10 +136,10 @@ def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]
 
 def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having: dict[str, str]) -> None:
     """`devices`: those that are drawn; `having`: those of the model. Both: names by id."""
-    here = {device: name for device, name in devices.items() if device in having}
+    drawn = {device: name for device, name in devices.items() if device in having}
     shipping.show(now, sweep, model, having)
     st.subheader("What each build costs on each device", anchor=False)
-    maps = _build_maps(now, sweep, tuple(here.items()), model, palette())
+    maps = _build_maps(now, sweep, tuple(drawn.items()), model, palette())
     _heat(maps, sweep)
     more = f" {maps.more}" if maps.more else ""
     st.caption(
@@ -151,32 +154,34 @@ class Maps(NamedTuple):
     wide: Spec
     narrow: Spec
     builds: int
-    """How many different builds there are."""
+    """The number of different builds."""
     more: str = ""
-    """Which of them are not drawn, in words."""
+    """The builds that are not drawn, in words."""
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def _winner_maps(
     now: Source, sweep: str, devices: tuple[tuple[str, str], ...], models: tuple[str, ...], look: Palette
 ) -> Maps:
-    """Shared by all sessions: never change it."""
+    """The map of winners, shared by all sessions: never change it."""
     verdicts = fleet_data.drawn(now, sweep, tuple(dict(devices)), models)
-    keys = tuple(sorted({one.job_key for one in verdicts.values() if one.job_key}))
+    keys = tuple(sorted({verdict.job_key for verdict in verdicts.values() if verdict.job_key}))
     rows = fleet_cells.winners(dict(devices), models, verdicts, fleet_data.winner_names(now, sweep, keys))
     return _maps(models, rows, look, len({cell.tint for row in rows for cell in row.cells} - {None}))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def _build_maps(now: Source, sweep: str, devices: tuple[tuple[str, str], ...], model: str, look: Palette) -> Maps:
-    """Shared by all sessions: never change it."""
-    here = dict(devices)
-    known = fleet_data.costs(now, sweep, model, tuple(here))
-    verdicts = {device: one for (device, _), one in fleet_data.drawn(now, sweep, tuple(here), (model,)).items()}
-    setups = fleet_cells.shown_setups(known.cells, [one.job_key for one in verdicts.values()], BUILDS)
-    rows = fleet_cells.builds(here, setups, known.cells, verdicts, model)
-    drawn = _maps([known.names[setup] for setup in setups], rows, look, len(known.names))
-    return drawn._replace(more=fleet_cells.left_out(known.cells, setups))
+    """The map of builds, shared by all sessions: never change it."""
+    names = dict(devices)
+    costs = fleet_data.costs(now, sweep, model, tuple(names))
+    verdicts = {
+        device: verdict for (device, _), verdict in fleet_data.drawn(now, sweep, tuple(names), (model,)).items()
+    }
+    setups = fleet_cells.shown_setups(costs.cells, [verdict.job_key for verdict in verdicts.values()], BUILDS)
+    rows = fleet_cells.builds(names, setups, costs.cells, verdicts, model)
+    drawn = _maps([costs.names[setup] for setup in setups], rows, look, len(costs.names))
+    return drawn._replace(more=fleet_cells.left_out(costs.cells, setups))
 
 
 def _maps(heads: Sequence[str], rows: list[HeatRow], look: Palette, builds: int) -> Maps:
@@ -184,10 +189,10 @@ def _maps(heads: Sequence[str], rows: list[HeatRow], look: Palette, builds: int)
     lines = [
         HeatRow(f"{row.name} · {line(cells[0].model)}" if several and row.notes == "" else row.name, cells, row.notes)
         for row in rows
-        for cells in ([(one,) for one in row.cells] if row.notes == "" else [_best_first(row.cells)])
+        for cells in ([(cell,) for cell in row.cells] if row.notes == "" else [_best_first(row.cells)])
         if cells and cells[0].device
     ]
-    flat = [HeatRow(one.name, (_alone(one.cells, heads, one.notes),), one.notes) for one in lines]
+    flat = [HeatRow(row.name, (_alone(row.cells, heads, row.notes),), row.notes) for row in lines]
     wide = heat_map(heads, rows, look, characters=max(9, CHARACTERS // max(1, len(heads))))
     return Maps(wide, heat_map([], flat, look, characters=40), builds)
 
@@ -208,16 +213,16 @@ def _best_first(cells: Sequence[HeatCell]) -> tuple[HeatCell, ...]:
     """The winner, or the first where none has won, and the next best that may ship. Nothing while there is nothing."""
     if not cells:
         return ()
-    first = next((one for one in cells if one.has_ring), cells[0])
-    others = sorted((one.cost, one.column, one) for one in cells if one.cost is not None and one is not first)
-    return first, *(one for *_, one in others[:NEXT])
+    first = next((cell for cell in cells if cell.has_ring), cells[0])
+    ranked = sorted((cell.cost, cell.column, cell) for cell in cells if cell.cost is not None and cell is not first)
+    return first, *(cell for *_, cell in ranked[:NEXT])
 
 
 def _alone(cells: Sequence[HeatCell], heads: Sequence[str], notes: str) -> HeatCell:
     """The first of a device's cells, as wide as a narrow screen, with what the next ones cost."""
-    first, *others = cells
+    first, *rest = cells
     lines = (heads[first.column], *first.lines) if notes and heads else first.lines
-    return replace(first, column=0, lines=(*lines, *(f"{one.lines[0]} {heads[one.column]}" for one in others)))
+    return replace(first, column=0, lines=(*lines, *(f"{cell.lines[0]} {heads[cell.column]}" for cell in rest)))
 
 
 def _model_name(model: str) -> str:

@@ -23,7 +23,7 @@ _TOLD = "hosts of the lab"
 
 
 def show(root: Path) -> None:
-    """Nothing, where no lab is known."""
+    """Draw the lab's hosts; nothing, where no lab is known."""
     options = given().lab_options
     if not options:
         return
@@ -32,7 +32,7 @@ def show(root: Path) -> None:
     pressed = st.button("Ask the hosts", icon=":material/dns:", disabled=not may)
     if not may:
         st.caption("Asking them is for who may launch sweeps. In a terminal: `edgesweep hosts`.")
-        return  # whatever a browser sends
+        return  # a browser may send anything
     if pressed:
         st.session_state.pop(_TOLD, None)
         try:
@@ -40,9 +40,9 @@ def show(root: Path) -> None:
                 st.session_state[_TOLD] = (time.time(), *around.hosts(Workspace(root), options))
         except EdgeSweepError as error:
             live.problem("The hosts did not answer.", error)
-    if (told := st.session_state.get(_TOLD)) is None:
+    if (answer := st.session_state.get(_TOLD)) is None:
         return
-    at_s, rows, troubles = told
+    at_s, rows, troubles = answer
     draw_table(
         pd.DataFrame([_line(row) for row in rows], columns=["Host", "Device", "Model", "Used by", "Runs"]),
         hide_index=True,

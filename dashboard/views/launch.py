@@ -21,11 +21,10 @@ from sweeps.launching.start import start
 from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
 
-MOST_CHARACTERS = launch_form.MOST_CHARACTERS
 PLANNED = "launch plan"
-"""Of the last preview, with the text that it is of, and where it would run."""
+"""The session's last preview, with the text that it is of, and the options of where it would run."""
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
-"""Indentation has a meaning there."""
+"""The sweep file has letters of one width, because its indentation has a meaning."""
 
 
 def show(root: Path) -> None:
@@ -55,7 +54,7 @@ def show(root: Path) -> None:
 
 
 def _problems(checked: Checked, text: str) -> None:
-    """Each with the line that it is about."""
+    """Draw each problem with the line that it is about."""
     if checked.problems:
         st.error("This file cannot be started.", icon=":material/error:")
         lines = text.splitlines()
@@ -71,7 +70,7 @@ def _where() -> tuple[str, ...]:
     if not lab:
         return ()
     names = {LAB: f"The lab {given().lab}", HERE: "This computer"}
-    state.segment(ON, "Runs on", list(names), lambda one: words(names[one]))
+    state.segment(ON, "Runs on", list(names), lambda key: words(names[key]))
     return launch_devices.options()
 
 
@@ -82,7 +81,7 @@ def _act(root: Path, text: str, checked: Checked, may: Role) -> None:
         look = st.button("Preview", icon=":material/preview:", disabled=bad or may < Role.LAUNCH)
         go = st.button("Start", icon=":material/play_arrow:", type="primary", disabled=bad or may < Role.LAUNCH)
     if role() < Role.LAUNCH or bad:
-        return  # whatever a browser sends
+        return  # a browser may send anything
     of = (text, options)
     try:
         if look:
@@ -100,13 +99,13 @@ def _act(root: Path, text: str, checked: Checked, may: Role) -> None:
 
 
 def _plan(plan: Preview) -> None:
-    done = sum(one.done for one in plan.devices)
-    there = sum(one.builds_there for one in plan.devices)
+    ended = sum(device.done for device in plan.devices)
+    built = sum(device.builds_there for device in plan.devices)
     st.subheader("What would run", anchor=False)
     with st.container(horizontal=True):
         st.metric("Jobs", len(plan.jobs), width="content")
-        st.metric("Done before", done, width="content", help="Measured or failed under the same conditions.")
-        st.metric("Built before", there, width="content", help="Jobs whose build is in the workspace.")
+        st.metric("Done before", ended, width="content", help="Measured or failed under the same conditions.")
+        st.metric("Built before", built, width="content", help="Jobs whose build is in the workspace.")
         st.metric("Skipped", len(plan.skipped), width="content")
         takes = f"Builds take about {duration(plan.builds_s)}." if plan.builds_s else None
         st.metric("Time, about", duration(plan.seconds), width="content", help=takes)
@@ -114,14 +113,14 @@ def _plan(plan: Preview) -> None:
         st.caption(inert(note))
     devices = [
         {
-            "Device": line(one.name),
-            "Time, about": duration(one.seconds),
-            "Jobs": one.jobs,
-            "Done": one.done,
-            "Built": one.builds_there,
-            "Model": line(one.device),
+            "Device": line(device.name),
+            "Time, about": duration(device.seconds),
+            "Jobs": device.jobs,
+            "Done": device.done,
+            "Built": device.builds_there,
+            "Model": line(device.device),
         }
-        for one in plan.devices
+        for device in plan.devices
     ]
     draw_table(pd.DataFrame(devices), hide_index=True, width="stretch")
     with st.expander(f"{len(plan.jobs)} job{'s' * (len(plan.jobs) != 1)}"):
@@ -129,7 +128,7 @@ def _plan(plan: Preview) -> None:
     if plan.skipped:
         with st.expander(f"{len(plan.skipped)} combinations skipped, with reasons"):
             _table(("Combination", "Device", "Reason"), plan.skipped)
-        explained.show([("skip", reason) for _, _, reason in plan.skipped])
+        explained.show([("skip", kind) for kind in plan.skip_kinds])
 
 
 def _table(columns: tuple[str, str, str], rows: tuple[tuple[str, str, str], ...]) -> None:

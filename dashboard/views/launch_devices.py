@@ -33,28 +33,28 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
                 st.session_state[_FOUND] = (options(), *around.devices(Workspace(root), options()))
         except EdgeSweepError as error:
             live.problem("No device was found.", error)
-    there, found, refused = st.session_state.get(_FOUND, (None, (), ()))
-    if there != options():  # where it runs was changed
-        there, found, refused = None, (), ()
+    asked_with, devices, refused = st.session_state.get(_FOUND, (None, (), ()))
+    if asked_with != options():  # the user has changed where the sweep runs
+        asked_with, devices, refused = None, (), ()
     try:
         earlier = _earlier(root)
     except StoreError as error:
         earlier = ["local"]
         st.text(line(f"Devices of earlier sweeps are not listed: {error.message}. Next step: {error.next_step}"))
-    known = [*earlier, *(one.name for one in found), *chosen]
+    names = [*earlier, *(device.name for device in devices), *chosen]
     box.multiselect(
         label,
-        list(dict.fromkeys(known)),
+        list(dict.fromkeys(names)),
         accept_new_options=True,
         format_func=line,
         help="local, adb:SERIAL, adb:*, ssh:USER@BOARD, fake:NAME",
         **common,
     )
-    if there is not None:
-        st.caption(f"{len(found)} devices answer: choose them above." if found else "No device answers.")
-    for one in found[:MOST]:
-        kept_out = " (quarantined: sweeps leave it alone)" * one.quarantined
-        st.markdown(f"**{words(one.name)}** · {words(one.device)}{kept_out}")
+    if asked_with is not None:
+        st.caption(f"{len(devices)} devices answer: choose them above." if devices else "No device answers.")
+    for device in devices[:MOST]:
+        kept_out = " (quarantined: sweeps leave it alone)" * device.quarantined
+        st.markdown(f"**{words(device.name)}** · {words(device.device)}{kept_out}")
     for text in refused[:MOST]:
         st.text(line(text))
 
@@ -66,10 +66,10 @@ def options() -> tuple[str, ...]:
 
 @st.cache_data(ttl=60, max_entries=8, show_spinner=False)
 def _earlier(root: Path) -> list[str]:
-    """This computer, and what earlier sweeps of the workspace measured on."""
-    found = ["local"]
+    """The names of this computer, and of the devices that earlier sweeps of the workspace measured on."""
+    names = ["local"]
     workspace = Workspace(root)
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            found += [facts.name for sweep in journal.sweeps()[:20] for facts in journal.devices(sweep.name)]
-    return found
+            names += [facts.name for sweep in journal.sweeps.all()[:20] for facts in journal.plans.devices(sweep.name)]
+    return names

@@ -82,9 +82,9 @@ def begin(root: Path, may: Role) -> None:
     is_new = text is None or st.session_state.get(_BASE) != chosen or may < Role.LAUNCH
     if is_new:
         text = files[chosen][1]
-    asked = {name: wanted for name in FIELDS if (wanted := state.asked(name)) is not None}
-    if asked != st.session_state.get(_ASKED):
-        text = _as_asked(str(text), asked)
+    in_url = {name: text_in_url for name in FIELDS if (text_in_url := state.asked(name)) is not None}
+    if in_url != st.session_state.get(_ASKED):
+        text = _as_asked(str(text), in_url)
     st.session_state[_BASE] = chosen
     st.session_state[TEXT] = st.session_state[_LEFT] = text
     _into_address(str(text), files[chosen][1])
@@ -114,7 +114,7 @@ def draw(root: Path, may: Role) -> None:
     _pick("weights", ("demo", "random", "pretrained"), hidden)
     st.number_input(_LABELS["side"], *SIDES, **_common("side", hidden))
     _pick("images", ("digits", "synthetic"), hidden)
-    for name in (one for one in AXES if one not in MORE):
+    for name in (axis for axis in AXES if axis not in MORE):
         _axis(name, hidden)
     with st.expander("More axes", expanded=any(st.session_state[_key(name)] for name in MORE)):
         st.caption("Where nothing is chosen, an axis has its usual value.")
@@ -141,26 +141,26 @@ def draw_file(may: Role) -> str:
         help="Edit it for all that the form lacks.",
     )
     if may < Role.LAUNCH:
-        return SweepForm().text()  # whatever a browser sends: to check a file costs time
+        return SweepForm().text()  # a browser may send anything, and to check a file costs time
     st.session_state[_LEFT] = st.session_state[TEXT]
     return str(st.session_state[TEXT])
 
 
 def _files(root: Path) -> dict[str, tuple[str, str]]:
-    """What a sweep can begin with: its name for people, and its text."""
-    found = {NEW: ("A new sweep", SweepForm().text())}
+    """The files that a sweep can begin with: name for people, and text, by key."""
+    files = {NEW: ("A new sweep", SweepForm().text())}
     for kind, folder, about in (
         (KEPT, Workspace(root).launches, "started here"),
         (EXAMPLE, _EXAMPLES, "an example"),
     ):
         for file in sorted(folder.glob("*.yaml")):
             if not file.name.startswith(".") and (text := _text_of(file)) is not None:
-                found[f"{kind}:{file.stem}"] = (f"{file.stem} ({about})", text)
-    return found
+                files[f"{kind}:{file.stem}"] = (f"{file.stem} ({about})", text)
+    return files
 
 
 def _text_of(file: Path) -> str | None:
-    """`None` of a file that is too large for the page, or cannot be read."""
+    """The text of a file; `None` if it is too large for the page, or cannot be read."""
     try:
         text = file.read_text(encoding="utf-8") if file.stat().st_size <= MOST_CHARACTERS else None
     except (OSError, UnicodeDecodeError):
@@ -168,15 +168,16 @@ def _text_of(file: Path) -> str | None:
     return text
 
 
-def _as_asked(text: str, asked: dict[str, str]) -> str:
-    """What the address has in place of the file's own values; what no field can have gets a line that says so."""
-    for name, wanted in asked.items():
+def _as_asked(text: str, in_url: dict[str, str]) -> str:
+    """The text with the values of the address in place of the file's own; a value that no field can have gets a line
+    that says so."""
+    for name, in_field in in_url.items():
         shown = read(text)
         try:
-            value = of_address(name, wanted[:1000])
+            value = of_address(name, in_field[:1000])
         except ValueError:
             st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
-            st.text(f"{line(name)}: {line(wanted[:200])}")
+            st.text(f"{line(name)}: {line(in_field[:200])}")
             continue
         if shown is not None and (name in shown.hidden or getattr(shown.form, name) != value):
             text = write(text, name, value)
@@ -186,7 +187,7 @@ def _as_asked(text: str, asked: dict[str, str]) -> str:
 def _into_address(text: str, base: str) -> None:
     """The fields that are not as in the file that it began with."""
     shown, begun = read(text), read(base)
-    asked: dict[str, str] = {}
+    in_url: dict[str, str] = {}
     for name in FIELDS:
         value = None
         if shown is not None and begun is not None and name not in shown.hidden:
@@ -194,20 +195,20 @@ def _into_address(text: str, base: str) -> None:
             value = None if value == getattr(begun.form, name) else to_address(name, value)
         state.put(name, value)
         if value is not None:
-            asked[name] = value
-    st.session_state[_ASKED] = asked
+            in_url[name] = value
+    st.session_state[_ASKED] = in_url
 
 
 def _axis(name: str, hidden: frozenset[str]) -> None:
-    """Its values as buttons: what the catalog has, and what else the file has."""
+    """Draw the values of an axis as buttons: those of the catalog, and other ones that the file has."""
     axis = AXES[name]
-    known = {"threads": (1, 2, 4, 8), "cpus": ("all", "big", "little")}.get(axis) or catalog.values(axis)
+    values = {"threads": (1, 2, 4, 8), "cpus": ("all", "big", "little")}.get(axis) or catalog.values(axis)
     usual = ", ".join(map(str, GridSpec.model_fields[axis].default))
     st.pills(
         _LABELS[name],
-        list(dict.fromkeys([*known, *st.session_state[_key(name)]])),
+        list(dict.fromkeys([*values, *st.session_state[_key(name)]])),
         selection_mode="multi",
-        format_func=lambda one: words(str(one)),
+        format_func=lambda value: words(str(value)),
         help=f"{meaning(axis)}. Usually: {usual}.",
         **_common(name, hidden),
     )
@@ -231,7 +232,7 @@ def _write(name: str) -> None:
     shown = read(st.session_state[TEXT])
     value = st.session_state[_key(name)]
     if role() < Role.LAUNCH or shown is None or name in shown.hidden:
-        return  # whatever a browser sends
+        return  # a browser may send anything
     if name in ("weights", "images", "side", "gate") and value is None:
         return  # an emptied box: it shows again what the file has
     st.session_state[TEXT] = write(st.session_state[TEXT], name, value if value is not None else "")

@@ -42,22 +42,22 @@ def draw(root: Path, *, brief: bool = False) -> None:
     """Draw what runs now, again and again while it runs; and where nothing runs, what begins. `brief`: with a line for
     each device, and a link to the rest."""
     every_s = running.read(root).every_s
-    st.fragment(_now, run_every=every_s)(root, every_s, brief)
+    st.fragment(_current, run_every=every_s)(root, every_s, brief)
     if every_s is None:
         watch.watched(root)
 
 
-def _now(root: Path, every_s: int | None, brief: bool) -> None:
+def _current(root: Path, every_s: int | None, brief: bool) -> None:
     now = running.read(root)
     if now.every_s != every_s:
-        st.rerun()  # it has begun or ended, so another pace is right
+        st.rerun()  # the sweep has begun or ended, so another pace is right
     _state(now)
     _buttons(root, now)
     _problem(now)
-    told = now.driver.told
-    if told is not None and told.builds_total:
-        under_way = f", {len(told.building)} under way" if told.building else ""
-        st.text(f"Builds: {told.builds_done} of {told.builds_total}{under_way}")
+    live = now.driver.told
+    if live is not None and live.builds_total:
+        under_way = f", {len(live.building)} under way" if live.building else ""
+        st.text(f"Builds: {live.builds_done} of {live.builds_total}{under_way}")
     if brief:
         _briefly(now)
         return
@@ -89,17 +89,17 @@ def _buttons(root: Path, now: Running) -> None:
         return
     may = role()
     stopping = now.driver.is_asked
-    others = Role.LAUNCH if now.driver.launched else Role.OPERATE
-    if may < others:
-        needed = "launch sweeps" if others is Role.LAUNCH else "operate this computer"
+    least = Role.LAUNCH if now.driver.launched else Role.OPERATE
+    if may < least:
+        needed = "launch sweeps" if least is Role.LAUNCH else "operate this computer"
         st.caption(f"You may look. Pausing and stopping is for who may {needed}.")
         return
     with st.container(horizontal=True):
         if now.can_resume:
             _button("Resume", "play_arrow", lambda: _resume(root))
         elif not stopping:
-            _button("Pause", "pause", lambda: _stop(root, now, "pause", others))
-            _button("Stop", "stop", lambda: _stop(root, now, "stop", others))
+            _button("Pause", "pause", lambda: _stop(root, now, "pause", least))
+            _button("Stop", "stop", lambda: _stop(root, now, "stop", least))
         elif may >= Role.OPERATE:
             _button("Stop at once", "stop_circle", lambda: _stop(root, now, "stop", Role.OPERATE, at_once=True))
 
@@ -114,11 +114,11 @@ def _button(label: str, icon: str, act: Callable[[], None]) -> None:
             st.rerun()
 
 
-def _stop(root: Path, now: Running, what: str, needed: Role, at_once: bool = False) -> None:
+def _stop(root: Path, now: Running, action: str, needed: Role, at_once: bool = False) -> None:
     if role() < needed or now.driver.pid is None:
         raise EdgeSweepError("you may not do that", "log in, or open the link that `edgesweep dashboard` has printed")
-    asked = Ask(what="pause" if what == "pause" else "stop", by=person(), at_s=time.time(), pid=now.driver.pid)
-    stop(Workspace(root), asked, at_once)
+    request = Ask(what="pause" if action == "pause" else "stop", by=person(), at_s=time.time(), pid=now.driver.pid)
+    stop(Workspace(root), request, at_once)
 
 
 def _resume(root: Path) -> None:
@@ -137,16 +137,16 @@ def problem(title: str, error: EdgeSweepError, sweep: str | None = None) -> None
 
 
 def _problem(now: Running) -> None:
-    driver, told = now.driver, now.driver.told
+    driver, live = now.driver, now.driver.told
     if driver.state != "idle" or driver.launch is None or not driver.launched:
         return
-    if told is not None and told.ended in ("finished", "stopped"):
+    if live is not None and live.ended in ("finished", "stopped"):
         return
-    message = told.problem if told is not None and told.problem else "it ended without saying why"
-    problem("The sweep failed.", EdgeSweepError(message, told.next_step if told is not None else ""), driver.sweep)
+    message = live.problem if live is not None and live.problem else "it ended without saying why"
+    problem("The sweep failed.", EdgeSweepError(message, live.next_step if live is not None else ""), driver.sweep)
     if lines := last_lines(Path(driver.launch.log)):
         st.caption("The last lines of its output")
-        st.code("\n".join(line(one) for one in lines), language=None)
+        st.code("\n".join(line(output) for output in lines), language=None)
 
 
 def _briefly(now: Running) -> None:
@@ -158,8 +158,8 @@ def _briefly(now: Running) -> None:
 
 
 def _told_of(facts: DeviceFacts, now: Running) -> LiveDevice:
-    told = now.driver.told
-    return told.device(facts.name) if told is not None else LiveDevice(name=facts.name)
+    live = now.driver.told
+    return live.device(facts.name) if live is not None else LiveDevice(name=facts.name)
 
 
 def _device(facts: DeviceFacts, now: Running) -> None:
@@ -186,27 +186,28 @@ def _doing(live: LiveDevice, now: Running) -> str:
         return f"Away{since}: {line(live.away)}; {live.pending} of its jobs wait for the next run"
     if lacking := live.lacks(time.time()):
         return f"Waiting for {duration(live.waited_s)}: {line('; '.join(lacking))}"
-    said = now.doing(live)
-    return f"Now: {said}" if live.running else f"{said[:1].upper()}{said[1:]}"
+    text = now.doing(live)
+    return f"Now: {text}" if live.running else f"{text[:1].upper()}{text[1:]}"
 
 
-def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
+def _weather(conditions: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
     """The temperature and the gate of its last block. `ended`: its jobs that have, by outcome."""
-    if found is None:
+    if conditions is None:
         if ended.get("measured"):
             return "last block: some time ago; the page Result has the blocks of each job"
         return "no block: its jobs failed" if ended.get("failed") else f"no block{' yet' * runs}"
-    heat = found.temp_end_c if found.temp_end_c is not None else found.temp_start_c
-    said = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
-    if found.thermal_status_end is not None:
-        said.append(f"thermal status {found.thermal_status_end}")
-    said.append("no gate" if found.gate == "none" else "waited for a ready device")
-    said += [f"lacked {'; '.join(found.lacking)}"] if found.lacking else []
-    return "last block: " + ", ".join(said)
+    heat = conditions.temp_end_c if conditions.temp_end_c is not None else conditions.temp_start_c
+    parts = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
+    if conditions.thermal_status_end is not None:
+        parts.append(f"thermal status {conditions.thermal_status_end}")
+    parts.append("no gate" if conditions.gate == "none" else "waited for a ready device")
+    lacked = "; ".join(lack.text for lack in conditions.lacking)
+    parts += [f"lacked {lacked}"] if lacked else []
+    return "last block: " + ", ".join(parts)
 
 
 def _last(now: Running) -> None:
-    told = now.driver.told
+    live = now.driver.told
     if now.last:
         st.caption("Ended last")
         builds = now.builds
@@ -231,14 +232,14 @@ def _last(now: Running) -> None:
                     for name in ("Build", "Device")
                 },
             )
-        with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
+        with st.container(key="ended-narrow", gap="small"):  # the table would be cut there
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
                 st.text(f"{row['Build']}\n{row['Device']} · {figure}")
-    if told is not None and told.notes:
+    if live is not None and live.notes:
         st.caption("What happened (UTC)")
-        advice = here(Workspace(given().workspace), told.sweep)
-        for note in reversed(told.notes):
+        advice = here(Workspace(given().workspace), live.sweep)
+        for note in reversed(live.notes):
             st.text(f"{_clock(note.at_s)}  {line(advice.typed(note.text))}")
 
 

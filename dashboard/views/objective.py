@@ -25,8 +25,8 @@ class Bound(NamedTuple):
 
     def of(self, objective: ObjectiveSpec) -> float | None:
         """The limit that an objective has there."""
-        found = (one for one in objective.constraints if _key(one) == (self.metric, self.is_most))
-        return next((_limit(one) for one in found), None)
+        bounds = (bound for bound in objective.constraints if _key(bound) == (self.metric, self.is_most))
+        return next((_limit(bound) for bound in bounds), None)
 
     def spec(self, limit: float) -> ConstraintSpec:
         return ConstraintSpec(metric=self.metric, **{"at_most" if self.is_most else "at_least": limit})
@@ -39,25 +39,26 @@ BOUNDS = {
     "rss": Bound("model_rss_mb", True, "Memory of the model, at most (MB)"),
     "top1": Bound("top1_percent", False, "Top-1, at least (%)"),
 }
-"""Always there, by their parameters of the URL. Other bounds of a sweep file have fields of their own."""
+"""The bounds that always have a field, by their parameters of the URL. Other bounds of a sweep file have fields of
+their own."""
 
 
-def choose(asked: ObjectiveSpec) -> str | None:
+def choose(objective: ObjectiveSpec) -> str | None:
     """Draw it. JSON of an `ObjectiveSpec`, or `None` if nothing is changed. `asked`: that of the sweep file."""
-    own = direction(asked)[0]
+    own = direction(objective)[0]
     with st.sidebar:
         st.subheader("What counts", anchor=False)
         goal = state.chosen(
             "goal", "The best has the", (own, *(name for name in GOALS if name != own)), _goal, usual=own
         )
-        fields = BOUNDS | _others(asked)
-        given = {name: field.of(asked) for name, field in fields.items()}
-        wanted = {name: state.number(name, field.label, given[name]) for name, field in fields.items()}
-        known = {(field.metric, field.is_most) for field in fields.values()}
-        kept = [bound for bound in asked.constraints if _key(bound) not in known]
-        for bound in kept:
+        fields = BOUNDS | _own_bounds(objective)
+        defaults = {name: field.of(objective) for name, field in fields.items()}
+        limits = {name: state.number(name, field.label, defaults[name]) for name, field in fields.items()}
+        with_field = {(field.metric, field.is_most) for field in fields.values()}
+        without_field = [bound for bound in objective.constraints if _key(bound) not in with_field]
+        for bound in without_field:
             st.text(f"{metric_title(bound.metric)}: {bound_text(bound)}")
-        changed = goal != own or wanted != given
+        changed = goal != own or limits != defaults
         st.caption("Changed here, and in the address of this page." if changed else "As the sweep file has it.")
         st.button(
             "As in the sweep file",
@@ -69,23 +70,23 @@ def choose(asked: ObjectiveSpec) -> str | None:
         )
     if not changed:
         return None
-    bounds = [fields[name].spec(limit) for name, limit in wanted.items() if limit is not None]
-    smaller = direction(asked)[1] if goal == own else METRICS[goal].better == "lower"
-    front = None if asked.front == goal else asked.front
-    made = (
-        ObjectiveSpec(minimize=goal, constraints=(*bounds, *kept), front=front)
+    bounds = [fields[name].spec(limit) for name, limit in limits.items() if limit is not None]
+    smaller = direction(objective)[1] if goal == own else METRICS[goal].better == "lower"
+    front = None if objective.front == goal else objective.front
+    chosen = (
+        ObjectiveSpec(minimize=goal, constraints=(*bounds, *without_field), front=front)
         if smaller
-        else ObjectiveSpec(maximize=goal, constraints=(*bounds, *kept), front=front)
+        else ObjectiveSpec(maximize=goal, constraints=(*bounds, *without_field), front=front)
     )
-    return made.model_dump_json()
+    return chosen.model_dump_json()
 
 
 def in_words(objective: ObjectiveSpec) -> str:
-    """`lowest latency (p50), with the accuracy drop at most 1 points`."""
+    """The objective in words: `lowest latency (p50), with the accuracy drop at most 1 points`."""
     metric, smaller = direction(objective)
-    found = f"{'lowest' if smaller else 'highest'} {metric_title(metric).removeprefix('the ')}"
+    goal = f"{'lowest' if smaller else 'highest'} {metric_title(metric).removeprefix('the ')}"
     bounds = [f"{metric_title(bound.metric)} {bound_text(bound)}" for bound in objective.constraints]
-    return f"{found}, with {' and '.join(bounds)}" if bounds else found
+    return f"{goal}, with {' and '.join(bounds)}" if bounds else goal
 
 
 def _goal(metric: str) -> str:
@@ -93,18 +94,18 @@ def _goal(metric: str) -> str:
     return f"{'lowest' if lower else 'highest'} {metric_title(metric).removeprefix('the ')}"
 
 
-def _others(asked: ObjectiveSpec) -> dict[str, Bound]:
+def _own_bounds(objective: ObjectiveSpec) -> dict[str, Bound]:
     """The bounds of the sweep file that `BOUNDS` lacks and a field can hold, by parameters of their own."""
-    known = {(field.metric, field.is_most) for field in BOUNDS.values()}
-    found = {}
-    for bound in asked.constraints:
+    always = {(field.metric, field.is_most) for field in BOUNDS.values()}
+    fields = {}
+    for bound in objective.constraints:
         metric, is_most = _key(bound)
-        if (metric, is_most) in known or not 0 <= _limit(bound) <= state.MOST_NUMBER:
+        if (metric, is_most) in always or not 0 <= _limit(bound) <= state.MOST_NUMBER:
             continue
         title, unit = metric_title(metric).removeprefix("the "), catalog.metric(metric).unit
         label = f"{title[:1].upper()}{title[1:]}, at {'most' if is_most else 'least'}{f' ({unit})' if unit else ''}"
-        found[f"{'most' if is_most else 'least'}-{metric}"] = Bound(metric, is_most, line(label))
-    return found
+        fields[f"{'most' if is_most else 'least'}-{metric}"] = Bound(metric, is_most, line(label))
+    return fields
 
 
 def _key(bound: ConstraintSpec) -> tuple[str, bool]:

@@ -21,7 +21,7 @@ from dashboard.views.tables import draw_table, size_format, table_height, text_w
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
 from sweeps.advice import Here
 from sweeps.imported import NOTE
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -34,16 +34,18 @@ from sweeps.workspace import Workspace
 
 TRADEOFF_PX = 400
 MOST_DOTS = 20
-"""So many variants the chart of latencies shows; the table has all."""
+"""The chart of latencies shows at most this many variants; the table has all."""
 
 
-def show(root: Path, now: Source, found: Ranked, objective: str | None, part: int) -> None:
+def show(root: Path, now: Source, ranked: Ranked, objective: str | None, part: int) -> None:
     """Draw all results of one model on one device. `objective`: as in `data.place_ranking`."""
-    place = found.place
+    place = ranked.place
     device, table, checked = data.ranking_tables(now, place, objective, part)
-    waiting = next((one.waiting for one in data.places(now, root, place.sweep).models[place.place_id][place.model]), 0)
+    waiting = next(
+        (verdict.waiting for verdict in data.places(now, root, place.sweep).models[place.place_id][place.model]), 0
+    )
     more_images = data.more_images(now, place.sweep) if images_settle(device) else ()
-    recommendation.show(root, found, device, table, waiting, more_images)
+    recommendation.show(root, ranked, device, table, waiting, more_images)
     if not table.empty:
         metric = rows.accuracy_metric(device)
         _charts(table, _drawn(now, place, objective, part, palette()), place, device)
@@ -53,26 +55,26 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
         _reasons(device, table, more_images if device.winner else ())
     unranked.show_imported(device.imported, NOTE, "imported-table")
     if not checked.empty:
-        unranked.show_checked(checked, most_drop(found.objective))
+        unranked.show_checked(checked, most_drop(ranked.objective))
     device_class.show_all(now, root, place, device)
-    if found.ranking.backends is not None:
-        there = sorted(
+    if ranked.ranking.backends is not None:
+        places = sorted(
             Place(place.sweep, unit, model)
             for unit, models in data.places(now, root, place.sweep).models.items()
             for model in models
         )
-        figure = data.backends(now, tuple(there if len(there) <= data.MOST_COMPARED else [place]), objective)
+        figure = data.backends(now, tuple(places if len(places) <= data.MOST_COMPARED else [place]), objective)
         if figure is not None:
             backends.show(figure, place)
     unranked.show_imported(
-        found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
+        ranked.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )
-    for text in rows.partly_delegated(device, found.names):
+    for text in rows.partly_delegated(device, ranked.names):
         st.text(text)
     _explain_references((*device.ranking, *device.checked))
     _explain_trust(device, here(Workspace(root), place.sweep))
     names = data.waiting(now, place) if waiting else ()
-    unranked.show_not_ranked(found, names, unranked.why_waiting(root, now, place) if names else "")
+    unranked.show_not_ranked(ranked, names, unranked.why_waiting(root, now, place) if names else "")
 
 
 class Drawn(NamedTuple):
@@ -81,15 +83,15 @@ class Drawn(NamedTuple):
     latency: Spec | None
     tradeoff: Spec | None
     lines: str
-    """What the reference lines of the second one are."""
+    """The meaning of the reference lines of the second chart."""
 
 
 @st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def _drawn(now: Source, place: Place, objective: str | None, part: int, look: Palette) -> Drawn:
-    """Shared by all sessions: never change it."""
+    """The charts of a ranking, shared by all sessions: never change them."""
     device, table, _ = data.ranking_tables(now, place, objective, part)
-    asked = data.ranked(now, place, objective).objective
-    axis = AccuracyAxis.of(asked, table, rows.accuracy_metric(device))
+    goal = data.ranked(now, place, objective).objective
+    axis = AccuracyAxis.of(goal, table, rows.accuracy_metric(device))
     timed = table[table["latency_p50_ms"].notna()]
     return Drawn(
         latency(timed.head(MOST_DOTS), look) if not timed.empty else None,

@@ -1,4 +1,4 @@
-"""What to ship on one device, how sure that is, and what it is tied with."""
+"""A recommendation names the build to ship on one device, how sure that is, and its ties."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,15 +55,20 @@ def show(
                 st.caption(words(text))
             st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
             leads = device.provisional.job_key if device.provisional is not None else ""
-            _take_along(root, ranked, device, next((one for one in device.ranking if one.job_key == leads), None))
+            _take_along(
+                root,
+                ranked,
+                device,
+                next((candidate for candidate in device.ranking if candidate.job_key == leads), None),
+            )
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
         lead = "Ship this on" if winner.timed else "The best, but only checked and not timed, on"
         with st.container(key="eyebrow"):
             st.caption(f"{lead} {words(device.device)}")
         st.header(words(row["variant"]), anchor=False)
-        for said in beats(ranked, winner, row, table, words):
-            st.markdown(f"**{said.strong}**{said.rest}" if said.strong else said.rest)
+        for sentence in beats(ranked, winner, row, table, words):
+            st.markdown(f"**{sentence.strong}**{sentence.rest}" if sentence.strong else sentence.rest)
         _figures(device, winner, row)
         _badges(winner, waiting)
         _ties(device, table)
@@ -76,17 +81,17 @@ def show(
 
 
 def _provisional(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> None:
-    """What to take until something wins, and the one thing to do."""
-    found = device.provisional
-    if found is None:
+    """Draw the build to take until something wins, and the one thing to do."""
+    provisional = device.provisional
+    if provisional is None:
         return
-    if found.name:
-        row = table[table["job_key"] == found.job_key].iloc[0]
+    if provisional.name:
+        row = table[table["job_key"] == provisional.job_key].iloc[0]
         st.badge("provisional choice", color="orange", icon=":material/help:")
         st.subheader(words(row["variant"]), anchor=False)
-        st.text(plain_words(f"It is not the winner: {found.why}"))
-    st.markdown("**To settle it:**" if found.name else "**To go on:**")
-    settle.show_provisional(root, ranked, found.settle)
+        st.text(plain_words(f"It is not the winner: {provisional.why}"))
+    st.markdown("**To settle it:**" if provisional.name else "**To go on:**")
+    settle.show_provisional(root, ranked, provisional.settle)
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
@@ -144,7 +149,7 @@ def _badges(winner: Candidate, waiting: int) -> None:
 
 
 def _trust(winner: Candidate, advice: Here) -> None:
-    """In words, with what to do. A winner has only labels of the closed list."""
+    """Draw the trust labels in words, with what to do. A winner has only labels of the closed list."""
     if winner.trust:
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
             for name in winner.trust:

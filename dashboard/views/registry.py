@@ -23,7 +23,7 @@ class PageEntry:
     title: str
     icon: str
     has_results: bool = True
-    """Whether it shows results, which may be a copy of some age."""
+    """The page shows results, which may be a copy of some age."""
 
 
 PAGES = (
@@ -35,7 +35,7 @@ PAGES = (
     PageEntry("live", "Live", ":material/monitoring:", has_results=False),
     PageEntry("devices", "Devices", ":material/smartphone:"),
 )
-"""In the order of the menu; the first one is shown first."""
+"""The pages in the order of the menu; the first one is shown first."""
 
 
 def draw(entry: PageEntry, root: Path) -> None:

@@ -12,8 +12,8 @@ from dashboard.views import empty, explained, places, result_build, result_measu
 from dashboard.words import build_names
 from sweeps.advice import Here
 from sweeps.journal.evidence import JobEvidence
+from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
-from sweeps.journal.results_table import Place
 from sweeps.launching.here import here
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
@@ -45,55 +45,58 @@ def show(root: Path) -> None:
         watch.awaited(root, now)
         return
     verdicts = data.places(now, root, place.sweep).models[place.place_id][place.model]
-    best = next((one.job_key for one in verdicts if one.job_key in names), None)
+    best = next((verdict.job_key for verdict in verdicts if verdict.job_key in names), None)
     job_key = state.chosen("job", "Job", list(names), lambda key: names[key], default=best)
     with st.container(key=state.selected(place, job_key), gap="medium"):
         _draw(root, now, place, job_key, names[job_key])
 
 
 def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> None:
-    found = evidence.job(now, place.sweep, job_key)
-    row = evidence.row(now, evidence.Side(place, job_key)) or (found.row if found else None)
-    if found is None:
+    job = evidence.job(now, place.sweep, job_key)
+    row = evidence.row(now, evidence.Side(place, job_key)) or (job.row if job else None)
+    if job is None:
         _without_evidence(row, name)
         return
-    _card(row, found, place, name)
+    _card(row, job, place, name)
     advice = here(Workspace(root), place.sweep)
     if row is None:
         watch.awaited(root, now)
     if row is not None and row.outcome == "failed":
-        _failed(row, found, advice)
-    _trust(row, found, advice)
-    result_measured.show(now, place.sweep, job_key, found)
-    result_profile.show(root, place.sweep, found)
-    result_build.show(root, row, found)
+        _failed(row, job, advice)
+    _trust(row, job, advice)
+    result_measured.show(now, place.sweep, job_key, job)
+    result_profile.show(root, place.sweep, job)
+    result_build.show(root, row, job)
 
 
 def _jobs(now: Source, place: Place) -> dict[str, str]:
-    """For people, by job key: those that have ended, and the one that the URL asks for if it waits there."""
+    """The names of jobs for people, by job key: those that have ended, and the one that the URL asks for if it waits
+    there."""
     rows = list(data.place_rows(now, place))
-    wanted = state.asked("job")
-    if wanted and wanted not in [row.job_key for row in rows]:
-        found = evidence.job(now, place.sweep, wanted)
-        job = found.planned.job if found is not None and found.row is None else None
+    job_key = state.asked("job")
+    if job_key and job_key not in [row.job_key for row in rows]:
+        waiting = evidence.job(now, place.sweep, job_key)
+        job = waiting.planned.job if waiting is not None and waiting.row is None else None
         if job is not None and (job.device_id, job.model) == (place.place_id, place.model):
             rows.append(row_of_waiting(place.sweep, job))
     names = build_names(rows)
-    said = {row.job_key: "waits" if row.outcome == "waiting" else row.outcome for row in rows}
-    return {key: name if said[key] == "measured" else f"{name} ({line(said[key])})" for key, name in names.items()}
+    outcomes = {row.job_key: "waits" if row.outcome == "waiting" else row.outcome for row in rows}
+    return {
+        key: name if outcomes[key] == "measured" else f"{name} ({line(outcomes[key])})" for key, name in names.items()
+    }
 
 
-def _card(row: ResultRow | None, found: JobEvidence, place: Place, name: str) -> None:
-    facts, job = found.planned.facts, found.planned.job
+def _card(row: ResultRow | None, evidence_of_job: JobEvidence, place: Place, name: str) -> None:
+    facts, job = evidence_of_job.planned.facts, evidence_of_job.planned.job
     with st.container(border=True, key="result-card"):
         outcome = "Checked, not timed, on" if job.emulated else _OUTCOMES.get(row.outcome if row else "", "Waits on")
         st.caption(f"{outcome} {words(facts.device_class)}")
         st.header(words(name), anchor=False)
         st.text(line(row.name if row else job.name))
-        if found.planned.stale:
+        if evidence_of_job.planned.stale:
             st.text("The sweep file no longer asks for this job: it is in no ranking.")
         if row is None:
-            st.text(f"{len(found.blocks)} blocks are measured; its rounds, or its accuracy, have not ended.")
+            st.text(f"{len(evidence_of_job.blocks)} blocks are measured; its rounds, or its accuracy, have not ended.")
         elif row.outcome == "measured":
             _figures(row)
             _badges(row)
@@ -150,17 +153,17 @@ def _badges(row: ResultRow) -> None:
                 st.badge(name, color="gray", icon=":material/info:")
 
 
-def _failed(row: ResultRow, found: JobEvidence, advice: Here) -> None:
+def _failed(row: ResultRow, job: JobEvidence, advice: Here) -> None:
     st.error("This job failed.", icon=":material/error:")
     st.text(
         f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}",
         help=explained.tip("failure", row.kind),
     )
     st.text(f"Next step: {line(advice.typed(job_rows.next_step(row.stage, row.kind, row.precision)))}")
-    if len(found.failures) > 1:
-        with st.expander(f"All {len(found.failures)} failures"):
-            for number, one in enumerate(found.failures, 1):
-                st.text(line(f"{number}. {one.stage}, {one.kind}: {one.text}"))
+    if len(job.failures) > 1:
+        with st.expander(f"All {len(job.failures)} failures"):
+            for number, failure in enumerate(job.failures, 1):
+                st.text(line(f"{number}. {failure.stage}, {failure.kind}: {failure.text}"))
 
 
 def _without_evidence(row: ResultRow | None, name: str) -> None:
@@ -173,18 +176,18 @@ def _without_evidence(row: ResultRow | None, name: str) -> None:
             _figures(row)
             _badges(row)
         elif row is not None:
-            st.text(f"Reason: {line(row.reason)}", help=explained.tip("skip", row.reason))
+            st.text(f"Reason: {line(row.reason)}", help=explained.tip("skip", row.kind))
         if not skipped:
             st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
 
 
-def _trust(row: ResultRow | None, found: JobEvidence, advice: Here) -> None:
+def _trust(row: ResultRow | None, job: JobEvidence, advice: Here) -> None:
     st.subheader("How far it can be trusted", anchor=False)
     labels = tuple(
-        dict.fromkeys((*(row.trust if row else ()), *(label for one in found.blocks for label in one.block.labels)))
+        dict.fromkeys((*(row.trust if row else ()), *(label for stored in job.blocks for label in stored.block.labels)))
     )
-    ended = found.settled.text_after(len(found.blocks)) if found.settled else ""
-    fixed = "The number of its rounds was fixed." if found.blocks else "It had no rounds."
+    ended = job.settled.text_after(len(job.blocks)) if job.settled else ""
+    fixed = "The number of its rounds was fixed." if job.blocks else "It had no rounds."
     with st.container(gap="small"):
         if not labels:
             st.text("Nothing speaks against it." if row and row.outcome == "measured" else "Nothing was measured.")

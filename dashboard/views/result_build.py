@@ -1,4 +1,4 @@
-"""How one job was built, where its files and its MLflow run are, and what measures it again."""
+"""The page of a job shows how it was built, where its files and its MLflow run are, and what measures it again."""
 
 import re
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
 
 SHORT = 20
-"""So many lines of a log are shown whole."""
+"""A log of at most this many lines is shown whole."""
 LOG_BYTES = 66_000
-"""So much of the end of a log is shown."""
+"""The page shows this much of the end of a log."""
 _KEY = re.compile(r"[0-9a-f]{8,64}")
 
 
-def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
+def show(root: Path, row: ResultRow | None, job: JobEvidence) -> None:
     """Draw the build, its figures, log, identity, and how to repeat the measurement."""
     left, right = st.columns(2, gap="medium")
     with left:
@@ -38,19 +38,19 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
         _pairs(_figures(row), "figures", "Nothing was measured: there are none.")
     with right:
         st.subheader("What is in the file", anchor=False)
-        _operators(found.manifest)
-        _coverage(found.manifest, found.planned.job.variant.backend)
+        _operators(job.manifest)
+        _coverage(job.manifest, job.planned.job.variant.backend)
     with st.container(gap="small"):
         st.subheader("The build", anchor=False)
-        axes = {**found.planned.job.variant.axes(), "threads": found.planned.job.run.threads}
-        axes |= {"cpus": found.planned.job.run.cpus, "reuse_input": found.planned.job.run.reuse_input}
+        axes = {**job.planned.job.variant.axes(), "threads": job.planned.job.run.threads}
+        axes |= {"cpus": job.planned.job.run.cpus, "reuse_input": job.planned.job.run.reuse_input}
         _pairs([(name, line(str(value)), _meaning(name)) for name, value in axes.items()], "axes", "")
-    _log(Workspace(root), row.sweep if row else "", found.planned.job.build_key)
+    _log(Workspace(root), row.sweep if row else "", job.planned.job.build_key)
     with st.expander("Versions, hashes and keys"):
-        _pairs(job_rows.identity(row, found.manifest, found.planned.facts), "identity", "")
+        _pairs(job_rows.identity(row, job.manifest, job.planned.facts), "identity", "")
     st.subheader("Measure it again", anchor=False)
     if row is not None:
-        st.code(job_rows.repeat_command(row, found.planned.facts, str(root)), language=None, wrap_lines=True)
+        st.code(job_rows.repeat_command(row, job.planned.facts, str(root)), language=None, wrap_lines=True)
     else:
         st.text("It waits: the next `edgesweep run` of its sweep file goes on with it.")
     if row is not None:
@@ -60,10 +60,10 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
 def _figures(row: ResultRow | None) -> list[tuple[str, str]]:
     if row is None:
         return []
-    known = [
+    figures = [
         (METRICS[name].title, METRICS[name].format(value)) for name, value in row.metrics.items() if name in METRICS
     ]
-    known += [
+    figures += [
         (line(catalog.metric(name).title), catalog.metric(name).format(value))
         for name, value in sorted(row.metrics.items())
         if name not in METRICS
@@ -76,7 +76,7 @@ def _figures(row: ResultRow | None) -> list[tuple[str, str]]:
         "Sending files": row.push_seconds,
         "Accuracy pass": row.accuracy_seconds,
     }
-    return known + [(name, f"{value:.1f} s") for name, value in seconds.items() if value]
+    return figures + [(name, f"{value:.1f} s") for name, value in seconds.items() if value]
 
 
 def _coverage(manifest: Manifest | None, backend: str) -> None:
@@ -100,9 +100,9 @@ def _coverage(manifest: Manifest | None, backend: str) -> None:
     if coverage.feature_level is not None:
         share += [("Lowest NNAPI feature level", str(coverage.feature_level))]
     operations = sorted(coverage.operations.items(), key=lambda item: (-item[1], item[0]))
-    left = sorted(coverage.left.items(), key=lambda item: (-item[1], item[0]))
+    uncovered = sorted(coverage.left.items(), key=lambda item: (-item[1], item[0]))
     counted = [(line(name), f"{count} ×") for name, count in operations]
-    counted += [(f"not covered: {line(name)}", f"{count} ×{_share(coverage, name)}") for name, count in left]
+    counted += [(f"not covered: {line(name)}", f"{count} ×{_share(coverage, name)}") for name, count in uncovered]
     _pairs(share + counted, "coverage", "")
 
 
@@ -131,7 +131,7 @@ def _operators(manifest: Manifest | None) -> None:
 
 
 def _log(workspace: Workspace, sweep: str, build_key: str) -> None:
-    """What the build printed, and what the sweep that was started from the browser did."""
+    """Draw the output of the build, and the log of the sweep that was started from the browser."""
     log = workspace.build_log(build_key) if _KEY.fullmatch(build_key) else None
     with st.expander("Build log"):
         text = "" if log is None else _end_of(log)
@@ -153,7 +153,7 @@ def _end_of(path: Path) -> str:
             text = file.read(LOG_BYTES).decode("utf-8", "replace")
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
-    lines = [line(one) if one.strip() else "" for one in text.splitlines()]
+    lines = [line(printed) if printed.strip() else "" for printed in text.splitlines()]
     return "\n".join(["…", *lines] if size > LOG_BYTES else lines)
 
 
@@ -165,14 +165,14 @@ def _mlflow(uri: str, row: ResultRow) -> None:
         st.text(f"Experiment: {line(row.sweep)}. Its run has the tag edgesweep.job_key = {line(row.job_key)}.")
         return
     try:
-        found = _run_of(uri, row.sweep, row.job_key)
+        run = _run_of(uri, row.sweep, row.job_key)
     except EdgeSweepError as error:
         st.text(f"MLflow was not reached: {line(error.message)}\nNext step: {line(error.next_step)}")
         return
-    if found is None:
+    if run is None:
         st.text("MLflow has no run of this job yet: the next `edgesweep run` sends what is missing.")
         return
-    experiment_id, run_id = found
+    experiment_id, run_id = run
     st.text(f"Experiment {line(experiment_id)}, run {line(run_id)}, at {line(redact(uri, uri))}")
     if (url := job_rows.run_url(uri, experiment_id, run_id)) is not None:
         st.link_button("Open it in MLflow", url, icon=":material/open_in_new:")
@@ -186,7 +186,7 @@ def _run_of(uri: str, sweep: str, job_key: str) -> tuple[str, str] | None:
 
 
 def _meaning(axis: str) -> str:
-    return next((line(one.meaning) for one in explained("axis", axis)), NOTHING)
+    return next((line(entry.meaning) for entry in explained("axis", axis)), NOTHING)
 
 
 def _whole(pairs: Sequence[tuple[str, ...]], at: int) -> Any:

@@ -1,4 +1,4 @@
-"""What one job's blocks and its device's sentinel show."""
+"""The page of a job shows its blocks, and the looks of its device's sentinel."""
 
 from datetime import timedelta
 
@@ -15,18 +15,18 @@ from dashboard.views.tables import draw_table, table_height
 from sweeps.journal.evidence import JobEvidence
 
 
-def show(now: Source, sweep: str, job_key: str, found: JobEvidence) -> None:
+def show(now: Source, sweep: str, job_key: str, job: JobEvidence) -> None:
     """Draw samples, warm-ups, blocks, temperatures and the sentinel's looks, or say what is missing."""
     drawn = _charts(now, sweep, job_key, palette())
     st.subheader("Samples over time", anchor=False)
-    if not found.blocks:
+    if not job.blocks:
         st.text(
             "It is only checked by a reference implementation: it has no samples."
-            if found.planned.job.emulated
+            if job.planned.job.emulated
             else "No block of it was accepted: it has no samples."
         )
     else:
-        samples = sum(len(one.block.samples_ns) for one in found.blocks)
+        samples = sum(len(stored.block.samples_ns) for stored in job.blocks)
         with st.container(border=True, key="samples-chart"):
             st.vega_lite_chart(drawn["samples"], key="samples", width="stretch")
             st.caption(
@@ -34,7 +34,7 @@ def show(now: Source, sweep: str, job_key: str, found: JobEvidence) -> None:
                 "block, which is a process of its own."
             )
         _warmups_and_heat(drawn)
-        _blocks(found)
+        _blocks(job)
     st.subheader("The device meanwhile", anchor=False)
     if "sentinel" in drawn:
         with st.container(border=True, key="sentinel-chart"):
@@ -63,13 +63,13 @@ def _warmups_and_heat(drawn: dict[str, Spec]) -> None:
             st.text("The device has no sensor that can be read: whether it was cool is not known.")
 
 
-def _blocks(found: JobEvidence) -> None:
+def _blocks(job: JobEvidence) -> None:
     st.subheader("Blocks and their conditions", anchor=False)
-    table = pd.DataFrame(job_rows.block_table(found.blocks, found.changed))
-    known = [name for name in table if not (table[name].isna() | (table[name] == NOTHING)).all()]
+    table = pd.DataFrame(job_rows.block_table(job.blocks, job.changed))
+    columns = [name for name in table if not (table[name].isna() | (table[name] == NOTHING)).all()]
     number = st.column_config.NumberColumn
     draw_table(
-        table[known],
+        table[columns],
         hide_index=True,
         key="blocks-table",
         height=table_height(len(table)),
@@ -84,27 +84,27 @@ def _blocks(found: JobEvidence) -> None:
             "Waited (s)": number(format="%.0f"),
         },
     )
-    if hidden := [str(name) for name in table if name not in known]:
+    if hidden := [str(name) for name in table if name not in columns]:
         st.caption(f"Not known of any block: {', '.join(hidden)}.")
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, sweep: str, job_key: str, look: Palette) -> dict[str, Spec]:
-    """Of what there is. Shared by all sessions: never change it."""
-    found = evidence.job(now, sweep, job_key)
-    if found is None:
+    """The charts of what was measured, by name. Shared by all sessions: never change it."""
+    job = evidence.job(now, sweep, job_key)
+    if job is None:
         return {}
-    blocks = [one.block for one in found.blocks]
+    blocks = [stored.block for stored in job.blocks]
     charts: dict[str, Spec] = {}
     if blocks:
         charts["samples"] = drawing.samples(job_rows.sample_columns(blocks), job_rows.block_spans(blocks), look)
     if warm := job_rows.warmup_rows(blocks):
         charts["warmups"] = drawing.warmups(warm, look)
-    if heat := job_rows.temperature_rows(found.blocks):
+    if heat := job_rows.temperature_rows(job.blocks):
         charts["temperatures"] = drawing.temperatures(heat, look)
-    if found.sentinel.looks:
-        looks, changed = job_rows.sentinel_rows(found.sentinel)
-        charts["sentinel"] = drawing.sentinel(looks, changed, look, job_rows.measured_spans(found.blocks, _BRIEF))
+    if job.sentinel.looks:
+        looks, changed = job_rows.sentinel_rows(job.sentinel)
+        charts["sentinel"] = drawing.sentinel(looks, changed, look, job_rows.measured_spans(job.blocks, _BRIEF))
     return charts
 
 

@@ -1,4 +1,5 @@
-"""Where the time of one build goes, operator by operator, and what captures recorded: what `edgesweep profile` kept."""
+"""A profile shows where the time of a build goes, operator by operator, and what captures recorded: `edgesweep profile`
+kept both."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,23 +17,23 @@ from sweeps.spec import places
 from sweeps.workspace import Workspace
 
 _SHOWN_PERCENT = 0.05
-"""Of the time: what is less is summed up below the table."""
+"""The least share of the time that has a row; smaller shares are summed up below the table."""
 
 
-def show(root: Path, sweep: str, found: JobEvidence) -> None:
+def show(root: Path, sweep: str, evidence: JobEvidence) -> None:
     """Draw the profile of this device, its trace and its captures, or the command that makes them."""
     st.subheader("Where its time goes", anchor=False)
-    job, facts = found.planned.job, found.planned.facts
+    job, facts = evidence.planned.job, evidence.planned.facts
     if job.emulated:
         st.text("It is only checked by a reference implementation: no device has run it.")
         return
-    if found.row is None or found.row.outcome != "measured":
+    if evidence.row is None or evidence.row.outcome != "measured":
         st.text("Not known: only what was measured can be profiled.")
         return
     of_build = kept(Workspace(root), job.build_key)
-    here = kept_of(Workspace(root), job.build_key, job.device_id, job.run)
-    profiles = [one for one in here if not one.profile.capture]
-    captures = [one for one in here if one.profile.capture]
+    of_device = kept_of(Workspace(root), job.build_key, job.device_id, job.run)
+    profiles = [item for item in of_device if not item.profile.capture]
+    captures = [item for item in of_device if item.profile.capture]
     if profiles:
         _profile(profiles[0])
     else:
@@ -49,17 +50,18 @@ def show(root: Path, sweep: str, found: JobEvidence) -> None:
 
 
 def _none(of_build: Sequence[Kept]) -> None:
-    others = sorted({line(one.profile.device) for one in of_build})
-    there = f" It was profiled on {', '.join(others)}." if others else ""
+    devices = sorted({line(item.profile.device) for item in of_build})
+    elsewhere = f" It was profiled on {', '.join(devices)}." if devices else ""
     st.text(
-        f"This build was not profiled on this device yet.{there} A sweep has to have built it; this command does it:"
+        f"This build was not profiled on this device yet.{elsewhere} A sweep has to have built it; "
+        "this command does it:"
     )
 
 
-def _profile(one: Kept) -> None:
-    profile = one.profile
+def _profile(stored: Kept) -> None:
+    profile = stored.profile
     shown = [operator for operator in profile.operators if operator.percent >= _SHOWN_PERCENT]
-    # Where operators have one place, a column of it says nothing.
+    # A column of places says nothing where all operators have one place.
     places = len({operator.where for operator in profile.operators}) > 1
     columns = {
         "Operator": [line(operator.name) for operator in shown],
@@ -83,37 +85,37 @@ def _profile(one: Kept) -> None:
     rest = f" {less} more take less than {_SHOWN_PERCENT} % each." if less else ""
     st.caption(
         f"Own time of each operator per iteration, without what it calls: the median of {profile.iterations} "
-        f"iterations with {_threads(one)}, told by {words(profile.runner)}.{rest} A profiled run is "
+        f"iterations with {_threads(stored)}, told by {words(profile.runner)}.{rest} A profiled run is "
         "slower than others: no figure here is a latency, and none is ranked."
     )
-    _offer(one, "Trace", "It opens in chrome://tracing and ui.perfetto.dev.")
+    _offer(stored, "Trace", "It opens in chrome://tracing and ui.perfetto.dev.")
 
 
 def _captures(captures: Sequence[Kept]) -> None:
     st.markdown("**Captures**")
-    for one in captures:
+    for capture in captures:
         st.text(
-            f"{line(one.profile.capture)}, {one.profile.iterations} iterations with {_threads(one)}; labelled "
-            "profiled, never ranked"
+            f"{line(capture.profile.capture)}, {capture.profile.iterations} iterations with {_threads(capture)}; "
+            "labelled profiled, never ranked"
         )
-        _offer(one, f"What {one.profile.capture} recorded", "")
+        _offer(capture, f"What {capture.profile.capture} recorded", "")
 
 
-def _threads(one: Kept) -> str:
-    return f"{one.profile.threads} thread{'s' * (one.profile.threads != 1)}"
+def _threads(stored: Kept) -> str:
+    return f"{stored.profile.threads} thread{'s' * (stored.profile.threads != 1)}"
 
 
-def _offer(one: Kept, title: str, help_: str) -> None:
-    if not one.file.is_file() or one.file.is_symlink():
+def _offer(stored: Kept, title: str, help_: str) -> None:
+    if not stored.file.is_file() or stored.file.is_symlink():
         st.text("Its file is gone: make it again.")
         return
-    name = file_name(one.profile.job, one.profile.device_id, one.profile.suffix)
+    name = file_name(stored.profile.job, stored.profile.device_id, stored.profile.suffix)
     st.download_button(
         words(title),
-        one.file.read_bytes,
+        stored.file.read_bytes,
         file_name=name,
         on_click="ignore",
-        key=f"profile-{one.profile.capture or 'trace'}-{one.file.name}",
+        key=f"profile-{stored.profile.capture or 'trace'}-{stored.file.name}",
         icon=":material/download:",
         help=help_ or None,
     )

@@ -1,4 +1,4 @@
-"""What settles a tie, or a choice that is provisional: a button for who may start sweeps, else the command."""
+"""A button settles a tie, or a provisional choice, for who may start sweeps; others see the command."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ _NOT_KEPT = "the sweep was started in a terminal, so its file is not known here"
 
 
 def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
-    """Nothing, if more rounds would settle nothing."""
+    """Draw the button or the command; nothing, if more rounds would settle nothing."""
     rounds = device.rounds_to_settle
     if rounds is None:
         return
@@ -42,17 +42,17 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
     pressed = st.button(f"Measure {rounds} more rounds", icon=":material/balance:", key="settle")
     st.caption(f"{_estimate(root, device, rounds)} What else is tied in this sweep gets as many rounds.")
     if not pressed or role() < Role.LAUNCH:
-        return  # whatever a browser sends
+        return  # a browser may send anything
     _start(root, sweep, (SETTLE, str(rounds)))
 
 
-def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
+def show_provisional(root: Path, ranked: Ranked, way: Settle) -> None:
     """The one thing to do where nothing may win: a button that does it, or the way to the line that has to change."""
     sweep = ranked.place.sweep
-    st.code(line(here(Workspace(root), sweep).typed(found.timed_text)), language=None, wrap_lines=True)
+    st.code(line(here(Workspace(root), sweep).typed(way.timed_text)), language=None, wrap_lines=True)
     if role() < Role.LAUNCH:
         return
-    if found.field:
+    if way.field:
         if kept_file(Workspace(root), sweep).is_file():
             links.link("launch", "Change the sweep file", icon=":material/edit:", file=f"{KEPT}:{sweep}")
         else:
@@ -60,7 +60,7 @@ def show_provisional(root: Path, ranked: Ranked, found: Settle) -> None:
     elif why := _why_not(root, ranked):
         st.caption(f"There is no button for it: {words(why)}.")
     else:
-        options = (RETRY,) if RETRY in found.command.split() else ()
+        options = (RETRY,) if RETRY in way.command.split() else ()
         label = "Measure what failed or is not trusted again" if options else "Run the sweep again"
         if st.button(label, icon=":material/replay:", key="again"):
             _start(root, sweep, options)
@@ -78,7 +78,7 @@ def _start(root: Path, sweep: str, options: tuple[str, ...]) -> None:
 
 
 def _why_not(root: Path, ranked: Ranked) -> str:
-    """Why whoever looks cannot start it here; empty if they can."""
+    """The reason why whoever looks cannot start the run here; empty if they can."""
     if role() < Role.LAUNCH:
         return "you may look"
     now, sweep = data.source(root), ranked.place.sweep
@@ -88,16 +88,16 @@ def _why_not(root: Path, ranked: Ranked) -> str:
         return "it was measured in another workspace"
     workspace = Workspace(root)
     if kept_file(workspace, sweep).is_file():
-        return ""  # what is wrong with it is said when it is to be started
+        return ""  # the start says what is wrong with the file
     problems = check(workspace, text_of(workspace, data.spec(now, sweep)), given().models).problems
     return problems[0].message if problems else ""
 
 
 def _estimate(root: Path, device: DeviceRanking, rounds: int) -> str:
-    """From what the blocks of these builds took so far."""
-    tied = [one for one in (device.winner, *device.tied) if one is not None and one.timed]
+    """The time of more rounds, from what the blocks of these builds took so far."""
+    tied = [candidate for candidate in (device.winner, *device.tied) if candidate is not None and candidate.timed]
     with Journal.open(Workspace(root).journal, read_only=True) as journal:
-        seconds = [journal.block_seconds(one.job_key)[1] for one in tied]
+        seconds = [journal.times.block_seconds(candidate.job_key)[1] for candidate in tied]
     if not all(seconds):
         return f"{rounds} rounds of {len(tied)} builds; how long that takes is not known."
     return f"{rounds} rounds of {len(tied)} builds: about {duration(rounds * sum(seconds))} on this device."

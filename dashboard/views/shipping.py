@@ -1,4 +1,4 @@
-"""What it costs to ship one, two or three builds of a model to all devices."""
+"""A box shows the cost of shipping one, two or three builds of a model to all devices."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from dashboard.source import Source
 from sweeps.ranking.shipping import Choice
 
 AT_ONCE = 24
-"""Of so many devices it is computed without being asked for."""
+"""The costs on up to this many devices are computed without being asked for."""
 NAMED = 3
-"""So many devices that are left out are named."""
+"""This many of the devices that are left out are named."""
 
 
 def show(now: Source, sweep: str, model: str, places: Mapping[str, str]) -> None:
@@ -21,29 +21,29 @@ def show(now: Source, sweep: str, model: str, places: Mapping[str, str]) -> None
         st.caption(f"If one build of {words(model)} has to do for all devices")
         if len(places) > AT_ONCE and not state.switch("ship", f"Compare the builds on all {len(places)} devices"):
             return
-        found = fleet_data.costs(now, sweep, model, tuple(places))
-        if found.shipping is None:
+        costs = fleet_data.costs(now, sweep, model, tuple(places))
+        if costs.shipping is None:
             st.header("None may ship", anchor=False)
             st.text("No build may ship on any device yet.")
             return
-        first, *others = found.shipping.choices
-        st.header(_named(first, found), anchor=False)
-        st.markdown(_cost(first, found, places))
-        for choice in others:
-            said = _cost(choice, found, places)
-            st.markdown(f"With {len(choice.setups)} builds: **{_named(choice, found)}**. {said}")
-        if not others:
+        first, *rest = costs.shipping.choices
+        st.header(_named(first, costs), anchor=False)
+        st.markdown(_cost(first, costs, places))
+        for choice in rest:
+            cost = _cost(choice, costs, places)
+            st.markdown(f"With {len(choice.setups)} builds: **{_named(choice, costs)}**. {cost}")
+        if not rest:
             st.markdown("More builds would not be faster anywhere.")
-        if not found.shipping.is_exact:
+        if not costs.shipping.is_exact:
             st.caption("Of the most promising builds only: there are too many to combine all of them.")
 
 
-def _named(choice: Choice, found: fleet_data.Costs) -> str:
-    return " and ".join(words(found.names[setup]) for setup in choice.setups)
+def _named(choice: Choice, costs: fleet_data.Costs) -> str:
+    return " and ".join(words(costs.names[setup]) for setup in choice.setups)
 
 
-def _cost(choice: Choice, found: fleet_data.Costs, places: Mapping[str, str]) -> str:
-    without = [name for device, name in places.items() if not _ships(choice, found, device)]
+def _cost(choice: Choice, costs: fleet_data.Costs, places: Mapping[str, str]) -> str:
+    without = [name for device, name in places.items() if not _ships(choice, costs, device)]
     where = f"May ship on every device ({choice.covers} of {len(places)})"
     if without:
         more = f" and {len(without) - NAMED} more" if len(without) > NAMED else ""
@@ -55,6 +55,6 @@ def _cost(choice: Choice, found: fleet_data.Costs, places: Mapping[str, str]) ->
     return f"{where}; {worst}, {choice.mean:.2f}× on average."
 
 
-def _ships(choice: Choice, found: fleet_data.Costs, device: str) -> bool:
-    here = found.cells.get(device, {})
-    return any((cell := here.get(setup)) is not None and cell.state == "ships" for setup in choice.setups)
+def _ships(choice: Choice, costs: fleet_data.Costs, device: str) -> bool:
+    cells = costs.cells.get(device, {})
+    return any((cell := cells.get(setup)) is not None and cell.state == "ships" for setup in choice.setups)

@@ -10,7 +10,7 @@ from dashboard.inert import cell, words
 
 _FIGURE_PX = 190
 _LETTER_PX, _CELL_PX = 7, 20
-"""Of a table's text, on average, and what a cell has around it."""
+"""The average width of a letter in a table, and the space that a cell has around its text."""
 _ROW_PX, _TABLE_LIMIT_PX = 35, 600
 
 
@@ -33,7 +33,8 @@ def text_width(texts: Iterable[str]) -> int:
 
 
 def size_format(sizes: pd.Series) -> str:
-    """Of a column of megabytes, which stay numbers to be sorted by: no digit is lost that `Metric.format` shows."""
+    """The format of a column of megabytes, which stay numbers to be sorted by: no digit is lost that `Metric.format`
+    shows."""
     return "%.4f" if (sizes < 0.1).any() else "%.2f"  # below 0.1 MB that is tenths of a kB
 
 

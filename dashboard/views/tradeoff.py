@@ -7,7 +7,7 @@ from dashboard import links, state
 from dashboard.charts.drawing import Spec
 from dashboard.inert import NOTHING, line, words
 from dashboard.words import PAIRED
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 
 
 @st.fragment
@@ -17,11 +17,11 @@ def show(chart: Spec, table: pd.DataFrame, place: Place, winner: str) -> None:
         spec=chart, key=f"tradeoff-{place}", on_select="rerun", selection_mode="picked", theme="streamlit"
     )
     clicked = [str(point.get("job_key", "")) for point in event["selection"].get("picked", [])]
-    asked = clicked[0] if clicked else state.asked("job") or ""
-    known = list(table["job_key"])
-    job_key = asked if asked in known else winner if winner in known else known[0]
-    if clicked and asked in known:
-        state.put("job", asked)
+    picked_key = clicked[0] if clicked else state.asked("job") or ""
+    keys = list(table["job_key"])
+    job_key = picked_key if picked_key in keys else winner if winner in keys else keys[0]
+    if clicked and picked_key in keys:
+        state.put("job", picked_key)
     _result(table[table["job_key"] == job_key].iloc[0], place, picked=job_key != winner)
 
 

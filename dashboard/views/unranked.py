@@ -19,7 +19,7 @@ from dashboard.views.tables import draw_table, size_format, table_height, text_w
 from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.launching.driver import find
 from sweeps.launching.gone import gone_now
 from sweeps.quarantine import QuarantineBook
@@ -96,8 +96,12 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
 
 
 def why_waiting(root: Path, now: Source, place: Place) -> str:
-    """Why the jobs of a place have no result yet, and what to do."""
-    units = {one.facts.device_id: one.facts.name for one in evidence.devices(now) if place.place_id in one.place_ids}
+    """The reason why the jobs of a place have no result yet, and what to do."""
+    units = {
+        device.facts.device_id: device.facts.name
+        for device in evidence.devices(now)
+        if place.place_id in device.place_ids
+    }
     with suppress(EdgeSweepError):
         kept_out = [QuarantineBook().quarantine(unit) for unit in units]
         if kept_out and all(kept_out) and kept_out[0] is not None:
@@ -112,23 +116,23 @@ def why_waiting(root: Path, now: Source, place: Place) -> str:
     return "not measured yet: edgesweep run goes on where it ended"
 
 
-def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
+def show_not_ranked(ranked: Ranked, waiting: Sequence[str], why: str) -> None:
     """Show failed, skipped and waiting jobs, with reasons. `waiting`: names of jobs without a result yet; `why`: what
     all of them wait for."""
-    there = [row for row in found.rows if row.outcome in ("failed", "skipped")]
-    there.sort(key=lambda row: (row.outcome, row.name))
-    if not there and not waiting:
+    unmeasured = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
+    unmeasured.sort(key=lambda row: (row.outcome, row.name))
+    if not unmeasured and not waiting:
         st.caption("Nothing failed, nothing was skipped, and nothing waits.")
         return
-    outcomes = [*(row.outcome for row in there), *("waiting" for _ in waiting)]
+    outcomes = [*(row.outcome for row in unmeasured), *("waiting" for _ in waiting)]
     counts = Counter(outcomes)
     st.subheader("Failed, skipped and waiting" if waiting else "Failed and skipped", anchor=False)
     st.text(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     shown = pd.DataFrame(
         {
             "Outcome": outcomes,
-            "Variant": [*(found.names[row.job_key] for row in there), *map(line, waiting)],
-            "Reason": [*map(_reason, there), *(line(why) for _ in waiting)],
+            "Variant": [*(ranked.names[row.job_key] for row in unmeasured), *map(line, waiting)],
+            "Reason": [*map(_reason, unmeasured), *(line(why) for _ in waiting)],
         }
     )
     draw_table(
@@ -141,12 +145,11 @@ def show_not_ranked(found: Ranked, waiting: Sequence[str], why: str) -> None:
             "Variant": st.column_config.TextColumn(width=text_width(shown["Variant"])),
         },
     )
-    told: list[tuple[Sort, str]] = [
-        ("failure", row.kind) if row.outcome == "failed" else ("skip", row.reason) for row in there
+    reasons: list[tuple[Sort, str]] = [
+        ("failure" if row.outcome == "failed" else "skip", row.kind) for row in unmeasured
     ]
-    explained.show([*told, ("verdict", "waiting")] if waiting else told)
+    explained.show([*reasons, ("verdict", "waiting")] if waiting else reasons)
 
 
 def _reason(row: ResultRow) -> str:
-    where = ", ".join(filter(None, (row.stage, row.kind)))
-    return plain_words(": ".join(filter(None, (where, row.reason))) or "no reason recorded")
+    return plain_words(row.reason_in_full)

@@ -29,7 +29,7 @@ def watched(root: Path, draw: Callable[[], None] = lambda: None) -> None:
 
 
 def awaited(root: Path, now: Source) -> None:
-    """Where a result is waited for: once there are other results than `now`, the whole page is drawn anew."""
+    """Draw the whole page anew once there are other results than `now`, where a result is waited for."""
 
     def look() -> None:
         with suppress(EdgeSweepError):  # whoever draws the page anew sees it

@@ -38,34 +38,36 @@ def check(manifest: Path, device: str, rounds: int | None, margin_percent: float
     """
     shipped = read_shipped(manifest)
     least, most = _ROUNDS
-    wanted = rounds or min(max(shipped.expected.rounds, least), most)
+    count = rounds or min(max(shipped.expected.rounds, least), most)
     workspace = Workspace.open(root)
     device = connectable(workspace, device)
-    click.echo(f"{plain(shipped.expected.job)} on {plain(device)}: {wanted} rounds", err=True)
+    click.echo(f"{plain(shipped.expected.job)} on {plain(device)}: {count} rounds", err=True)
     with workspace.lock():
-        found = measure_again(
+        checked = measure_again(
             shipped,
             manifest,
             device,
             workspace,
-            wanted,
+            count,
             margin_percent,
             tell=lambda block: click.echo(
                 f"  round {block.round + 1}: {figure_ns(block.samples_ns) / 1e6:.3f} ms", err=True
             ),
         )
     if as_json:
-        print_json(found.document())
+        print_json(checked.document())
     else:
-        interval = "" if found.ratio_low is None else f" ({found.ratio_low:.3f} to {found.ratio_high:.3f} at 95 %)"
-        click.echo(f"{found.finding}: p50 {found.p50_ms:.3f} ms now, {found.expected_p50_ms:.3f} ms then")
-        if found.ratio is not None:
-            means = f"{found.mean_ms:.3f} ms now, {found.expected_mean_ms:.3f} ms then"
-            click.echo(f"geometric means of blocks: {means}: {found.ratio:.3f} times as long{interval}")
-        if found.why:
-            click.echo(plain(found.why))
-        click.echo(f"the interval contains a spread between sessions of {found.session_spread_percent:.1f} %")
-        if found.trust:
-            click.echo(f"trust labels: {plain(', '.join(found.trust))}")
-        click.echo(found.note)
-    sys.exit(found.exit_code)
+        interval = (
+            "" if checked.ratio_low is None else f" ({checked.ratio_low:.3f} to {checked.ratio_high:.3f} at 95 %)"
+        )
+        click.echo(f"{checked.finding}: p50 {checked.p50_ms:.3f} ms now, {checked.expected_p50_ms:.3f} ms then")
+        if checked.ratio is not None:
+            means = f"{checked.mean_ms:.3f} ms now, {checked.expected_mean_ms:.3f} ms then"
+            click.echo(f"geometric means of blocks: {means}: {checked.ratio:.3f} times as long{interval}")
+        if checked.why:
+            click.echo(plain(checked.why))
+        click.echo(f"the interval contains a spread between sessions of {checked.session_spread_percent:.1f} %")
+        if checked.trust:
+            click.echo(f"trust labels: {plain(', '.join(checked.trust))}")
+        click.echo(checked.note)
+    sys.exit(checked.exit_code)

@@ -8,7 +8,7 @@ import click
 
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, did_you_mean
-from sweeps.journal.sentinels import sentinel_series
+from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.operations.stored_results import results_of
 from sweeps.ranking import compare as comparing
 from sweeps.ranking.comparable import Result
@@ -39,7 +39,7 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
     """
     workspace = Workspace(root)
     left, right = (_side(text, workspace) for text in (a, b))
-    sentinels = sentinel_series(workspace.journal, {one.device_id for one in (*left.results, *right.results)})
+    sentinels = sentinel_series(workspace.journal, {result.device_id for result in (*left.results, *right.results)})
     comparison = comparing.compare(
         (a, left.results),
         (b, right.results),
@@ -59,9 +59,9 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
 class _Side:
     results: list[Result]
     named: bool
-    """Whether one variant was named."""
+    """One variant was named."""
     in_batches: tuple[str, ...] = ()
-    """Names of those that a race measured in batches only."""
+    """The names of builds that a race measured in batches only."""
 
 
 def _side(text: str, workspace: Workspace) -> _Side:

@@ -64,16 +64,16 @@ def dashboard(
     """
     if roles is not None and auth_secrets is None:
         raise click.UsageError("--roles are for people who log in: give --auth-secrets too")
-    if auth_secrets is not None:  # the client's secret at the issuer, and the key of all logins
+    if auth_secrets is not None:  # the file has the client's secret at the issuer, and the key of all logins
         check_private(auth_secrets, stat.S_IMODE(auth_secrets.stat().st_mode), "file of secrets", of_group=True)
-    there = chosen_lab(lab, token_file)
+    chosen = chosen_lab(lab, token_file)
     options = Options(
         root,
         models,
         None if roles is None else roles.resolve(),
         auth_secrets is not None,
-        None if there is None else there.head,
-        None if there is None else there.token_file,
+        None if chosen is None else chosen.head,
+        None if chosen is None else chosen.token_file,
     )
     argv = command(options, host, port, names=names, auth_secrets=auth_secrets)
     if roles is not None:

@@ -25,8 +25,8 @@ def demo(
     \b
     Needs no network. Example: edgesweep demo
     """
-    asked = {"retry_failed": retry_failed, "settle": settle, "as_json": as_json}
-    context.invoke(run, sweep_file=DEMO, root=root, executor=executor, **asked)
+    options = {"retry_failed": retry_failed, "settle": settle, "as_json": as_json}
+    context.invoke(run, sweep_file=DEMO, root=root, executor=executor, **options)
     if not as_json:
         where = here(Workspace(root)).workspace
         click.echo(

@@ -67,49 +67,49 @@ def devices(context: click.Context, root: Path, lab: str | None, token_file: Pat
                 raise click.UsageError(f"write {written} after {verb}, if it has it: devices {verb} {written} ...")
         return
     chosen = chosen_lab(lab, token_file)
-    found, refused = _here(root) if chosen is None else _of_lab(chosen)
-    kept_out = quarantines_of(found)
+    usable, refused = _on_this_computer(root) if chosen is None else _of_lab(chosen)
+    kept_out = quarantines_of(usable)
     away = [
         record
         for record in QuarantineBook().records()
-        if record.quarantine and record.device_id not in {facts.device_id for facts in found}
+        if record.quarantine and record.device_id not in {facts.device_id for facts in usable}
     ]
     if as_json:
-        troubles = [{"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in refused]
-        listed = [facts_document(facts) | {"quarantine": _document(kept_out.get(facts.device_id))} for facts in found]
+        troubles = [error.document for error in refused]
+        listed = [facts_document(facts) | {"quarantine": _document(kept_out.get(facts.device_id))} for facts in usable]
         quarantined = [
             {"name": record.name, "device_id": record.device_id, "quarantine": _document(record.quarantine)}
             for record in away
         ]
         print_json({"devices": listed, "refused": troubles, "quarantined_and_away": quarantined})
         return
-    print_devices(found)
-    for facts in found:
-        if (one := kept_out.get(facts.device_id)) is not None:
-            click.echo(plain(f"{facts.name} is quarantined {one.text}; {one.way_out}"))
+    print_devices(usable)
+    for facts in usable:
+        if (entry := kept_out.get(facts.device_id)) is not None:
+            click.echo(plain(f"{facts.name} is quarantined {entry.text}; {entry.way_out}"))
     for record in away:
         if record.quarantine is not None:
             click.echo(plain(f"{record.name}, which is not here, is quarantined {record.quarantine.text}"))
     _tell(refused)
 
 
-def _here(root: Path) -> tuple[list[DeviceFacts], list[DeviceError]]:
+def _on_this_computer(root: Path) -> tuple[list[DeviceFacts], list[DeviceError]]:
     folder = Workspace.open(root).root
     phones, refused = registry.units()
-    found = []
+    usable = []
     for name in (*(entry.name for entry in catalog.devices().values() if not entry.unit), *phones):
         try:
             with registry.faults_of(catalog.devices()[name.partition(":")[0]]):
-                there = attach(name, folder)
-                there.device.release()
+                attached = attach(name, folder)
+                attached.device.release()
         except DeviceError as error:
             refused.append(error)
             continue
-        facts = there.facts
-        found.append(facts)
+        facts = attached.facts
+        usable.append(facts)
         if name in phones and (lack := no_program(facts)) is not None:
             refused.append(DeviceError("no_runner", f"{facts.name} has no runner yet: {lack}"))
-    return found, refused
+    return usable, refused
 
 
 def _of_lab(options: LabOptions) -> tuple[list[DeviceFacts], list[DeviceError]]:
@@ -118,12 +118,12 @@ def _of_lab(options: LabOptions) -> tuple[list[DeviceFacts], list[DeviceError]]:
 
 
 def of_hosts(
-    told: Sequence[tuple[Hello, bool]], mute: Sequence[DeviceError]
+    hellos: Sequence[tuple[Hello, bool]], mute: Sequence[DeviceError]
 ) -> tuple[list[DeviceFacts], list[DeviceError]]:
-    """The devices of a lab, and why some cannot be used. `told`, `mute`: as of a `Lab`."""
-    found = [hello.named(device.facts) for hello, _ in told for device in hello.devices]
-    refused = [*mute, *(away(hello.name, "it does not answer") for hello, answers in told if not answers)]
-    for hello, _ in told:
+    """The devices of a lab, and why some cannot be used. `hellos`, `mute`: those of a `Lab`."""
+    usable = [hello.named(device.facts) for hello, _ in hellos for device in hello.devices]
+    refused = [*mute, *(away(hello.name, "it does not answer") for hello, answers in hellos if not answers)]
+    for hello, _ in hellos:
         refused += [
             DeviceError(error.kind, f"{hello.name}: {error.message}", error.next_step) for error in hello.refused
         ]
@@ -133,10 +133,10 @@ def of_hosts(
             f"{facts.name} has no runner yet: its host has no program for {facts.abi}",
             "on that computer: edgesweep runner build; edgesweep explain lab tells more",
         )
-        for facts in found
+        for facts in usable
         if not facts.runtime_versions
     ]
-    return found, refused
+    return usable, refused
 
 
 @devices.command()
@@ -150,13 +150,13 @@ def clean(names: tuple[str, ...]) -> None:
     """
     for name in names:
         _check_unit(name)
-    wanted: Sequence[str] = names
+    targets: Sequence[str] = names
     refused: list[DeviceError] = []
-    if not wanted:
-        wanted, refused = registry.units()
-        if not wanted:
+    if not targets:
+        targets, refused = registry.units()
+        if not targets:
             click.echo("no phone is attached", err=True)
-    for name in wanted:
+    for name in targets:
         try:
             registry.discovery(catalog.devices()[name.partition(":")[0]]).clean(name)
         except DeviceError as error:
@@ -180,8 +180,8 @@ def free(name: str, lab: str | None, token_file: Path | None) -> None:
     Example: edgesweep devices free host:lab-2/adb:R58M12ABCDE
     """
     with open_lab(needed_lab(lab, token_file), "devices free") as opened:
-        who = opened.free(name)
-    click.echo(f"{plain(name)}: {f'{plain(who)} has it no more' if who else 'nobody has it'}")
+        user = opened.free(name)
+    click.echo(f"{plain(name)}: {f'{plain(user)} has it no more' if user else 'nobody has it'}")
 
 
 @devices.command()
@@ -219,7 +219,7 @@ def _build(
     with (
         RunProgress() as progress,
         open_executor(executor, workspace, planned) as opened,
-        # After the executor: Ray's start sets signal handlers of its own.
+        # The handler comes after the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
 

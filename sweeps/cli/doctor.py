@@ -1,13 +1,11 @@
 """`edgesweep doctor`: shows what this machine can do, and what to install for the rest."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from sweeps.cli.options import json_option, print_json, workspace_option
-from sweeps.extras import as_installed_here
 from sweeps.report.devices import print_checks
 from workers.doctor import examine
 
@@ -21,7 +19,7 @@ def doctor(root: Path, as_json: bool) -> None:
     \b
     Example: edgesweep doctor
     """
-    checks = [replace(check, fix=as_installed_here(check.fix)) for check in examine(root)]
+    checks = examine(root)
     if as_json:
         print_json({"checks": [check.document() for check in checks]})
     else:

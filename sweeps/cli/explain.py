@@ -20,20 +20,22 @@ def explain(word: str | None, as_json: bool) -> None:
 
     \b
     Example: edgesweep explain gate_timeout
-    Example: edgesweep explain "duplicate of core"      what plan printed as a reason
+    Example: edgesweep explain no_effect         a kind of skip, as plan prints it
     """
     if word and (text := page(word)) is not None:
         click.echo(json.dumps({"page": word, "markdown": text}) if as_json else text)
         return
-    found = explanation(word) if word else [one for several in explanations().values() for one in several]
+    entries = explanation(word) if word else [entry for group in explanations().values() for entry in group]
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(entry) for entry in entries])
     elif word:
-        click.echo("\n".join(one.text for one in found))
+        click.echo("\n".join(entry.text for entry in entries))
     else:
         for sort, heading in SORTS.items():
             click.echo(heading)
-            click.echo(click.wrap_text(", ".join(one.word for one in found if one.sort == sort), 100, "  ", "  "))
+            click.echo(
+                click.wrap_text(", ".join(entry.word for entry in entries if entry.sort == sort), 100, "  ", "  ")
+            )
         click.echo("Pages")
         for name, about in PAGES.items():
             click.echo(f"  {name:<16} {about}")

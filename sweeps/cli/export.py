@@ -36,7 +36,7 @@ def export(
     \b
     Example: edgesweep export --output app/src/main/assets
     """
-    from sweeps import api  # all that runs and ranks, which `export --help` does not need
+    from sweeps import api  # the module imports all that runs and ranks, which `export --help` does not need
 
     before = None
     with suppress(OSError, ValueError):

@@ -14,7 +14,7 @@ _CALIBRATION_IMAGES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the user has said."""
+    """The user's answers."""
 
     model: str
     weights: str
@@ -32,11 +32,11 @@ class Folder:
     images: int
     classes: tuple[str, ...]
     size: tuple[int, ...]
-    """Width and height of all its images; empty where they differ."""
+    """The width and height of all images in the folder; empty where they differ."""
     problems: tuple[str, ...]
 
 
-def sweep_text(answers: Answers, found: Model, folders: Sequence[Folder]) -> str:
+def sweep_text(answers: Answers, model: Model, folders: Sequence[Folder]) -> str:
     """A sweep file with comments."""
     name = answers.model.rpartition(":")[2].replace("_", "-").strip("-") or "my-model"
     lines = [
@@ -54,15 +54,15 @@ def sweep_text(answers: Answers, found: Model, folders: Sequence[Folder]) -> str
         f"    weights: {_flow(answers.weights)}" + _weights_comment(answers.weights),
         *([f"    weights_key: {_flow(answers.weights_key)}"] if answers.weights_key else []),
         "    # Batch, channels, height, width, as in your training"
-        + (f"; it takes other sizes too, such as {found.other_sizes[0]}." if found.other_sizes else "."),
-        f"    input_shape: {_flow(list(found.input_shape))}",
-        f"    # It answers {found.classes} classes, with {found.parameters:,} parameters.",
+        + (f"; it takes other sizes too, such as {model.other_sizes[0]}." if model.other_sizes else "."),
+        f"    input_shape: {_flow(list(model.input_shape))}",
+        f"    # It answers {model.classes} classes, with {model.parameters:,} parameters.",
         "",
         "data:",
-        *_data(folders, found.input_shape),
+        *_data(folders, model.input_shape),
         "",
         "grids:",
-        *_grid(found),
+        *_grid(model),
         "",
         '# What measures: local is this computer; "adb:*" is every Android phone that is attached.',
         f"devices: {_flow(list(answers.devices))}",
@@ -95,7 +95,7 @@ def _data(folders: Sequence[Folder], input_shape: InputShape) -> list[str]:
     first, last = folders[0], folders[-1]
     together = len(folders) == 1
     images = min(_CALIBRATION_IMAGES, max(1, first.images // 5)) if together else _CALIBRATION_IMAGES
-    whole = all(one.size == (input_shape[3], input_shape[2]) for one in folders)
+    whole = all(folder.size == (input_shape[3], input_shape[2]) for folder in folders)
     crop = ", crop: false" if whole else ""
     scaled = (
         "All have the size of the input, so nothing is scaled or cut off (crop: false)."
@@ -112,32 +112,32 @@ def _data(folders: Sequence[Folder], input_shape: InputShape) -> list[str]:
     ]
 
 
-def _grid(found: Model) -> list[str]:
-    captures = [way for way, closed in (("script", found.script), ("trace", found.trace)) if not closed] or ["mixed"]
+def _grid(model: Model) -> list[str]:
+    captures = [way for way, closed in (("script", model.script), ("trace", model.trace)) if not closed] or ["mixed"]
     lines = ["  # All combinations of these are built and measured."]
-    if not found.graph:
-        numbers = "[fp32, int8]" if found.convolutions or found.linears else "[fp32]"
+    if not model.graph:
+        numbers = "[fp32, int8]" if model.convolutions or model.linears else "[fp32]"
         lines.append(f"  - precision: {numbers}")
-    elif found.linears:
+    elif model.linears:
         lines += [
-            *_comment("  ", f"No fusing and no static int8: {found.graph}"),
+            *_comment("  ", f"No fusing and no static int8: {model.graph}"),
             "  - precision: [fp32, int8]",
             "    quantization: [dynamic]  # linear layers only",
             "    fuse: [false]",
         ]
     else:
         lines += [
-            *_comment("  ", f"No fusing and no int8: {found.graph}"),
+            *_comment("  ", f"No fusing and no int8: {model.graph}"),
             "  - precision: [fp32]",
             "    fuse: [false]",
         ]
-    layouts = "[nchw, nhwc]" if found.convolutions else "[nchw]"
-    lines += [f"    layout: {layouts}", *_closed(found), f"    capture: {_flow(captures)}"]
+    layouts = "[nchw, nhwc]" if model.convolutions else "[nchw]"
+    lines += [f"    layout: {layouts}", *_closed(model), f"    capture: {_flow(captures)}"]
     return lines
 
 
-def _closed(found: Model) -> list[str]:
-    ways = (("script", found.script), ("trace", found.trace))
+def _closed(model: Model) -> list[str]:
+    ways = (("script", model.script), ("trace", model.trace))
     return [line for way, closed in ways if closed for line in _comment("    ", f"{way} is closed: {closed}")]
 
 
@@ -152,12 +152,12 @@ def _constraints(labels: bool) -> list[str]:
 
 
 def _flow(value: object) -> str:
-    """As YAML on one line: JSON is, and plain words need no quotes."""
+    """A value as YAML on one line: JSON is YAML, and plain words need no quotes."""
     if isinstance(value, str):
         plain = value.replace("_", "a").replace("-", "a").replace(".", "a").replace("/", "a").isalnum()
         return value if plain and value[0].isalpha() and value.isascii() and _is_text(value) else json.dumps(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow(key)}: {_flow(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
     return json.dumps(value)

@@ -122,10 +122,10 @@ def up(
         new = _make_token(file)
         check_token_file(file)
         head = resolved(f"{address}:{port}")
-        # Printed for a person to copy, and for nobody's log.
+        # The token is printed for a person to copy, and for nobody's log.
         shown = new and sys.stderr.isatty()
-        told = f", made now: {file.read_text(encoding='ascii').strip()}" if shown else ", made now" if new else ""
-        click.echo(f"the lab's token is in {file}{told}", err=True)
+        token_note = f", made now: {file.read_text(encoding='ascii').strip()}" if shown else ", made now" if new else ""
+        click.echo(f"the lab's token is in {file}{token_note}", err=True)
         click.echo(f"other computers: edgesweep host join {head} --token-file COPY_OF_IT", err=True)
         click.echo(f"sweeps: edgesweep run SWEEP --lab {head} --token-file COPY_OF_IT", err=True)
         ip = head.rpartition(":")[0]
@@ -206,7 +206,7 @@ def _serve(options: NodeOptions, config: HostConfig, *, firewall: bool) -> None:
 
 
 def _check_is_the_lab(head: str) -> None:
-    """Raises `ClusterError` if sweeps of this user are for another lab: they would not see this one's devices."""
+    """Check that sweeps of this user are for this lab: others would not see its devices. Raises `ClusterError`."""
     named = os.environ.get(LAB_VARIABLE)
     if named and resolved(named) != resolved(head):
         raise ClusterError(
@@ -216,7 +216,7 @@ def _check_is_the_lab(head: str) -> None:
 
 
 def _guarded(options: NodeOptions) -> AbstractContextManager[None]:
-    """What the node of these options runs within."""
+    """The context in which the node of these options runs."""
     if options.ip == LOOPBACK:
         raise ClusterError(
             "on 127.0.0.1 nothing listens beyond this computer, so there is nothing for --firewall to do",
@@ -228,9 +228,11 @@ def _guarded(options: NodeOptions) -> AbstractContextManager[None]:
 
 def _config(state: Path | None, name: str | None, tags: tuple[str, ...], units: tuple[str, ...]) -> HostConfig:
     name = name or socket.gethostname().partition(".")[0]
-    for word, what in ((name, "--name"), *((tag, "--tag") for tag in tags)):
+    for word, option in ((name, "--name"), *((tag, "--tag") for tag in tags)):
         if not re.fullmatch(places.HOST_NAME, word):
-            raise ClusterError(f"{what} {word!r} is not of letters, digits, '.', '_' and '-' only", f"give {what} NAME")
+            raise ClusterError(
+                f"{option} {word!r} is not of letters, digits, '.', '_' and '-' only", f"give {option} NAME"
+            )
     check_units(units)
     return HostConfig(name=name, state=_folder(state), units=units, tags=tags)
 
@@ -240,7 +242,7 @@ def _folder(state: Path | None) -> Path:
 
 
 def _make_token(file: Path) -> bool:
-    """Returns whether it was made."""
+    """Make the token unless its file is there. Returns whether it was made."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -28,27 +28,30 @@ def hosts(lab: str | None, token_file: Path | None, as_json: bool) -> None:
     Example: edgesweep hosts --lab 10.0.0.5:6379 --token-file lab-token
     """
     with open_lab(needed_lab(lab, token_file), "hosts") as opened:
-        told, mute = opened.hellos(), opened.mute()
+        hellos, mute = opened.hellos(), opened.mute()
     own = versions()
-    kept_out = quarantines_of(device.facts for hello, _ in told for device in hello.devices)
-    lines = [*(error.one_line for error in mute), *troubles(told, own, time.time(), kept_out)]
+    kept_out = quarantines_of(device.facts for hello, _ in hellos for device in hello.devices)
+    lines = [*(error.one_line for error in mute), *troubles(hellos, own, time.time(), kept_out)]
     if as_json:
-        documents = [_document(hello, own, kept_out, answers=answers) for hello, answers in told]
+        documents = [_document(hello, own, kept_out, answers=answers) for hello, answers in hellos]
         print_json({"hosts": documents, "troubles": lines})
         return
     console = open_console()
-    for hello, answers in told:
+    for hello, answers in hellos:
         console.print(_table(hello, own, answers=answers))
     for line in lines:
         click.echo(plain(line), err=True)
 
 
 def _table(hello: Hello, own: Versions, *, answers: bool) -> Table:
-    its = hello.versions
-    health = "does not answer" if not answers else "is not used" if its.difference(own) else "answers"
+    host_versions = hello.versions
+    health = "does not answer" if not answers else "is not used" if host_versions.difference(own) else "answers"
     disk = f", {hello.free_bytes / 1e9:.0f} GB free" if hello.free_bytes else ""
     tools = "".join(f", {name} {version}" for name, version in hello.tools)
-    title = f"{hello.name}: {health}, EdgeSweep {its.edgesweep}, Python {its.python}, Ray {its.ray}{tools}{disk}"
+    title = (
+        f"{hello.name}: {health}, EdgeSweep {host_versions.edgesweep}, Python {host_versions.python}, "
+        f"Ray {host_versions.ray}{tools}{disk}"
+    )
     table = new_table(title, "device", "class", "used by", "runs")
     for row in [_row(device) for device in hello.devices] or [("no device", "", "", "")]:
         table.add_row(*cells(*row))
@@ -57,22 +60,22 @@ def _table(hello: Hello, own: Versions, *, answers: bool) -> Table:
 
 def _row(device: HostDevice) -> tuple[str, str, str, str]:
     use = device.use
-    who = "" if use is None else use.who + (" (gone)" if use.lapsed and use.who else "")
+    user = "" if use is None else use.who + (" (gone)" if use.lapsed and use.who else "")
     waiting = f"; {len(use.waiting)} wait" if use is not None and use.waiting else ""
     left = f", {about} left" if use is not None and (about := left_of(use)) else ""
-    return device.facts.name, device.facts.device_class, who + left + waiting, "" if use is None else use.running
+    return device.facts.name, device.facts.device_class, user + left + waiting, "" if use is None else use.running
 
 
 def troubles(
-    told: Sequence[tuple[Hello, bool]],
+    hellos: Sequence[tuple[Hello, bool]],
     own: Versions,
     now_s: float,
     kept_out: Mapping[str, Quarantine] = MappingProxyType({}),
 ) -> list[str]:
     """One line for each thing that is not as it should be. `now_s`: seconds since 1970. `kept_out`: by device id."""
-    lines = [] if told else ["no host has joined: edgesweep host join"]
-    names = [hello.name for hello, _ in told]
-    for hello, answers in told:
+    lines = [] if hellos else ["no host has joined: edgesweep host join"]
+    names = [hello.name for hello, _ in hellos]
+    for hello, answers in hellos:
         if not answers:
             lines.append(f"{hello.name} does not answer")
         if why := hello.versions.difference(own):
@@ -92,16 +95,20 @@ def troubles(
                 f"{hello.name} keeps {hello.stored} results that no driver has fetched, {KEPT_DAYS} days at most"
             )
     holders: dict[str, list[str]] = {}
-    for hello, _ in told:
+    for hello, _ in hellos:
         for device in hello.devices:
             holders.setdefault(device.facts.device_id, []).append(hello.named(device.facts).name)
     lines += [
-        f"{name} is quarantined {kept_out[one].text}; {kept_out[one].way_out}"
-        for one, names in holders.items()
-        if one in kept_out
+        f"{name} is quarantined {kept_out[device_id].text}; {kept_out[device_id].way_out}"
+        for device_id, names in holders.items()
+        if device_id in kept_out
         for name in names
     ]
-    lines += [f"{' and '.join(names)} both call themselves {one}" for one, names in holders.items() if len(names) > 1]
+    lines += [
+        f"{' and '.join(names)} both call themselves {device_id}"
+        for device_id, names in holders.items()
+        if len(names) > 1
+    ]
     return list(dict.fromkeys(lines))
 
 
@@ -132,12 +139,10 @@ def _document(hello: Hello, own: Versions, kept_out: Mapping[str, Quarantine], *
                 "left_s": device.use.left_s if device.use and device.use.left_s else None,
                 "left_at_least": bool(device.use and device.use.at_least),
                 "waiting": list(device.use.waiting) if device.use else [],
-                "quarantine": one.document if (one := kept_out.get(device.facts.device_id)) else None,
+                "quarantine": quarantine.document if (quarantine := kept_out.get(device.facts.device_id)) else None,
             }
             for device in hello.devices
         ],
         "hints": [{"device_id": hint.device_id, "user": hint.user, "text": hint.text} for hint in hello.hints],
-        "refused": [
-            {"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in hello.refused
-        ],
+        "refused": [error.document for error in hello.refused],
     }

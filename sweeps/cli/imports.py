@@ -27,8 +27,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., object])
 
 def _log_options(command: CommandT) -> CommandT:
     """One option for each tool, which takes its log."""
-    for name, (_, taken) in reversed([*TOOLS.items()]):
-        command = click.option(f"--{name}", type=_FILE, metavar="LOG", help=taken)(command)
+    for name, (_, help_text) in reversed([*TOOLS.items()]):
+        command = click.option(f"--{name}", type=_FILE, metavar="LOG", help=help_text)(command)
     return command
 
 
@@ -58,35 +58,37 @@ def import_figures(
     Example: edgesweep import --testapp log.txt --variant "metal fp32" --device "iPhone X"
              edgesweep import --speed-benchmark log.txt --variant "cpu fp32 nchw script" --device adb:SERIAL
     """
-    given = [(name, path) for name in TOOLS if (path := logs[name.replace("-", "_")]) is not None]
-    if len(given) != 1:
+    named = [(name, path) for name in TOOLS if (path := logs[name.replace("-", "_")]) is not None]
+    if len(named) != 1:
         raise click.UsageError(f"give one log: {' or '.join(f'--{name} LOG' for name in TOOLS)}")
-    [(tool, path)] = given
+    [(tool, path)] = named
     content = _read(path)
     parse, _ = TOOLS[tool]
     log = parse(_decoded(content))
     workspace = Workspace(root)
     with open_journal(workspace, read_only=False) as journal:
         name = sweep_name(journal, sweep)
-        one = describe(
+        figure = describe(
             log,
             variant=variant,
             device=device,
             model=model,
             iterations=iterations,
-            models=[entry.name for entry in journal.spec(name).models],
-            devices=journal.devices(name),
+            models=[entry.name for entry in journal.plans.spec(name).models],
+            devices=journal.plans.devices(name),
             file_name=path.name,
             sha256=hashlib.sha256(content).hexdigest(),
             now=now(),
         )
-        added = journal.add_imported(name, one)
+        added = journal.imports.add(name, figure)
         pending = _publish(workspace, journal, name)
     if as_json:
-        print_json({"sweep": name, "added": added, "in_mlflow": not pending, "imported": asdict(one)})
+        print_json({"sweep": name, "added": added, "in_mlflow": not pending, "imported": asdict(figure)})
     else:
-        said = "imported" if added else "was imported before"
-        click.echo(plain(f"{one.model} · {one.variant} on {one.device}: mean {one.mean_ms:.3f} ms, {said}"))
+        outcome = "imported" if added else "was imported before"
+        click.echo(
+            plain(f"{figure.model} · {figure.variant} on {figure.device}: mean {figure.mean_ms:.3f} ms, {outcome}")
+        )
         click.echo(plain(f"It is shown below the ranking, not in it: edgesweep rank {name}"))
     if pending:
         click.echo(plain(f"It is in the journal, but not in MLflow yet: {pending}"), err=True)

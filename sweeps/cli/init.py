@@ -18,6 +18,7 @@ from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
 from sweeps.spec.sweep import SweepSpec, json_schema, load
 from sweeps.spec.yaml_source import parsed
 from sweeps.text import plain
+from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 from workers.first_look import FORKS, Model, look_at, needed_arguments
 from workers.models.code import own_code
@@ -76,24 +77,21 @@ def init(
     if file.exists() and not force:
         raise WorkspaceError(f"there is something at {file} already", "name another file, or add --force")
     home, roots = file.resolve().parent, roots_of(file, models)
-    answers = replace(_asked(model, weights, arguments, images, devices, roots), weights_key=weights_key)
+    answers = replace(_answers(model, weights, arguments, images, devices, roots), weights_key=weights_key)
     if answers.weights not in WEIGHTS:
         answers = replace(answers, weights=_from(home, answers.weights))
     looked_at = _model_spec(answers, home, input_shape)
     folders, side = _folders(answers, home)
-    found = look_at(looked_at, roots, [input_shape] if input_shape else _shapes(side))
-    _tell(answers, found, folders)
-    text = sweep_text(answers, found, folders)
-    part = file.with_name(f".{file.name}.part")
+    look = look_at(looked_at, roots, [input_shape] if input_shape else _shapes(side))
+    _tell(answers, look, folders)
+    text = sweep_text(answers, look, folders)
     try:
-        part.write_text(text, encoding="utf-8")
-        spec = load(part)  # as any other command reads it
-        part.replace(file)
+        with whole_file(file) as part:
+            part.write_text(text, encoding="utf-8")
+            spec = load(part)  # every other command reads it the same way
         is_new = _write_schema(file.with_name(SCHEMA), force=force)
     except OSError as error:
         raise WorkspaceError(f"{file} cannot be written: {error.strerror}", "name another file") from error
-    finally:
-        part.unlink(missing_ok=True)
     _tell_original(spec, roots, home)
     click.echo(f"{file} is written, with {SCHEMA} for editors. Read it, then: edgesweep plan --check {file}")
     if not is_new:
@@ -101,17 +99,18 @@ def init(
 
 
 def _tell_original(spec: SweepSpec, roots: Sequence[Path], home: Path) -> None:
-    """Of the images as the file says them: how often the model is right, and what speaks against it."""
+    """Tell how often the model is right on the images as the file names them, and what speaks against these images."""
     for warning in folder_warnings(spec.data):
         click.secho(plain(warning), fg="yellow")
     trained = [model for model in spec.models if model.weights not in WEIGHTS]
-    for _, _, tried in try_models(trained, roots, Workspace(home), data=spec.data, forks=FORKS):
-        if tried.code or tried.problem:
-            click.secho(plain(tried.text), fg="red" if tried.problem else "yellow" if tried.doubts_original else None)
+    for _, _, trial in try_models(trained, roots, Workspace(home), data=spec.data, forks=FORKS):
+        if trial.code or trial.problem:
+            click.secho(plain(trial.text), fg="red" if trial.problem else "yellow" if trial.doubts_original else None)
 
 
 def _write_schema(file: Path, *, force: bool) -> bool:
-    """Whether the schema is there now: a file that is another one is replaced only by force. Raises `OSError`."""
+    """Write the schema for editors; another file in its place is replaced only by force. Returns whether the schema is
+    there now. Raises `OSError`."""
     text = json.dumps(json_schema(), indent=2) + "\n"
     if file.exists() and not force:
         return file.read_bytes() == text.encode()
@@ -119,7 +118,7 @@ def _write_schema(file: Path, *, force: bool) -> bool:
     return True
 
 
-def _asked(
+def _answers(
     model: str | None,
     weights: str | None,
     arguments: Sequence[str],
@@ -127,14 +126,15 @@ def _asked(
     devices: Sequence[str],
     roots: Sequence[Path],
 ) -> Answers:
-    """Asks where there is a person. Raises `EdgeSweepError` without one, if the model is missing."""
+    """The user's answers, asked for where there is a terminal. Raises `EdgeSweepError` without one, if the model is
+    missing."""
     ask = sys.stdin.isatty() and sys.stdout.isatty()
     if not model and not ask:
         raise EdgeSweepError("no model is named, and there is no terminal to ask on", "give --model module:function")
     model = module_source(model or click.prompt("Model: module:function of your own, or torchvision's name"))
-    given = dict(map(_argument, arguments))
+    argument_values = dict(map(_argument, arguments))
     if ask and ":" in model:
-        given |= _asked_arguments(model, given, roots)
+        argument_values |= _ask_arguments(model, argument_values, roots)
     usual = "random" if ":" in model else "pretrained"
     if weights is None:
         weights = click.prompt("Weights: the file of a checkpoint, or", default=usual) if ask else usual
@@ -147,29 +147,29 @@ def _asked(
     return Answers(
         model=model,
         weights=weights,
-        arguments=given,
+        arguments=argument_values,
         images=images or "",
         devices=tuple(devices),
     )
 
 
-def _asked_arguments(model: str, given: Mapping[str, Argument], roots: Sequence[Path]) -> dict[str, Argument]:
-    """What the function of the model needs beside `given`. Raises `ModelError`."""
+def _ask_arguments(model: str, argument_values: Mapping[str, Argument], roots: Sequence[Path]) -> dict[str, Argument]:
+    """The arguments that the model's function needs beside `argument_values`. Raises `ModelError`."""
     needed = needed_arguments(model, own_code(model, roots))
     function = model.rpartition(":")[2]
-    asked = {
+    answers = {
         name: click.prompt(f"Argument {name} of {function} (empty: none)", default="", show_default=False)
         for name in needed
-        if name not in given
+        if name not in argument_values
     }
-    return dict(_argument(f"{name}={value}") for name, value in asked.items() if value)
+    return dict(_argument(f"{name}={value}") for name, value in answers.items() if value)
 
 
 def _argument(text: str) -> tuple[str, Argument]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise EdgeSweepError(f"{text!r} is not NAME=VALUE", "write for instance --argument classes=10")
-    # As a sweep file would read it.
+    # The value is read as a sweep file would read it.
     read = parsed(f"{{value: {value}}}", Path("argument")).data["value"] if value else ""
     return name, read if isinstance(read, str | int | float | bool | list) else value
 
@@ -199,46 +199,47 @@ def _first(error: ValueError) -> str:
 
 
 def _folders(answers: Answers, home: Path) -> tuple[tuple[Folder, ...], int]:
-    """One folder, or those of calibration and evaluation; and how large the images are, 0 if there are none."""
+    """The folders of images, one or those of calibration and evaluation; and how large the images are, 0 if there are
+    none."""
     if not answers.images:
         return (), 0
     root = Path(answers.images).expanduser().resolve()
     splits = [next((name for name in names if (root / name).is_dir()), None) for names in _SPLITS]
     paths = [root / name for name in splits if name] if all(splits) else [root]
-    found, sides = [], []
+    folders, sides = [], []
     for path in paths:
         files, classes = files_in(path)
         look = opened(path, files, _LOOK_S, FORKS)
-        problems = tuple(one["message"] for one in look["problems"])
+        problems = tuple(problem["message"] for problem in look["problems"])
         size = tuple(look["one_size"])
-        found.append(Folder(path=_from(home, path), images=len(files), classes=classes, size=size, problems=problems))
+        folders.append(Folder(path=_from(home, path), images=len(files), classes=classes, size=size, problems=problems))
         sides.append(int(look["side"]))
-    return tuple(found), min(sides)
+    return tuple(folders), min(sides)
 
 
 def _from(home: Path, path: str | Path) -> str:
-    """A path of this folder, as a sweep file in `home` writes it."""
+    """A path as a sweep file in `home` writes it."""
     full = Path(path).expanduser().resolve()
     return full.relative_to(home).as_posix() if full.is_relative_to(home) else str(full)
 
 
 def _shapes(side: int) -> list[InputShape]:
-    """What to try: for large images first the usual size, for small ones that of the images."""
+    """The input shapes to try: for large images first the usual size, for small ones that of the images."""
     near = [size for size in sorted(_SIZES, reverse=True) if size <= side] if 0 < side < _LARGE_IMAGES else []
     return [(1, 3, size, size) for size in dict.fromkeys([*near[:1], *_SIZES])]
 
 
-def _tell(answers: Answers, found: Model, folders: Sequence[Folder]) -> None:
-    size = "x".join(map(str, found.input_shape))
-    click.echo(plain(f"{answers.model}: input {size}, {found.classes} classes, {found.parameters:,} parameters"))
-    if found.weights_text:
-        click.echo(plain(f"  {found.weights_text}"))
-    for way, closed in (("scripting", found.script), ("tracing", found.trace), ("fusing and static int8", found.graph)):
+def _tell(answers: Answers, look: Model, folders: Sequence[Folder]) -> None:
+    size = "x".join(map(str, look.input_shape))
+    click.echo(plain(f"{answers.model}: input {size}, {look.classes} classes, {look.parameters:,} parameters"))
+    if look.weights_text:
+        click.echo(plain(f"  {look.weights_text}"))
+    for way, closed in (("scripting", look.script), ("tracing", look.trace), ("fusing and static int8", look.graph)):
         click.echo(plain(f"  {way}: {f'no: {closed}' if closed else 'yes'}"))
     for folder in folders:
         click.echo(plain(f"{folder.path}: {folder.images} images in {len(folder.classes)} classes"))
         for problem in folder.problems:
             click.secho(plain(f"  {problem}"), fg="red")
-    if folders and len(folders[-1].classes) != found.classes:
-        many = len(folders[-1].classes)
-        click.secho(f"the model answers {found.classes} classes, the folder has {many}", fg="red")
+    if folders and len(folders[-1].classes) != look.classes:
+        class_count = len(folders[-1].classes)
+        click.secho(f"the model answers {look.classes} classes, the folder has {class_count}", fg="red")

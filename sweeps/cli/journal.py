@@ -20,6 +20,7 @@ from sweeps.store.outbox import Outbox
 from sweeps.store.owner import read_owner, separate, take_over
 from sweeps.store.verify import verify_published
 from sweeps.text import plain
+from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -81,15 +82,11 @@ def export(file: Path | None, root: Path) -> None:
         return
     if file.exists():
         raise WorkspaceError(f"there is something at {file} already", "name a new file")
-    part = file.with_name(f".{file.name}.part")
     try:
-        with part.open("w", encoding="utf-8") as text:
+        with whole_file(file) as part, part.open("w", encoding="utf-8") as text:
             text.writelines(f"{line}\n" for line in lines)
-        part.rename(file)
     except OSError as error:
         raise StoreError(f"{file} cannot be written: {error.strerror}", "check the folder and its disk") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @journal.command()
@@ -116,10 +113,10 @@ def restore_command(file: Path, root: Path) -> None:
     \b
     Example: edgesweep journal restore lab-2026-11-23.tar --workspace restored
     """
-    found = restore(file, root)
-    click.echo(f"{root}: {found.files} files, {found.bytes / 1e6:.1f} MB")
-    if found.root != str(root):
-        click.echo(plain(f"It was saved from {found.root}: MLflow's database still names that folder's artifacts."))
+    restored = restore(file, root)
+    click.echo(f"{root}: {restored.files} files, {restored.bytes / 1e6:.1f} MB")
+    if restored.root != str(root):
+        click.echo(plain(f"It was saved from {restored.root}: MLflow's database still names that folder's artifacts."))
     if read_owner(Workspace(root)).name:
         separate(Workspace(root))
         click.echo(f"If the original is gone: edgesweep journal take-over --workspace {shlex.quote(str(root))}")
@@ -175,16 +172,16 @@ def salvage_command(root: Path, dry_run: bool) -> None:
     """
     workspace = Workspace(root)
     with workspace.lock(), RunProgress() as progress:
-        found = salvage(workspace.journal, lambda table: progress.note(f"reading {table}"), dry_run=dry_run)
+        salvaged = salvage(workspace.journal, lambda table: progress.note(f"reading {table}"), dry_run=dry_run)
     saved = "can be saved" if dry_run else "saved"
-    for table, count in found.saved.items():
-        lost = found.lost.get(table, 0)
+    for table, count in salvaged.saved.items():
+        lost = salvaged.lost.get(table, 0)
         if count or lost:
             click.echo(f"{table}: {count} {saved}" + (f", up to {lost} lost" if lost else ""))
-    if found.damaged is None:
+    if salvaged.damaged is None:
         click.echo("nothing was changed: edgesweep journal salvage saves this, and keeps the damaged file")
     else:
-        click.echo(plain(f"the damaged journal is {found.damaged}; edgesweep run measures again what is lost"))
+        click.echo(plain(f"the damaged journal is {salvaged.damaged}; edgesweep run measures again what is lost"))
 
 
 @journal.command()
@@ -202,12 +199,12 @@ def publish(sweep: str | None, root: Path) -> None:
         with Outbox.of(workspace, opened, name) as outbox, RunProgress() as progress:
             total, done = outbox.left(), 0
 
-            def told(new: bool) -> None:
+            def add_published(new: bool) -> None:
                 nonlocal done
                 done += new
                 progress.step("Publishing to MLflow", done, max(done, total), "", unit="jobs")
 
-            refused = outbox.drain(told)
+            refused = outbox.drain(add_published)
     if refused:
         raise StoreError(refused, "start MLflow, then run the same command again: the journal keeps everything")
     click.echo(f"{name}: MLflow has all that is finished", err=True)

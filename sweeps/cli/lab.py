@@ -1,4 +1,4 @@
-"""Shared by the commands that use a lab: its address and token, and the connection to it."""
+"""Parts of the commands that use a lab: its address and token, and the connection to it."""
 
 import getpass
 import os
@@ -28,7 +28,7 @@ LAB_VARIABLE = "EDGESWEEP_LAB"
 
 @dataclass(frozen=True, slots=True)
 class LabOptions:
-    """Which lab a command uses."""
+    """The lab that a command uses."""
 
     head: str
     token_file: Path
@@ -52,7 +52,7 @@ def lab_options(command: Command) -> Command:
 
 
 def chosen_lab(lab: str | None, token_file: Path | None) -> LabOptions | None:
-    """`None` if no lab is named. Raises `ClusterError` if the token is missing."""
+    """The lab that a command names; `None` if it names none. Raises `ClusterError` if the token is missing."""
     if lab is None:
         return None
     if token_file is None:
@@ -61,7 +61,7 @@ def chosen_lab(lab: str | None, token_file: Path | None) -> LabOptions | None:
 
 
 def needed_lab(lab: str | None, token_file: Path | None) -> LabOptions:
-    """Raises `ClusterError` if no lab is named, too."""
+    """The lab that a command names. Raises `ClusterError` if it names none, or if the token is missing."""
     options = chosen_lab(lab, token_file)
     if options is None:
         raise ClusterError("no lab is named", "--lab HOST:PORT, as `edgesweep host up` has printed it")
@@ -69,8 +69,8 @@ def needed_lab(lab: str | None, token_file: Path | None) -> LabOptions:
 
 
 @contextmanager
-def open_lab(options: LabOptions, what: str, *, tells_ports: bool = False) -> "Iterator[Lab]":
-    """The lab's hosts, as this driver sees them. `what`: the driver's task, for people at the hosts. `tells_ports`:
+def open_lab(options: LabOptions, task: str, *, tells_ports: bool = False) -> "Iterator[Lab]":
+    """The lab's hosts, as this driver sees them. `task`: that of the driver, for people at the hosts. `tells_ports`:
     say what others may reach of this computer meanwhile.
 
     Starts a Ray node on this machine unless the lab's head runs here, and ends it. Raises `ClusterError`.
@@ -96,22 +96,22 @@ def open_lab(options: LabOptions, what: str, *, tells_ports: bool = False) -> "I
 
         cluster.connect(options.head, options.token_file, folder)
         stack.callback(cluster.disconnect)
-        who = f"{_user()}@{socket.gethostname()} {what} {token_hex(2)}"
-        lab = Lab(cluster.Hosts().find, who, versions(), time.monotonic, _tell)
+        driver_name = f"{_user()}@{socket.gethostname()} {task} {token_hex(2)}"
+        lab = Lab(cluster.Hosts().find, driver_name, versions(), time.monotonic, _tell)
         stack.callback(lab.close)
         yield lab
 
 
 @contextmanager
 def lab_or_none(
-    lab: str | None, token_file: Path | None, what: str, *, tells_ports: bool = False
+    lab: str | None, token_file: Path | None, task: str, *, tells_ports: bool = False
 ) -> "Iterator[Lab | None]":
-    """As `open_lab`; `None` if no lab is named."""
+    """The lab as `open_lab` gives it; `None` if no lab is named."""
     options = chosen_lab(lab, token_file)
     if options is None:
         yield None
     else:
-        with open_lab(options, what, tells_ports=tells_ports) as opened:
+        with open_lab(options, task, tells_ports=tells_ports) as opened:
             yield opened
 
 

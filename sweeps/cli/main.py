@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from sweeps.cli.options import EXIT_INTERRUPTED, ROOT, SWEEP
+from sweeps.cli.options import EXIT_INTERRUPTED, JSON, ROOT, SWEEP, print_json
 from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
-from sweeps.extras import as_installed_here, lacking
+from sweeps.extras import lacking
+from sweeps.failure_kinds import USAGE
 from sweeps.launching.here import here
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -91,16 +92,11 @@ COMMANDS = {
         "sweeps.cli.schema:schema",
         "Print the JSON Schema of sweep files, for completion and checks in editors.",
     ),
-    "simulate": ("sweeps.cli.simulate:simulate", "Simulate what a protocol would cost and find, on simulated phones."),
     "status": (
         "sweeps.cli.status:status",
         "Progress and failures of a sweep (by default the latest).",
     ),
     "store": ("sweeps.cli.store:store", "The database of results, where it is a file of the workspace."),
-    "support": (
-        "sweeps.cli.support:support",
-        "Build and verify models with all combinations; print what works, and why the rest does not.",
-    ),
     "sweeps": ("sweeps.cli.sweeps:sweeps", "List the sweeps of the workspace; rename, tag, note and delete them."),
     "toolchain": (
         "sweeps.cli.toolchain:toolchains",
@@ -113,6 +109,47 @@ COMMANDS = {
 }
 """`module:command` and the first sentence of the help, which `edgesweep --help` prints without importing the module."""
 
+VERBS_BY_PURPOSE = {
+    "Start": (
+        "doctor",
+        "demo",
+        "init",
+        "plan",
+        "run",
+        "status",
+        "rank",
+        "report",
+        "export",
+        "check",
+        "dashboard",
+    ),
+    "Devices and labs": (
+        "devices",
+        "runner",
+        "virtual-phone",
+        "host",
+        "hosts",
+        "toolchain",
+    ),
+    "Look closer": (
+        "explain",
+        "compare",
+        "noise",
+        "profile",
+        "recipe",
+        "import",
+    ),
+    "Keep house": (
+        "sweeps",
+        "journal",
+        "store",
+        "schema",
+        "completion",
+        "constraints",
+    ),
+}
+"""The headings of `edgesweep --help`, each with its verbs in the order in which people need them."""
+
 
 class LazyCommand(click.Command):
     """A name and its line of help; the command itself is imported when its arguments are parsed."""
@@ -122,7 +159,7 @@ class LazyCommand(click.Command):
         self._path = path
 
     def load(self) -> click.Command:
-        """Raises `EdgeSweepError` if the command needs a package of an extra that is not installed."""
+        """The command itself. Raises `EdgeSweepError` if it needs a package of an extra that is not installed."""
         module, _, attribute = self._path.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
@@ -136,11 +173,13 @@ class LazyCommand(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """The context of the command itself, which click then invokes."""
+        if parent is not None and "--json" in args:
+            parent.meta[JSON] = True
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-class Group(click.Group):
-    """Prints an expected error as one red line with its next step. Only bugs print a traceback."""
+class Program(click.Command):
+    """A command that prints an expected error as one red line with its next step. Only bugs print a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -151,13 +190,36 @@ class Group(click.Group):
             with closing_terminal_ends():
                 return super().invoke(ctx)
         except EdgeSweepError as error:
+            step = _typed(error.next_step, ctx)
+            if JSON in ctx.meta:
+                print_json({"error": error.document | {"next_step": step}})
             click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
-            if error.next_step:
-                click.echo(f"  next: {plain(_typed(as_installed_here(error.next_step), ctx))}", err=True)
+            if step:
+                click.echo(f"  next: {plain(step)}", err=True)
             ctx.exit(error.exit_code)
+        except click.UsageError as error:
+            if JSON in ctx.meta:
+                step = f"{error.ctx.command_path} --help" if error.ctx else "edgesweep --help"
+                print_json({"error": {"kind": USAGE, "message": error.format_message(), "next_step": step}})
+            raise
         except KeyboardInterrupt:
             click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
             ctx.exit(EXIT_INTERRUPTED)
+
+
+class Group(Program, click.Group):
+    """The program with all commands, listed by purpose."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading of `VERBS_BY_PURPOSE`; their columns stand below each other."""
+        column = max(map(len, self.commands))
+        for heading, verbs in VERBS_BY_PURPOSE.items():
+            with formatter.section(heading):
+                # click indents a section by 2 and parts its columns by 2 more, and wraps from there on.
+                room = formatter.width - 6 - column
+                formatter.write_dl(
+                    [(verb.ljust(column), self.commands[verb].get_short_help_str(room)) for verb in verbs]
+                )
 
 
 def _typed(step: str, context: click.Context) -> str:

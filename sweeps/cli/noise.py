@@ -15,12 +15,11 @@ from sweeps.protocol.batch_noise import PairedRound
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.noise import Calibration, calibrate
 from sweeps.records import Block
-from sweeps.report.noise import batch_document, batch_text, document, print_noise
+from sweeps.report.noise import batch_document, batch_text, document, print_noise, trace_text
 from sweeps.report.progress import RunProgress
 from sweeps.spec.inputs import ModelSpec
 from sweeps.text import plain
 from sweeps.workspace import Workspace
-from workers.devices.fake.traces import trace_text
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
@@ -28,7 +27,7 @@ from workers.noise import BatchNoiseRun, NoiseRun
 
 MINUTES = 3.0
 BATCH_MINUTES = 25.0
-"""About 30 rounds of 12 builds, at 3 s for a process."""
+"""The time of about 30 rounds of 12 builds, at 3 s for a process."""
 
 
 @click.command()
@@ -48,7 +47,7 @@ BATCH_MINUTES = 25.0
     "--traces",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all samples to FILE, for edgesweep simulate --traces.",
+    help="Write all samples to FILE, for the simulator of a checkout.",
 )
 @workspace_option
 @json_option
@@ -62,7 +61,7 @@ def noise(device: str, minutes: float | None, batches: bool, traces: Path | None
     """
     if minutes is None:
         minutes = BATCH_MINUTES if batches else MINUTES
-    if math.isnan(minutes):  # click's range check accepts it
+    if math.isnan(minutes):  # click's range check accepts nan
         raise click.BadParameter("nan is no time", param_hint="--minutes")
     workspace = Workspace.open(root)
     with workspace.lock(), RunProgress() as progress:
@@ -73,25 +72,25 @@ def noise(device: str, minutes: float | None, batches: bool, traces: Path | None
         together = known_batch_spread(workspace, run.facts)
     if traces is not None:
         _write(traces, blocks)
-    found = _found(blocks, needed=not batches and not interrupted)
+    calibration = _calibration(blocks, needed=not batches and not interrupted)
     if batches and together is None and not interrupted:
         raise EdgeSweepError("no two rounds of batches that differ: they show nothing", "measure longer: --minutes")
-    if found is None and together is None:
+    if calibration is None and together is None:
         click.echo(f"Stopped after {len(blocks)} blocks, which are kept: too few to show the noise.", err=True)
     elif as_json:
-        shown = {"device": run.facts.name} if found is None else document(run.facts, blocks, found)
+        shown = {"device": run.facts.name} if calibration is None else document(run.facts, blocks, calibration)
         print_json({**shown, "batches": batch_document(together)})
     else:
-        if found is not None:
-            print_noise(run.facts, blocks, found)
+        if calibration is not None:
+            print_noise(run.facts, blocks, calibration)
         if together is not None:
             click.echo(plain(batch_text(run.facts.name, together)))
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _found(blocks: list[Block], *, needed: bool) -> Calibration | None:
-    """`None` if the blocks do not show the noise; raises `EdgeSweepError` for that if it is needed."""
+def _calibration(blocks: list[Block], *, needed: bool) -> Calibration | None:
+    """The noise that the blocks show. Without any: `None`, or `EdgeSweepError` if it is needed."""
     try:
         return calibrate(blocks)
     except EdgeSweepError:
@@ -101,7 +100,7 @@ def _found(blocks: list[Block], *, needed: bool) -> Calibration | None:
 
 
 def _measure(run: NoiseRun | BatchNoiseRun, workspace: Workspace, seconds: float, progress: RunProgress) -> bool:
-    """Returns whether it was stopped before the end."""
+    """Measure for this time. Returns whether that was stopped before the end."""
     executor = InlineExecutor(workspace.root)
     try:
         with CtrlC(progress.note) as stop:
@@ -109,14 +108,14 @@ def _measure(run: NoiseRun | BatchNoiseRun, workspace: Workspace, seconds: float
                 show(event, progress)
             title, spent_s, total = f"Measuring on {run.facts.name}", 0.0, math.ceil(seconds)
             progress.step(title, 0, total, "", unit="s")
-            for found in run.measure(executor.lane(run.facts), seconds, stop):
-                match found:
+            for record in run.measure(executor.lane(run.facts), seconds, stop):
+                match record:
                     case Block():
-                        spent_s += found.device_seconds + found.conditions.waited_seconds
-                        running = f"{figure_ns(found.samples_ns) / 1e6:.3f} ms"
+                        spent_s += record.device_seconds + record.conditions.waited_seconds
+                        running = f"{figure_ns(record.samples_ns) / 1e6:.3f} ms"
                     case PairedRound():
-                        spent_s += found.device_seconds
-                        running = f"round {found.round + 1}"
+                        spent_s += record.device_seconds
+                        running = f"round {record.round + 1}"
                     case noted:
                         show(noted, progress)
                         continue

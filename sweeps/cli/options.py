@@ -12,19 +12,22 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from sweeps.sqlite_file import BRIEF_S, connect
 from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE
 
 EXIT_INTERRUPTED = 130
 
 ROOT = "edgesweep.root"
-"""The workspace that a command was given, in the `meta` of its context: what is advised after an error has it, too."""
+"""The workspace that a command was given, in the `meta` of its context: advice after an error names it, too."""
 SWEEP = "edgesweep.sweep"
-"""Likewise the sweep, where one was named."""
+"""The sweep that a command was given, if any, in the same `meta`."""
+JSON = "edgesweep.json"
+"""A mark in the same `meta` of a command that was given `--json`: then an error is a document, too."""
 
 
-def _found(context: click.Context, _option: click.Parameter, root: Path) -> Path:
-    context.meta[ROOT] = found = root.expanduser().resolve()
-    return found
+def _resolved(context: click.Context, _option: click.Parameter, root: Path) -> Path:
+    context.meta[ROOT] = path = root.expanduser().resolve()
+    return path
 
 
 workspace_option = click.option(
@@ -32,15 +35,20 @@ workspace_option = click.option(
     "root",
     type=click.Path(path_type=Path),
     metavar="DIRECTORY",
-    callback=_found,
+    callback=_resolved,
     default=Path(DEFAULT_ROOT),
     envvar=ROOT_VARIABLE,
     show_default=True,
     help="Folder of results, artifacts and logs (or EDGESWEEP_WORKSPACE).",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON document on stdout; of an error: {error: {kind, message, next_step}}.",
+)
 DEVICE_NAMES = "as the sweep file names it, its id, or a part of its name"
-"""What `--device` takes where results are read: `sweeps.operations.stored_results.meant`."""
+"""The names that `--device` takes where results are read: `sweeps.operations.stored_results.meant`."""
 sweep_file_argument = click.argument("sweep_file", type=click.Path(path_type=Path))
 yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
 executor_option = click.option(
@@ -77,21 +85,21 @@ class ListingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The options that the group was given are put in front of the subcommand's arguments: its own win."""
         name, command, rest = super().resolve_command(ctx, args)
-        given: list[str] = []
+        group_options: list[str] = []
         for option in self.params:
             if ctx.get_parameter_source(option.name or "") is not ParameterSource.COMMANDLINE:
                 continue
             is_flag = isinstance(option, click.Option) and option.is_flag
-            given += option.opts[:1] if is_flag else [option.opts[0], str(ctx.params[option.name])]
-        return name, command, [*given, *rest]
+            group_options += option.opts[:1] if is_flag else [option.opts[0], str(ctx.params[option.name])]
+        return name, command, [*group_options, *rest]
 
 
 def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
-    """For a shell's completion: the sweeps of the workspace."""
+    """The sweeps of the workspace, for a shell's completion."""
     root = Path(context.params.get("root") or os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT)
     path = root.expanduser() / "journal.sqlite"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(connect(path, read_only=True, busy_s=BRIEF_S)) as db:
             names = [str(name) for (name,) in db.execute("SELECT name FROM sweeps ORDER BY updated DESC")]
     except sqlite3.Error:
         return []
@@ -107,7 +115,7 @@ sweep_argument = click.argument("sweep", required=False, callback=_named, shell_
 
 
 def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:
-    if math.isnan(percent):  # click's range check accepts it
+    if math.isnan(percent):  # click's range check accepts nan
         raise click.BadParameter("nan is not a percentage")
     return percent
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from workers.models.trial import Tried
 
 CHECK_S = 5.0
-"""For decoding the images of one folder."""
+"""The seconds for decoding the images of one folder."""
 
 
 @click.command()
@@ -63,7 +63,7 @@ def plan(
     Only --check runs the model's code.
     Example: edgesweep plan sweep.yaml --check
     """
-    # Imports pandas and numpy, which `plan --help` does not need.
+    # The modules import pandas and numpy, which `plan --help` does not need.
     from sweeps.report.plan import plan_document, print_plan
     from workers.models.trial import try_all
 
@@ -71,30 +71,41 @@ def plan(
     roots = roots_of(sweep_file, models)
     workspace = Workspace(root)
     with lab_or_none(lab, token_file, "plan") as hosts:
-        found = plan_with_states(spec, roots, workspace, hosts)
-    planned, left = found.plan, found.left
+        with_states = plan_with_states(spec, roots, workspace, hosts)
+    planned, left = with_states.plan, with_states.left
     noise, _ = known(planned, workspace, known_noise)
     spreads = batch_spreads(planned, workspace)
     kept_out = quarantines_of(planned.devices)
     checked = try_all(spec.models, spec.data, roots, workspace, CHECK_S) if with_check else iter(())
     if as_json:
-        document = plan_document(planned, found.states, left, noise, spreads, kept_out) | {"machine": found.machine}
-        tried = list(checked)
-        print_json(document | ({"check": [asdict(one) for one in tried]} if with_check else {}))
+        document = plan_document(planned, with_states.states, left, noise, spreads, kept_out) | {
+            "machine": with_states.machine
+        }
+        trials = list(checked)
+        print_json(document | ({"check": [asdict(trial) for trial in trials]} if with_check else {}))
     else:
-        print_plan(planned, found.states, left.seconds, noise, spreads, kept_out, found.programs, found.worth_retrying)
-        for line in (*found.sharing, *found.machine):
+        print_plan(
+            planned,
+            with_states.states,
+            left.seconds,
+            noise,
+            spreads,
+            kept_out,
+            with_states.programs,
+            with_states.worth_retrying,
+        )
+        for line in (*with_states.sharing, *with_states.machine):
             tell(line)
-        tried = []
-        for one in checked:
-            tried.append(one)
-            click.secho(plain(one.text), fg=_color(one))
+        trials = []
+        for trial in checked:
+            trials.append(trial)
+            click.secho(plain(trial.text), fg=_color(trial))
     on_accuracy = {*(bound.metric for bound in spec.objective.constraints), direction(spec.objective)[0]} & ON_ACCURACY
-    if any(one.problem or (one.doubts_original and on_accuracy) for one in tried):
+    if any(trial.problem or (trial.doubts_original and on_accuracy) for trial in trials):
         sys.exit(1)
 
 
-def _color(one: "Tried") -> str | None:
-    if one.doubts_original:
+def _color(trial: "Tried") -> str | None:
+    if trial.doubts_original:
         return "yellow"
-    return "red" if one.problem else None
+    return "red" if trial.problem else None

@@ -81,13 +81,14 @@ def profile(
 
 
 def _attach(workspace: Workspace, rows: Sequence[ResultRow], done: Profiled) -> None:
-    """To the runs of the jobs that it is of: a build may have been profiled on a device on which no job ran it."""
-    made = done.kept
+    """Attach a profile to the runs of the jobs that it is of: a build may have been profiled on a device on which no
+    job ran it."""
+    kept_profile = done.kept
     try:
         for row in rows:
             run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
-            if made.is_of(row.build_key, row.device_id, run):
-                attach_profiles(workspace, row.sweep, row.job_key, [Kept(made, done.file)])
+            if kept_profile.is_of(row.build_key, row.device_id, run):
+                attach_profiles(workspace, row.sweep, row.job_key, [Kept(kept_profile, done.file)])
     except StoreError as error:
         tell(f"It is kept in the workspace, and not in MLflow: {error.one_line}")
 
@@ -98,8 +99,8 @@ def _tell(done: Profiled, capture: Capture) -> None:
 
 
 def _capture(text: str) -> tuple[Capture, Path | None]:
-    name, given, path = text.partition("=")
-    if name not in CAPTURES or (given and not path):
+    name, equals, path = text.partition("=")
+    if name not in CAPTURES or (equals and not path):
         raise EdgeSweepError(
             f"there is no capture {text!r}{did_you_mean(name, CAPTURES)}",
             f"give one of {', '.join(CAPTURES)}, or NAME=PATH with a program of your own",

@@ -38,9 +38,9 @@ def quarantine(name: str, reason: str, root: Path, lab: str | None, token_file: 
     Example: edgesweep devices quarantine adb:R58M12ABCDE --reason "battery swells"
     """
     with _opener(chosen_lab(lab, token_file)) as opened:
-        device_id, known = _device(name, root, opened)
-    put = QuarantineBook().put(device_id, known, reason)
-    click.echo(plain(f"{known} is quarantined {put.text}; {put.way_out}"))
+        device_id, device_name = _device(name, root, opened)
+    entry = QuarantineBook().put(device_id, device_name, reason)
+    click.echo(plain(f"{device_name} is quarantined {entry.text}; {entry.way_out}"))
 
 
 @click.command()
@@ -54,24 +54,26 @@ def readmit(name: str, root: Path, lab: str | None, token_file: Path | None) -> 
     Example: edgesweep devices readmit adb:R58M12ABCDE
     """
     with _opener(chosen_lab(lab, token_file)) as opened:
-        device_id, known = _device(name, root, opened)
+        device_id, device_name = _device(name, root, opened)
         was = QuarantineBook().readmit(device_id)
-        said = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
-        click.echo(plain(f"{known} {said}"))
+        outcome = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
+        click.echo(plain(f"{device_name} {outcome}"))
         if opened is not None and was is not None and was.by == "edgesweep":
-            # Its hosts show it to others until they are told.
+            # The lab's hosts show the quarantine to others until they are told.
             opened().hint(device_id, "")
 
 
 @contextmanager
 def _opener(options: LabOptions | None) -> "Iterator[Callable[[], Lab] | None]":
-    """What opens the lab, once, when it is first needed: that takes a node of its own. `None` if no lab is named."""
+    """A function that opens the lab, once, when it is first needed: that takes a node of its own. `None` if no lab is
+    named."""
     with ExitStack() as stack:
         yield None if options is None else cache(lambda: stack.enter_context(open_lab(options, "devices")))
 
 
 def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str, str]:
-    """Its id, and its name for people. Raises `DeviceError`: `unknown_device`, or why it cannot be asked for its id."""
+    """The id of a device, and its name for people. Raises `DeviceError`: `unknown_device`, or why it cannot be asked
+    for its id."""
     entry = catalog.device(name)
     refused = DeviceError(
         "unknown_device", f"{name!r} names no device", "edgesweep devices lists them: local, adb:SERIAL"
@@ -82,28 +84,31 @@ def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str
             return registry.connect(name, Workspace.open(root).root).facts().device_id, name
         except DeviceError as error:
             refused = error
-    # One that is away, or that is named by its id. A lab is asked last.
-    known = [(record.device_id, record.name) for record in QuarantineBook().records()]
-    known += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
-    found = next((one for one in known if name in one), None)
-    if found is None and lab is not None:
-        found = one_of(name, lab())
-    if found is None:
+    # The device may be away, or named by its id. A lab is asked last.
+    candidates = [(record.device_id, record.name) for record in QuarantineBook().records()]
+    candidates += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
+    match = next((entry for entry in candidates if name in entry), None)
+    if match is None and lab is not None:
+        match = one_of(name, lab())
+    if match is None:
         raise refused
-    return found
+    return match
 
 
 def one_of(name: str, lab: "Lab") -> tuple[str, str] | None:
     """The device of a lab with this name or id. Raises `DeviceError` if the name means several."""
-    facts = [one for one in lab.select(name) if isinstance(one, DeviceFacts)]
+    facts = [device for device in lab.select(name) if isinstance(device, DeviceFacts)]
     facts = facts or [
-        hello.named(one.facts) for hello, _ in lab.hellos() for one in hello.devices if one.facts.device_id == name
+        hello.named(device.facts)
+        for hello, _ in lab.hellos()
+        for device in hello.devices
+        if device.facts.device_id == name
     ]
-    if len({one.device_id for one in facts}) > 1:
+    if len({device.device_id for device in facts}) > 1:
         raise DeviceError(
             "unknown_device",
             f"{name!r} names {len(facts)} devices",
-            f"name one: {', '.join(one.name for one in facts)}",
+            f"name one: {', '.join(device.name for device in facts)}",
         )
     return (facts[0].device_id, facts[0].name) if facts else None
 
@@ -113,4 +118,4 @@ def _planned(workspace: Workspace) -> list[DeviceFacts]:
     if not workspace.journal.exists():
         return []
     with Journal.open(workspace.journal, read_only=True) as journal:
-        return [facts for info in journal.sweeps() for facts in journal.devices(info.name)]
+        return [facts for info in journal.sweeps.all() for facts in journal.plans.devices(info.name)]

@@ -6,11 +6,10 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
-from sweeps.journal.journal import Journal
 from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import whole_results
 from sweeps.launching.here import here
-from sweeps.operations.stored_results import files_and_name, meant, names_of, of_latest, plans_of, still_open
+from sweeps.operations.stored_results import StoredSweep, meant, of_latest, open_results, still_open
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
@@ -18,7 +17,6 @@ from sweeps.report.evaluation import images_document, more_images, more_images_o
 from sweeps.report.overview import print_overview
 from sweeps.report.ranking import print_ranking
 from sweeps.store.read_journal import rank_sweep
-from sweeps.store.result_files import ResultFiles
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
@@ -45,35 +43,35 @@ def rank(
     """
     workspace = Workspace(root)
     tables = everything or verbose or device is not None
-    with of_latest(workspace, sweep):
-        files, name = files_and_name(workspace, sweep)
-        whole_results(files.journal, _told_once())
-        names = names_of(plans_of(files), name)
-        ranked = rank_sweep(files.journal, name, meant(device, names)) if as_json or tables else None
-        verdicts = [] if ranked is not None and not as_json else overview(files, name)
+    with of_latest(workspace, sweep), open_results(workspace, sweep) as stored:
+        whole_results(stored.journal, _notice_once())
+        names = stored.device_names
+        device_id = meant(device, names)
+        ranked = rank_sweep(stored.journal, stored.name, device_id) if as_json or tables else None
+        verdicts = [] if ranked is not None and not as_json else overview(stored.files, stored.name, stored.journal)
         if ranked is not None:
-            there = {(entry.device_id, entry.model) for entry in ranked.devices}
-            verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, workspace, files, names, as_json=as_json, verbose=verbose)
-        elif any(one.finished or one.not_ranked for one in verdicts):
-            notes = [*still_open(workspace, files, name)]
-            with Journal.open(files.journal, read_only=True) as journal:
-                notes += more_images_of(journal.spec(name), verdicts)
-            print_overview(name, verdicts, notes, here=here(workspace, name), names=names)
+            ranked_places = {(entry.device_id, entry.model) for entry in ranked.devices}
+            verdicts = [
+                verdict for verdict in verdicts if device is None or (verdict.device_id, verdict.model) in ranked_places
+            ]
+            _show(ranked, verdicts, workspace, stored, names, as_json=as_json, verbose=verbose)
+        elif any(verdict.finished or verdict.not_ranked for verdict in verdicts):
+            spec = stored.journal.plans.spec(stored.name)
+            notes = [*still_open(workspace, stored), *more_images_of(spec, verdicts)]
+            print_overview(stored.name, verdicts, notes, here=here(workspace, stored.name), names=names)
         else:
-            with Journal.open(files.journal, read_only=True) as journal:
-                raise no_results(journal, name)
+            raise no_results(stored.journal, stored.name)
 
 
-def _told_once() -> Callable[[int, int], None]:
-    """Say why it takes long, when it does: once for a journal of an earlier version."""
-    said = False
+def _notice_once() -> Callable[[int, int], None]:
+    """A function that says why ranking takes long, where the table of results was damaged."""
+    is_told = False
 
     def each(_: int, jobs: int) -> None:
-        nonlocal said
-        if not said:
+        nonlocal is_told
+        if not is_told:
             click.echo(f"The table of results is made from the journal's attempts ({jobs} jobs), once.", err=True)
-        said = True
+        is_told = True
 
     return each
 
@@ -82,17 +80,16 @@ def _show(
     ranked: Ranking,
     verdicts: list[PlaceVerdict],
     workspace: Workspace,
-    files: ResultFiles,
+    stored: StoredSweep,
     names: Mapping[str, str],
     *,
     as_json: bool,
     verbose: bool,
 ) -> None:
-    with Journal.open(files.journal, read_only=True) as journal:
-        spec = journal.spec(ranked.sweep)
+    spec, files = stored.journal.plans.spec(ranked.sweep), stored.files
     if as_json:
         more = {"summary": overview_document(verdicts), "evaluation_images": images_document(spec, ranked)}
         print_json(ranking_document(ranked) | more | ({"copied": files.document()} if files.is_copy else {}))
     else:
-        notes = (*more_images(spec, ranked), *still_open(workspace, files, ranked.sweep))
+        notes = (*more_images(spec, ranked), *still_open(workspace, stored))
         print_ranking(ranked, notes, verbose=verbose, here=here(workspace, ranked.sweep), names=names)

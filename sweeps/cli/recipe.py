@@ -60,7 +60,7 @@ _OTHERS: dict[str, Any] = {
     "threads": [1],
 }
 _LAYOUTS = ("nchw", "nhwc")
-"""Of a runtime that lists none."""
+"""The layouts of a runtime that lists none."""
 
 _SYNTHETIC = {
     "calibration": {"source": "synthetic", "images": 32, "seed": 1},
@@ -84,7 +84,7 @@ _SYNTHETIC = {
 @executor_option
 @click.option("--retry-failed", is_flag=True, help="Try failed steps again.")
 @json_option
-def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **asked: Any) -> None:
+def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **options: Any) -> None:
     """Run PyTorch Mobile's performance recipe step by step: what does each step gain?
 
     \b
@@ -95,11 +95,11 @@ def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **asked
     After an interruption, run the same command again to continue.
     Example: edgesweep recipe mobilenet_v2 --weights random
     """
-    spec, roots = recipe_spec(**asked)
+    spec, roots = recipe_spec(**options)
     workspace = Workspace.open(root)
     results = run_spec(spec, roots, workspace, executor, retry_failed)
-    found = waterfall.waterfalls(results)
-    document = waterfall.recipe_document(spec.name, found)
+    waterfalls = waterfall.waterfalls(results)
+    document = waterfall.recipe_document(spec.name, waterfalls)
     file = workspace.root / "recipes" / f"{spec.name}.json"
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     file.parent.mkdir(exist_ok=True)
@@ -108,8 +108,8 @@ def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **asked
     if as_json:
         print_json(document)
         return
-    for one in found:
-        click.echo(render(spec.name, one) + "\n")
+    for entry in waterfalls:
+        click.echo(render(spec.name, entry) + "\n")
     click.echo(f"Stored as {file}", err=True)
 
 
@@ -133,20 +133,20 @@ def recipe_spec(
     grids = {**STEPS, **(_of_others() if runtimes else {})}
     document: dict[str, Any] = {"grids": [{"name": name, **axes} for name, axes in grids.items()], "devices": [device]}
     if Path(model).suffix in (".yaml", ".yml"):
-        given = {"--weights": weights, "--input-shape": input_shape, "--argument": arguments, "--seed": seed}
-        if wrong := [option for option, value in given.items() if value not in (None, ())]:
+        model_options = {"--weights": weights, "--input-shape": input_shape, "--argument": arguments, "--seed": seed}
+        if wrong := [option for option, value in model_options.items() if value not in (None, ())]:
             raise SpecError(f"{', '.join(wrong)}: not allowed with a sweep file", f"write it into {model}")
         sweep = load(Path(model))
-        kept = sweep.model_dump(mode="json", include={"models", "data", "protocol", "objective"})
-        document |= kept | {"name": _name(sweep.name), "protocol": kept["protocol"] | protocol}
+        file_values = sweep.model_dump(mode="json", include={"models", "data", "protocol", "objective"})
+        document |= file_values | {"name": _name(sweep.name), "protocol": file_values["protocol"] | protocol}
         return _validated(document), roots_of(Path(model))
     network: dict[str, Any] = {"source": model, "arguments": dict(map(_argument, arguments))}
     network |= {name: value for name, value in (("weights", weights), ("seed", seed)) if value is not None}
     if input_shape is not None:
         network["input_shape"] = _shape(input_shape)
     # Networks with equal names but other sources or weights are different recipes.
-    which = canonical_key({"network": network, "weights": weights})[:6]
-    document |= {"name": _name(f"{model.rpartition(':')[2]}-{which}"), "models": [network], "protocol": protocol}
+    digest = canonical_key({"network": network, "weights": weights})[:6]
+    document |= {"name": _name(f"{model.rpartition(':')[2]}-{digest}"), "models": [network], "protocol": protocol}
     if weights != "demo":
         # Synthetic images have no labels, so the accuracy drop cannot be constrained.
         document |= {"data": _SYNTHETIC, "objective": {"constraints": []}}
@@ -155,11 +155,17 @@ def recipe_spec(
 
 def _of_others() -> dict[str, Mapping[str, Any]]:
     """The builds of other runtimes for the CPU of which the best is compared with PyTorch Mobile's best step."""
-    others = [one for one in catalog.runtimes().values() if one.name != "torchscript" and one.backend("cpu")]
-    shipped = sorted((one for one in others if not one.unshippable), key=lambda one: one.name)
+    runtimes = [
+        runtime for runtime in catalog.runtimes().values() if runtime.name != "torchscript" and runtime.backend("cpu")
+    ]
+    shipped = sorted((runtime for runtime in runtimes if not runtime.unshippable), key=lambda runtime: runtime.name)
     return {
-        f"{RUNTIME}{one.name}": {"runtime": [one.name], "layout": list(one.values.get("layout", _LAYOUTS)), **_OTHERS}
-        for one in shipped
+        f"{RUNTIME}{runtime.name}": {
+            "runtime": [runtime.name],
+            "layout": list(runtime.values.get("layout", _LAYOUTS)),
+            **_OTHERS,
+        }
+        for runtime in shipped
     }
 
 
@@ -172,7 +178,7 @@ def _name(model: str) -> str:
 
 
 def _argument(text: str) -> tuple[str, Argument]:
-    """`key=value`; the value is read as JSON (10, 0.35, true) if possible, otherwise as text."""
+    """Key and value of `key=value`; the value is read as JSON (10, 0.35, true) if possible, otherwise as text."""
     key, equals, value = text.partition("=")
     if not (key.isidentifier() and equals):
         raise SpecError(f"--argument {text!r} is not KEY=VALUE", "write for instance --argument num_classes=10")

@@ -26,6 +26,7 @@ from sweeps.report.evaluation import more_images
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import ResultRow, SweepResults, of_device, read_rows
 from sweeps.spec.sweep import sweep_yaml
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -57,26 +58,26 @@ def report(
     """
     if not any((html, as_markdown, as_csv, parquet)):
         raise click.UsageError("name what to write: --html, --markdown, --csv or --parquet FILE")
-    asked = [path.absolute() for path in (html, as_markdown, as_csv, parquet) if path is not None]
-    if len(set(asked)) < len(asked):
+    paths = [path.absolute() for path in (html, as_markdown, as_csv, parquet) if path is not None]
+    if len(set(paths)) < len(paths):
         raise click.UsageError("each of the files needs a name of its own")
     page = _page_maker() if html else None
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
     rows = read_rows(results.frame, results.name)
-    called = meant(device, results.names)
-    rows = rows if called is None else of_device(rows, called)
+    device_id = meant(device, results.names)
+    rows = rows if device_id is None else of_device(rows, device_id)
     objective = plain_words(objective_text(results.spec.objective))
     spec = results.spec
-    there, notes = _drawn(results, rows, here(workspace, results.name)) if html or as_markdown else ([], [])
-    with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
+    drawn, notes = _drawn(results, rows, here(workspace, results.name)) if html or as_markdown else ([], [])
+    with click.progressbar(length=len(drawn), label="Drawing charts", hidden=as_json or not html) as bar:
         files: dict[Path | None, Callable[[], bytes]] = {
             html: lambda: (
                 b""
                 if page is None
                 else page(
                     results.name,
-                    there,
+                    drawn,
                     objective=objective,
                     updated=results.updated,
                     version=version("edgesweep"),
@@ -86,7 +87,7 @@ def report(
                 ).encode()
             ),
             as_markdown: lambda: markdown(
-                results.name, there, objective=objective, version=version("edgesweep"), notes=notes
+                results.name, drawn, objective=objective, version=version("edgesweep"), notes=notes
             ).encode(),
             as_csv: lambda: csv_text(results_table(rows)).encode("utf-8-sig"),
             parquet: lambda: parquet_bytes(results_table(rows)),
@@ -94,20 +95,20 @@ def report(
         written = [_write(path, make) for path, make in files.items() if path is not None]
     if as_json:
         print_json({"sweep": results.name, "files": written})
-    for one in () if as_json else written:
-        click.echo(f"{one['file']}  {METRICS['artifact_mb'].format(one['bytes'] / 1e6)}")
+    for file in () if as_json else written:
+        click.echo(f"{file['file']}  {METRICS['artifact_mb'].format(file['bytes'] / 1e6)}")
 
 
 def _drawn(results: SweepResults, rows: Sequence[ResultRow], advice: Here) -> tuple[list[Section], list[str]]:
     """A section for each device and model, and notes of the whole sweep. `advice` completes the commands in them."""
     spec = results.spec
     ranked = rank_rows(rows, spec.objective, results.name, told=told_by(spec))
-    there = [_typed(one, advice) for one in sections(rows, ranked, spec.objective)]
-    return there, [line(advice.typed(note)) for note in more_images(spec, ranked)]
+    drawn = [_typed(section, advice) for section in sections(rows, ranked, spec.objective)]
+    return drawn, [line(advice.typed(note)) for note in more_images(spec, ranked)]
 
 
 def _typed(section: Section, advice: Here) -> Section:
-    sentences = tuple(replace(one, rest=advice.typed(one.rest)) for one in section.sentences)
+    sentences = tuple(replace(sentence, rest=advice.typed(sentence.rest)) for sentence in section.sentences)
     tables = tuple(
         replace(
             table,
@@ -120,7 +121,8 @@ def _typed(section: Section, advice: Here) -> Section:
 
 
 def _page_maker() -> Callable[..., str]:
-    """Raises `EdgeSweepError` if what draws charts is not installed: tables and Markdown do without."""
+    """The function that makes a page. Raises `EdgeSweepError` if the package that draws charts is not installed: tables
+    and Markdown do without."""
     try:
         from dashboard.report.html import page
     except ModuleNotFoundError as error:
@@ -129,14 +131,11 @@ def _page_maker() -> Callable[..., str]:
 
 
 def _write(path: Path, make: Callable[[], bytes]) -> dict[str, Any]:
-    """The file is whole or not there. Raises `EdgeSweepError` if it cannot be written."""
-    part = path.with_name(f".{path.name}.part")
+    """Write a file, whole or not at all. Raises `EdgeSweepError` if it cannot be written."""
     content = make()
     try:
-        part.write_bytes(content)
-        part.replace(path)
+        write_whole(path, content)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise EdgeSweepError(
             f"{path} cannot be written: {error.strerror or error}", "name a file in a folder that exists"
         ) from error

@@ -26,6 +26,7 @@ from sweeps.operations.run import Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import names_of, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.operations.telling import tell
+from sweeps.operations.which_sweep import open_journal
 from sweeps.ranking.document import ranking_document
 from sweeps.report.evaluation import images_document, more_images
 from sweeps.report.ranking import print_ranking
@@ -72,8 +73,9 @@ def run(
     if as_json:
         print_json(ranking_document(ranked) | {"evaluation_images": images_document(spec, ranked)})
     else:
-        notes = (*more_images(spec, ranked), *waiting(workspace.journal, spec.name))
-        names = names_of(workspace.journal, spec.name)
+        with open_journal(workspace) as journal:
+            notes = (*more_images(spec, ranked), *waiting(journal, spec.name))
+            names = names_of(journal, spec.name)
         print_ranking(ranked, notes, here=here(workspace, spec.name, sweep_file), names=names)
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
         sys.exit(1)  # nothing was measured: a script must notice
@@ -89,8 +91,8 @@ def run_spec(
     lab: Lab | None = None,
     file: Path | None = None,
 ) -> SweepResults:
-    """As `run_sweep`, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted. `file`: the sweep
-    file, if it is to be run again."""
+    """Run a sweep as `run_sweep` does, ended by Ctrl-C. Returns the results. Exits the program if it is interrupted.
+    `file`: the sweep file, if it is to be run again."""
     watch = Watch(asking=CtrlC, file=file)
     ended = run_sweep(spec, roots, workspace, executor, retry_failed=retry_failed, settle=settle, lab=lab, watch=watch)
     for line in ended.still_to_do:

@@ -15,7 +15,7 @@ from workers.native import android
 from workers.runtimes import registry
 from workers.runtimes.torchscript.programs import runners_folder
 
-_RUNTIMES = [one.name for one in catalog.runtimes().values() if one.for_phones]
+_RUNTIMES = [runtime.name for runtime in catalog.runtimes().values() if runtime.for_phones]
 
 
 @click.group()
@@ -79,9 +79,9 @@ def build(
         except EdgeSweepError as error:
             missing.append(error)
         if ndk is None or recipe is None:
-            # All that is missing at once: each takes a while to get.
-            steps = "\n  and: ".join(one.next_step for one in missing)
-            raise EdgeSweepError("; ".join(one.message for one in missing), steps)
+            # The error names all that is missing at once: each takes a while to get.
+            steps = "\n  and: ".join(lack.next_step for lack in missing)
+            raise EdgeSweepError("; ".join(lack.message for lack in missing), steps)
         toolchain = android.ndk_toolchain(ndk, abi, recipe)
         built = android.build(toolchain, abi, recipe, Path(folder) / "build", tell)
         placed = android.place(built, runners_folder(abi))

@@ -1,4 +1,4 @@
-"""Shared by the commands: Ctrl-C, and a terminal that closes."""
+"""The handling of Ctrl-C and of a terminal that closes, for all commands."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from types import FrameType
 
 _LAST_WORD_SECONDS = 1.0
-"""A blocked terminal must not delay the end."""
+"""The longest wait for the last message: a blocked terminal must not delay the end."""
 
 
 class CtrlC:
@@ -17,41 +17,41 @@ class CtrlC:
     requests an orderly end, too.
 
     A thread prints the message. The signal handler cannot, because it may interrupt another write. The work cannot
-    either, because it may take minutes until it checks for the request. `asked` is called by it, too.
+    either, because it may take minutes until it checks for the request. The thread calls `on_request`, too.
     """
 
-    def __init__(self, note: Callable[[str], None], asked: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, note: Callable[[str], None], on_request: Callable[[], None] = lambda: None) -> None:
         self._note = note
-        self._tell_asked = asked
-        self._asked = False
-        self._told: SimpleQueue[str | None] = SimpleQueue()  # its `put` is reentrant
+        self._on_request = on_request
+        self._is_requested = False
+        self._messages: SimpleQueue[str | None] = SimpleQueue()  # `put` is reentrant
 
     def __enter__(self) -> Callable[[], bool]:
         self._teller = threading.Thread(target=self._tell, daemon=True)
         self._teller.start()
         self._terminals = _terminals()
         self._before = {number: signal.signal(number, self._handle) for number in _asking()}
-        return lambda: self._asked
+        return lambda: self._is_requested
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        self._told.put(None)
+        self._messages.put(None)
         self._teller.join(_LAST_WORD_SECONDS)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             _leave(self._terminals)
-            if self._asked:
+            if self._is_requested:
                 return  # kernel and shell each tell of the same terminal
-        if self._asked:
+        if self._is_requested:
             raise KeyboardInterrupt
-        self._asked = True
-        self._told.put("stopping after the running work; press Ctrl-C again to stop at once")
+        self._is_requested = True
+        self._messages.put("stopping after the running work; press Ctrl-C again to stop at once")
 
     def _tell(self) -> None:
-        for message in iter(self._told.get, None):
-            self._tell_asked()
+        for message in iter(self._messages.get, None):
+            self._on_request()
             self._note(message)
 
 
@@ -62,12 +62,14 @@ def _asking() -> list[signal.Signals]:
 
 
 def _terminals() -> list[int]:
-    """Of stdout and stderr. Asked for beforehand: one that was closed is no terminal any more."""
+    """The terminals among stdout and stderr. They are asked for beforehand: one that was closed is no terminal any
+    more."""
     return [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
 
 def _leave(terminals: list[int]) -> None:
-    """Nothing can be written to a terminal that was closed, and the work is to end in order."""
+    """Send the output nowhere: nothing can be written to a terminal that was closed, and the work is to end in
+    order."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in terminals:
         os.dup2(nowhere, descriptor)
@@ -78,8 +80,8 @@ def _leave(terminals: list[int]) -> None:
 @contextmanager
 def closing_terminal_ends() -> Iterator[None]:
     """A block that a terminal that closes ends as Ctrl-C does, unless `nohup` is in force."""
-    here = threading.current_thread() is threading.main_thread()
-    if not here or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
         yield
         return
     terminals = _terminals()
@@ -99,12 +101,12 @@ def closing_terminal_ends() -> Iterator[None]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """A block that is short and must not be left half done: Ctrl-C takes effect at its end."""
-    asked: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _asking()}
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in _asking()}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if asked:
+    if received:
         raise KeyboardInterrupt

@@ -31,11 +31,11 @@ def status(sweep: str | None, root: Path, verbose: bool, as_json: bool) -> None:
         name = sweep_name(journal, sweep)
         current = read_status(journal, name)
         lag = read_lag(workspace, journal, name)
-        devices = journal.devices(name)
+        devices = journal.plans.devices(name)
     kept_out = quarantines_of(devices)
     if as_json:
         not_in_mlflow = None if lag is None else lag.document()
-        quarantined = {key: one.document for key, one in kept_out.items()}
+        quarantined = {key: entry.document for key, entry in kept_out.items()}
         print_json(current.document() | {"not_in_mlflow": not_in_mlflow, "quarantined": quarantined})
     else:
         left_alone = {facts.name: kept_out[facts.device_id] for facts in devices if facts.device_id in kept_out}

@@ -32,18 +32,18 @@ def sweeps(context: click.Context, root: Path, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    found = kept_sweeps.kept_sweeps(Workspace(root))
+    listed = kept_sweeps.kept_sweeps(Workspace(root))
     if as_json:
-        print_json([one.document for one in found])
+        print_json([sweep.document for sweep in listed])
         return
-    if not found:
+    if not listed:
         click.echo(f"no sweep was run in {root}: edgesweep run sweep.yaml", err=True)
         return
     table = new_table("", "sweep", "last started", ">jobs", ">measured", ">failed", "tags", "note")
-    for one in found:
-        tags = ", ".join(f"{key}={value}" for key, value in one.tags.items())
-        started = f"{one.started.astimezone():%Y-%m-%d %H:%M}"
-        table.add_row(*cells(one.name, started, one.jobs, one.measured, one.failed, tags, one.note))
+    for sweep in listed:
+        tags = ", ".join(f"{key}={value}" for key, value in sweep.tags.items())
+        started = f"{sweep.started.astimezone():%Y-%m-%d %H:%M}"
+        table.add_row(*cells(sweep.name, started, sweep.jobs, sweep.measured, sweep.failed, tags, sweep.note))
     open_console().print(table)
 
 
@@ -61,9 +61,9 @@ def rename(sweep: str, name: str, yes: bool, root: Path) -> None:
     Example: edgesweep sweeps rename try-2 digits-int8
     """
     workspace = Workspace(root)
-    found = kept_sweeps.look_before_renaming(workspace, sweep)
-    if found.server and not yes:
-        _ask(f"Rename {sweep} to {name}, and write {found.text} anew?", "renamed")
+    in_mlflow = kept_sweeps.look_before_renaming(workspace, sweep)
+    if in_mlflow.server and not yes:
+        _ask(f"Rename {sweep} to {name}, and write {in_mlflow.text} anew?", "renamed")
     with RunProgress() as progress:
 
         def each(done: int, total: int) -> None:
@@ -85,7 +85,7 @@ def tag(sweep: str, tags: Sequence[str], remove: tuple[str, ...], root: Path, as
     \b
     Example: edgesweep sweeps tag digits team=vision stage=candidate
     """
-    pairs = [one.partition("=") for one in tags]
+    pairs = [text.partition("=") for text in tags]
     if wrong := [key for key, equals, _ in pairs if not equals]:
         raise EdgeSweepError(f"{wrong[0]!r} is not KEY=VALUE", f"write for instance {wrong[0]}=yes")
     added = {key: value for key, _, value in pairs}
@@ -128,21 +128,21 @@ def delete(sweep: str, yes: bool, root: Path, as_json: bool) -> None:
     Example: edgesweep sweeps delete try-2
     """
     workspace = Workspace(root)
-    found = kept_sweeps.look_before_deletion(workspace, sweep)
+    deletion = kept_sweeps.look_before_deletion(workspace, sweep)
     if not yes:
-        _ask(f"Delete {found.sweep} for good: {found.text}?", "deleted")
+        _ask(f"Delete {deletion.sweep} for good: {deletion.text}?", "deleted")
     with uninterrupted():
-        done = kept_sweeps.delete(workspace, found.sweep)
+        done = kept_sweeps.delete(workspace, deletion.sweep)
         if as_json:
             print_json(done.document)
         else:
-            click.echo(plain(f"{found.sweep} is deleted: {done.text}"))
+            click.echo(plain(f"{deletion.sweep} is deleted: {done.text}"))
         if done.left:
             click.echo(plain(f"{len(done.left)} could not be removed, the first is {done.left[0]}"), err=True)
 
 
 def _ask(question: str, done: str) -> None:
-    """Ends the command unless the answer is yes."""
+    """End the command unless the answer is yes."""
     if not click.confirm(plain(question), err=True):
         click.echo(f"Nothing was {done}.", err=True)
         raise click.Abort

@@ -51,17 +51,17 @@ def add(release: Toolchain, as_json: bool) -> None:
     One that cannot export and run a tiny model here is removed again.
     Example: edgesweep toolchain add onnxruntime==1.31.1
     """
-    was_there = any(one.toolchain == release for one in environments.made())
-    made = environments.add(release, tell)
+    was_there = any(environment.toolchain == release for environment in environments.made())
+    environment = environments.add(release, tell)
     tell("it exports and runs a tiny model, to see whether it can")
     try:
         trial.check_release(release)
     except BuildError as error:
         if not was_there:
             environments.remove(release)
-        gone = "" if was_there else " (it is removed)"
-        raise EdgeSweepError(f"{error.message}{gone}", "take another release") from error
-    _answer(made, "is there", as_json=as_json)
+        note = "" if was_there else " (it is removed)"
+        raise EdgeSweepError(f"{error.message}{note}", "take another release") from error
+    _answer(environment, "is there", as_json=as_json)
 
 
 @toolchains.command("list")
@@ -72,22 +72,24 @@ def list_all(as_json: bool) -> None:
     \b
     Example: edgesweep toolchain list
     """
-    made = environments.made()
+    installed = environments.made()
     if as_json:
-        print_json({"made": [_document(one) for one in made], "libraries": [*map(_library, LIBRARIES)]})
+        print_json(
+            {"made": [_document(environment) for environment in installed], "libraries": [*map(_library, LIBRARIES)]}
+        )
         return
     table = new_table("", "toolchain", ">MB", "state")
-    for one in made:
-        table.add_row(*cells(one.toolchain.text, f"{one.mb:.0f}", one.wrong or "whole"))
-    if made:
+    for environment in installed:
+        table.add_row(*cells(environment.toolchain.text, f"{environment.mb:.0f}", environment.wrong or "whole"))
+    if installed:
         open_console().print(table)
     else:
         click.echo("no toolchain was made: edgesweep toolchain add onnxruntime==VERSION", err=True)
     pairs = new_table("", "library", "installed", ">MB each", "releases", "pairs with")
     for name in LIBRARIES:
-        told = _library(name)
-        for releases, mate in told["pairs"].items():
-            pairs.add_row(*cells(name, told["installed"] or "no", f"about {told['mb']}", releases, mate))
+        library = _library(name)
+        for releases, mate in library["pairs"].items():
+            pairs.add_row(*cells(name, library["installed"] or "no", f"about {library['mb']}", releases, mate))
     open_console().print(pairs)
 
 
@@ -103,20 +105,20 @@ def remove(release: Toolchain, as_json: bool) -> None:
     _answer(environments.remove(release), "is removed", as_json=as_json)
 
 
-def _answer(one: Environment, what: str, *, as_json: bool) -> None:
+def _answer(environment: Environment, state: str, *, as_json: bool) -> None:
     if as_json:
-        print_json(_document(one))
+        print_json(_document(environment))
     else:
-        click.echo(plain(f"{one.toolchain.text} {what}: {one.mb:.0f} MB, {one.folder}"))
+        click.echo(plain(f"{environment.toolchain.text} {state}: {environment.mb:.0f} MB, {environment.folder}"))
 
 
-def _document(one: Environment) -> dict[str, Any]:
+def _document(environment: Environment) -> dict[str, Any]:
     return {
-        "toolchain": one.toolchain.text,
-        "folder": str(one.folder),
-        "mb": round(one.mb, 1),
-        "usable": not one.wrong,
-        "reason": one.wrong,
+        "toolchain": environment.toolchain.text,
+        "folder": str(environment.folder),
+        "mb": round(environment.mb, 1),
+        "usable": not environment.wrong,
+        "reason": environment.wrong,
     }
 
 

@@ -29,7 +29,7 @@ def up(count: int) -> None:
     Example: edgesweep virtual-phone up --count 4
     """
     host = AdbHost()
-    # Otherwise `kill` would leave them registered with the adb server.
+    # Without a handler, `kill` would leave the phones registered with the adb server.
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with (

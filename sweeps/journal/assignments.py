@@ -1,40 +1,43 @@
-"""The journal's tables of shared work: which unit measures a variant, and which units are not like the others."""
+"""The journal's assignments of shared work: which unit measures a variant, and which units are not like the others."""
 
 from collections.abc import Mapping
 
-from sweeps.journal.batches import BatchTables
+from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
 
 EVERY_UNIT = ""
-"""In place of a device: the variant is measured on every unit, and compares them."""
+"""The value in place of a device for a variant that is measured on every unit, to compare the units."""
 
 
-class AssignmentTables(BatchTables):
+class Assignments:
     """Assignments are added, and never changed or deleted; the last one of a variant counts."""
+
+    def __init__(self, file: JournalFile) -> None:
+        self._file = file
 
     def assign(self, sweep: str, device_of: Mapping[str, str]) -> None:
         """Record the device of each variant, by the variant's key in its pool; `EVERY_UNIT` for the common one."""
-        known = self.assignments(sweep)
+        known = self.of_sweep(sweep)
         new = [(sweep, key, device, now()) for key, device in device_of.items() if known.get(key) != device]
         if new:
-            with self._writing():
-                self._db.executemany(
+            with self._file.writing():
+                self._file.db.executemany(
                     "INSERT INTO assignments (sweep, pool_key, device_id, created) VALUES (?, ?, ?, ?)", new
                 )
 
-    def assignments(self, sweep: str) -> dict[str, str]:
-        """As they were assigned last, by the variant's key in its pool."""
-        return dict(self._rows("SELECT pool_key, device_id FROM assignments WHERE sweep = ? ORDER BY id", sweep))
+    def of_sweep(self, sweep: str) -> dict[str, str]:
+        """The device of each variant as it was assigned last, by the variant's key in its pool."""
+        return dict(self._file.rows("SELECT pool_key, device_id FROM assignments WHERE sweep = ? ORDER BY id", sweep))
 
     def set_apart(self, sweep: str, link_key: str, reason: str) -> None:
-        """Record that a unit is no longer in its pool. `link_key`: of its job of the common variant. The first reason
-        stays."""
-        with self._writing():
-            self._db.execute(
+        """Record that a unit is no longer in its pool. `link_key`: the key of the unit's job of the common variant. The
+        first reason stays."""
+        with self._file.writing():
+            self._file.db.execute(
                 "INSERT OR IGNORE INTO units_apart (sweep, link_key, reason, created) VALUES (?, ?, ?, ?)",
                 (sweep, link_key, reason, now()),
             )
 
     def units_apart(self, sweep: str) -> dict[str, str]:
-        """The reasons, by the key of the unit's job of the common variant."""
-        return dict(self._rows("SELECT link_key, reason FROM units_apart WHERE sweep = ? ORDER BY created", sweep))
+        """The reasons why units are not in their pools, by the key of each unit's job of the common variant."""
+        return dict(self._file.rows("SELECT link_key, reason FROM units_apart WHERE sweep = ? ORDER BY created", sweep))

@@ -1,51 +1,57 @@
-"""The tables of what happened: artifacts, blocks, accuracies, failures, ends of rounds, imported figures."""
+"""The journal's attempts: blocks, accuracies, failures and ends of rounds."""
 
-import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sweeps.errors import StoreError
-from sweeps.imported import Imported
-from sweeps.journal.changes import ChangeTables
+from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
-from sweeps.journal.schema import BLOCK_SESSION, JOB_DEVICE, JOB_SENTINEL
+from sweeps.journal.sentinels import Sentinels, placed_blocks
 from sweeps.json_records import from_json, to_json
-from sweeps.manifest import Manifest
 from sweeps.protocol.ended import same_question
 from sweeps.protocol.presets import Protocol
-from sweeps.protocol.sessions import GAP_S, begins_session, has_start, start_text
-from sweeps.records import Accuracy, Block, Failed
+from sweeps.protocol.sentinel import PlacedBlock
+from sweeps.records import Accuracy, Block, Conditions, Failed
 from sweeps.settled import Settled
 from sweeps.trust import stored_in_order
 
+LATEST = 5_000
+"""The number of the journal's newest attempts that are searched for the last conditions of a device."""
 
-class AttemptTables(ChangeTables):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatedBlock:
+    """A block with its position in the order of all measurements, and the time when it was stored."""
+
+    placed: PlacedBlock
+    stored: datetime
+
+    @property
+    def block(self) -> Block:
+        return self.placed.block
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMarks:
+    """The numbers of a job's blocks: of all, of those that confirm it as the winner of a race, and of those that check
+    batches. `added`: rounds that were measured after the job's rounds had ended, which no race saw."""
+
+    blocks: int
+    confirmations: int
+    checks: int
+    added: int
+
+    def rounds(self, *, added: bool) -> int:
+        """The number of rounds, with or without the `added` ones."""
+        return self.blocks - self.confirmations - self.checks - (0 if added else self.added)
+
+
+class Attempts:
     """Attempts in the journal. They are added, and never changed or deleted."""
 
-    def add_artifact(self, manifest: Manifest) -> None:
-        """Record a built artifact, unless the same manifest is recorded already."""
-        if self.artifact(manifest.build_key) == manifest:
-            return
-        text = json.dumps(manifest.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
-        with self._writing():
-            self._db.execute(
-                "INSERT INTO artifacts (build_key, manifest, created) VALUES (?, ?, ?)",
-                (manifest.build_key, text, now()),
-            )
-            self._touched.add(manifest.build_key)
-
-    def artifact(self, build_key: str) -> Manifest | None:
-        """The manifest of the last build under this key."""
-        row = self._row("SELECT manifest FROM artifacts WHERE build_key = ? ORDER BY id DESC LIMIT 1", build_key)
-        return None if row is None else Manifest.model_validate_json(row[0])
-
-    def add_data_manifest(self, sweep: str, manifest_id: str, manifest: str) -> None:
-        """Record the images of one data set of this sweep. `manifest` is JSON; the id is derived from its content."""
-        with self._writing():
-            self._db.execute("INSERT OR IGNORE INTO data_manifests VALUES (?, ?, ?)", (sweep, manifest_id, manifest))
-
-    def data_manifests(self, sweep: str) -> dict[str, str]:
-        """JSON by manifest id."""
-        return dict(self._rows("SELECT manifest_id, manifest FROM data_manifests WHERE sweep = ?", sweep))
+    def __init__(self, file: JournalFile, sentinels: Sentinels) -> None:
+        self._file = file
+        self._sentinels = sentinels
 
     def add_block(self, block: Block) -> bool:
         """Accept one block. If the job has a block of this round already, nothing changes and `False` is returned.
@@ -58,13 +64,13 @@ class AttemptTables(ChangeTables):
                 f"a block of job {block.job_key:.12} (round {block.round}) is not accepted: {missing}",
                 "run the same command again; if this happens again, please report it",
             )
-        with self._writing():
-            cursor = self._db.execute(
+        with self._file.writing():
+            cursor = self._file.db.execute(
                 "INSERT INTO attempts (key, kind, round, record, created) VALUES (?, 'block', ?, ?, ?)"
                 " ON CONFLICT (key, round) WHERE kind = 'block' DO NOTHING",
                 (block.job_key, block.round, to_json(block), now()),
             )
-            self._touched.add(block.job_key)
+            self._file.news.keys.add(block.job_key)
             return cursor.rowcount == 1
 
     def blocks(self, job_key: str, sentinel: str = "") -> tuple[Block, ...]:
@@ -73,133 +79,67 @@ class AttemptTables(ChangeTables):
         With the key of the device's sentinel, blocks from spans of a changed device get the label `device_changed`, and
         `device_moved` where the device came back.
         """
-        spans = self.changed_spans(sentinel) if sentinel else []
-        found = []
-        for one in self._placed(job_key):
-            span = next((span for span in spans if span.holds(one)), None)
-            labels = one.block.labels if span is None else stored_in_order((*one.block.labels, span.label))
-            found.append(replace(one.block, labels=labels))
-        return tuple(found)
+        spans = self._sentinels.spans(sentinel) if sentinel else []
+        labelled = []
+        for placed in placed_blocks(self._file, job_key):
+            span = next((span for span in spans if span.holds(placed)), None)
+            labels = placed.block.labels if span is None else stored_in_order((*placed.block.labels, span.label))
+            labelled.append(replace(placed.block, labels=labels))
+        return tuple(labelled)
+
+    def dated_blocks(self, key: str) -> list[DatedBlock]:
+        """The blocks of a job or a sentinel in the order of measuring, each with the time when it was stored."""
+        rows = self._file.rows(
+            "SELECT id, record, created FROM attempts WHERE key = ? AND kind = 'block' ORDER BY id", key
+        )
+        return [
+            DatedBlock(placed=PlacedBlock(position, from_json(Block, record)), stored=datetime.fromisoformat(created))
+            for position, record, created in rows
+        ]
 
     def block_count(self, job_key: str) -> int:
         """The number of blocks of a job, without reading them."""
-        [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
+        [count] = self._file.row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
         return int(count)
 
-    def last_session(self) -> int:
-        """The largest session number (`Block.session`) of all accepted blocks; 0 if there is none."""
-        found = self._row(
-            f"SELECT {BLOCK_SESSION} FROM attempts WHERE kind = 'block' ORDER BY 1 DESC LIMIT 1"  # noqa: S608  # ours
+    def block_marks(self, job_key: str) -> BlockMarks:
+        """The numbers of a job's blocks by their purpose."""
+        marks = self._file.row(
+            "SELECT count(*), total(json_extract(record, '$.confirms')), total(json_extract(record, '$.checks')),"
+            " total(json_extract(record, '$.added')) FROM attempts WHERE key = ? AND kind = 'block'",
+            job_key,
         )
-        return 0 if found is None else int(found[0] or 0)
+        return BlockMarks(*map(int, marks))
 
-    def session_start(self, device_id: str, run: int) -> int | None:
-        """The start of the device's session (`sweeps.protocol.sessions`) that a run (`Block.session`) belongs to;
-        `None` if the run's number is not a time."""
-        if not has_start(run):
-            return None
-        while True:
-            # What is older than the gap between sessions does not matter. Backwards by id, which is the order of time:
-            # the block is near the run. `+key`: not by the index of keys.
-            oldest, newest = (self._attempts_before(start_text(time)) for time in (run - GAP_S, run))
-            before = self._row(
-                "SELECT created, CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"  # noqa: S608
-                " FROM attempts WHERE kind = 'block' AND id > ?1 AND id <= ?2 AND +key IN"
-                f" (SELECT job_key FROM jobs WHERE {JOB_DEVICE} = ?3 UNION"
-                f" SELECT {JOB_SENTINEL} FROM jobs WHERE {JOB_DEVICE} = ?3) ORDER BY id DESC LIMIT 1",
-                oldest,
-                newest,
-                device_id,
-            )
-            past = self._row(
-                "SELECT last, session FROM past_sessions WHERE device_id = ? AND last >= ? AND last < ?"
-                " ORDER BY last DESC LIMIT 1",
-                device_id,
-                start_text(run - GAP_S),
-                start_text(run),
-            )
-            before = max((one for one in (before, past) if one is not None), key=lambda one: str(one[0]), default=None)
-            earlier = 0 if before is None else int(before[1] or 0)
-            if before is None or begins_session(run, before[0]) or not has_start(earlier) or earlier >= run:
-                return run
-            run = earlier
-
-    def sentinel_blocks(self, device_id: str) -> list[tuple[Block, ...]]:
-        """The blocks of each sentinel that the device ever had, in the order of measuring."""
-        rows = self._rows(
-            f"SELECT DISTINCT {JOB_SENTINEL} FROM jobs WHERE {JOB_DEVICE} = ?",  # noqa: S608  # expressions of ours
-            device_id,
+    def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
+        """The conditions of the last block of each device, by its id, for the devices of the last `blocks` of a sweep,
+        if these are among the journal's latest: otherwise the sweep has ended long ago."""
+        rows = self._file.rows(
+            "SELECT json_extract(jobs.record, '$.device_id'), json_extract(attempts.record, '$.conditions')"
+            " FROM attempts CROSS JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
+            " attempts.id > (SELECT max(id) FROM attempts) - ? AND json_valid(attempts.record)"
+            " ORDER BY attempts.id DESC LIMIT ?",
+            sweep,
+            LATEST,
+            blocks,
         )
-        return [tuple(one.block for one in self._sentinel_blocks(key)) for (key,) in rows if key]
+        return {device_id: from_json(Conditions, text) for device_id, text in reversed(rows)}
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Record an accuracy. The newest one counts for each build, evaluation, engine and executor."""
         self._append(accuracy.build_key, "accuracy", to_json(accuracy))
 
     def accuracy(self, build_key: str, evaluation_id: str, engine: str, executor: str) -> Accuracy | None:
-        found = self._accuracy(build_key, evaluation_id, executor)
-        return next((accuracy for accuracy in found if accuracy.engine == engine), None)
+        """The newest accuracy of a build on an evaluation set, by one engine and one executor."""
+        accuracies = self.accuracies(build_key, evaluation_id, executor)
+        return next((accuracy for accuracy in accuracies if accuracy.engine == engine), None)
 
-    def add_failure(self, key: str, failed: Failed) -> None:
-        """`key`: one of `build_failure_keys` for a failed build, otherwise a job key."""
-        self._append(key, "failure", to_json(failed))
+    def accuracies(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
+        """The accuracies of a build on an evaluation set, the newest first.
 
-    def failures(self, key: str) -> tuple[Failed, ...]:
-        """The failures since the last retry, in their order."""
-        rows = self._rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
-        return tuple(from_json(Failed, record) for (record,) in rows)
-
-    def add_settled(self, settled: Settled) -> None:
-        """Record why a job's rounds ended. The newest reason counts."""
-        self._append(settled.job_key, "settled", to_json(settled))
-
-    def settled(self, job_key: str, protocol: Protocol | None = None) -> Settled | None:
-        """The newest reason why the rounds of this job ended; with a protocol, the newest for its question."""
-        rows = self._rows("SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key)
-        found = (from_json(Settled, record) for (record,) in rows)
-        return next((one for one in found if protocol is None or same_question(one, protocol)), None)
-
-    def add_imported(self, sweep: str, imported: Imported) -> bool:
-        """Accept a figure from a log. If the sweep has it already, nothing changes and `False` is returned."""
-        with self._writing():
-            cursor = self._db.execute(
-                "INSERT OR IGNORE INTO imported (sweep, imported_key, record, created) VALUES (?, ?, ?, ?)",
-                (sweep, imported.key, to_json(imported), now()),
-            )
-            return cursor.rowcount == 1
-
-    def imported(self, sweep: str) -> tuple[Imported, ...]:
-        """In the order of their imports."""
-        rows = self._rows("SELECT record FROM imported WHERE sweep = ? ORDER BY id", sweep)
-        return tuple(from_json(Imported, record) for (record,) in rows)
-
-    def imported_count(self) -> int:
-        """How many figures of tools there are, of all sweeps."""
-        return int(self._row("SELECT count(*) FROM imported")[0])
-
-    def retry_failures(self, sweep: str, *, kind: str = "") -> int:
-        """Let failed jobs of this sweep be tried again; with `kind`, only jobs with a failure of that kind. Returns the
-        number of jobs.
-
-        The failures stay in the file, but no longer count. A failed build may be retried by every sweep that needs it.
+        The engine is not part of the query, because it is part of the build key.
         """
-        with self._writing():
-            keys = self._db.execute(
-                "SELECT DISTINCT job_key, key FROM jobs JOIN live_failures"
-                " ON key IN (job_key, build_key) OR key LIKE build_key || '@%'"
-                " WHERE sweep = ? AND (? = '' OR json_extract(live_failures.record, '$.kind') = ?)",
-                (sweep, kind, kind),
-            ).fetchall()
-            self._db.executemany(
-                "INSERT INTO attempts (key, kind, created) VALUES (?, 'retry', ?)",
-                [(key, now()) for key in sorted({key for _, key in keys})],
-            )
-            self._touched.update(job_key for job_key, _ in keys)
-        return len({job_key for job_key, _ in keys})
-
-    def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
-        """Newest first. The engine is not part of the query, because it is part of the build key."""
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT record FROM attempts WHERE key = ? AND kind = 'accuracy'"
             " AND json_extract(record, '$.evaluation_id') = ? AND json_extract(record, '$.executor') = ?"
             " ORDER BY id DESC",
@@ -209,17 +149,58 @@ class AttemptTables(ChangeTables):
         )
         return [from_json(Accuracy, record) for (record,) in rows]
 
+    def add_failure(self, key: str, failed: Failed) -> None:
+        """Record a failure. `key`: one of `build_failure_keys` for a failed build, otherwise a job key."""
+        self._append(key, "failure", to_json(failed))
+
+    def failures(self, key: str) -> tuple[Failed, ...]:
+        """The failures since the last retry, in their order."""
+        rows = self._file.rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
+        return tuple(from_json(Failed, record) for (record,) in rows)
+
+    def retry_failures(self, sweep: str, *, kind: str = "") -> int:
+        """Let failed jobs of this sweep be tried again; with `kind`, only jobs with a failure of that kind. Returns the
+        number of jobs.
+
+        The failures stay in the file, but no longer count. A failed build may be retried by every sweep that needs it.
+        """
+        with self._file.writing():
+            keys = self._file.db.execute(
+                "SELECT DISTINCT job_key, key FROM jobs JOIN live_failures"
+                " ON key IN (job_key, build_key) OR key LIKE build_key || '@%'"
+                " WHERE sweep = ? AND (? = '' OR json_extract(live_failures.record, '$.kind') = ?)",
+                (sweep, kind, kind),
+            ).fetchall()
+            self._file.db.executemany(
+                "INSERT INTO attempts (key, kind, created) VALUES (?, 'retry', ?)",
+                [(key, now()) for key in sorted({key for _, key in keys})],
+            )
+            self._file.news.keys.update(job_key for job_key, _ in keys)
+        return len({job_key for job_key, _ in keys})
+
+    def add_settled(self, settled: Settled) -> None:
+        """Record why a job's rounds ended. The newest reason counts."""
+        self._append(settled.job_key, "settled", to_json(settled))
+
+    def settled(self, job_key: str, protocol: Protocol | None = None) -> Settled | None:
+        """The newest reason why the rounds of this job ended; with a protocol, the newest for its question."""
+        rows = self._file.rows(
+            "SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key
+        )
+        reasons = (from_json(Settled, record) for (record,) in rows)
+        return next((reason for reason in reasons if protocol is None or same_question(reason, protocol)), None)
+
     def _append(self, key: str, kind: str, record: str) -> None:
-        with self._writing():
-            self._db.execute(
+        with self._file.writing():
+            self._file.db.execute(
                 "INSERT INTO attempts (key, kind, record, created) VALUES (?, ?, ?, ?)", (key, kind, record, now())
             )
             # A failure on one evaluation set has its own key: the build key, `@`, and what it holds for.
-            self._touched.add(key.partition("@")[0])
+            self._file.news.keys.add(key.partition("@")[0])
 
 
 def incomplete(block: Block) -> str | None:
-    """Why a block may not be accepted; `None` if it may."""
+    """The reason why a block may not be accepted; `None` if it may."""
     required = ("job_key", "backend_ran", "engine_ran", "runner", "runtime_version", "artifact_sha256")
     if empty := [name for name in required if not getattr(block, name)]:
         return f"no {', '.join(empty)}"

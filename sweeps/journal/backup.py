@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import sqlite3
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,8 @@ from typing import IO, Any
 from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.verify import file_damage
+from sweeps.sqlite_file import connect
+from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 
 LIST = "edgesweep-backup.json"
@@ -29,13 +30,13 @@ _OTHER_ARCHIVE = "give a file that `edgesweep journal backup` has written"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What a backup holds. `root`: the workspace that it was made of."""
+    """The content of a backup. `root`: the workspace that the backup was made of."""
 
     files: int
     bytes: int
     root: str
     left_out: tuple[str, ...] = ()
-    """Links and special files."""
+    """The links and special files that the backup lacks."""
 
 
 def back_up(workspace: Workspace, target: Path) -> Backup:
@@ -44,14 +45,19 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
     sqlite copies each database as of one moment, MLflow's before the journal: so MLflow's part holds nothing that the
     journal's lacks. Other files are added afterwards; they are never changed, only added.
     Raises `WorkspaceError` for a workspace without a journal or a target that exists or lies in it, `StoreError` if
-    something cannot be read or written.
+    something cannot be read or written, or the journal is of another version.
     """
     _check_target(workspace, target)
+    with closing(connect(workspace.journal, read_only=True)) as db:
+        journal_schema.is_made(db, workspace.journal)  # it raises for another version, which no restore would take
     listed: dict[str, dict[str, object]] = {}
     left_out: list[str] = []
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with tarfile.open(part, "x:") as archive, tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        with (
+            whole_file(target, durable=True) as part,
+            tempfile.TemporaryDirectory(dir=target.parent) as folder,
+            tarfile.open(part, "x:") as archive,
+        ):
             databases = [path for path in sorted(workspace.root.glob("*.sqlite")) if path != workspace.published]
             for path in sorted(databases, key=lambda path: path == workspace.journal):
                 copy = Path(folder) / path.name
@@ -64,13 +70,8 @@ def back_up(workspace: Workspace, target: Path) -> Backup:
                 except FileNotFoundError:
                     continue  # a temporary file of the sweep that runs
             _add_list(archive, workspace, listed, Path(folder))
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.rename(target)
     except (OSError, tarfile.TarError) as error:
         raise StoreError(f"the backup {target} cannot be written: {error}", "check the disk, and try again") from error
-    finally:
-        part.unlink(missing_ok=True)
     return _summary({"root": str(workspace.root), "files": listed}, tuple(left_out))
 
 
@@ -86,12 +87,12 @@ def restore(archive: Path, root: Path) -> Backup:
         raise WorkspaceError(f"there is something at {root} already", "name a new folder with --workspace")
     with _opened(archive) as packed:
         members, document = _checked(packed, archive)
-        found = _summary(document)
+        summary = _summary(document)
         root.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(root.parent).free
-        if free < found.bytes:
+        if free < summary.bytes:
             raise StoreError(
-                f"the backup needs {found.bytes / 1e6:.0f} MB at {root.parent}, which has {free / 1e6:.0f} MB",
+                f"the backup needs {summary.bytes / 1e6:.0f} MB at {root.parent}, which has {free / 1e6:.0f} MB",
                 "free space on its disk, or name another folder with --workspace",
             )
         folder = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
@@ -109,7 +110,7 @@ def restore(archive: Path, root: Path) -> Backup:
             folder.rename(root)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return found
+    return summary
 
 
 def _check_target(workspace: Workspace, target: Path) -> None:
@@ -124,22 +125,24 @@ def _check_target(workspace: Workspace, target: Path) -> None:
 
 
 def _copy_database(path: Path, copy: Path) -> None:
-    with journal_schema.translated(path):
-        source = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)
-        with closing(source), closing(sqlite3.connect(copy)) as target:
-            source.backup(target)  # all pages in one step: as of one moment
+    with (
+        journal_schema.translated(path),
+        closing(connect(path, read_only=True)) as source,
+        closing(connect(copy)) as target,
+    ):
+        source.backup(target)  # all pages in one step: as of one moment
 
 
 def _files(workspace: Workspace, left_out: list[str]) -> Iterator[Path]:
     """Every plain file but databases, locks and what is being written (hidden until it is complete)."""
     for folder, folders, names in os.walk(workspace.root):
-        here = Path(folder)
-        links = [here / name for name in sorted(folders) if (here / name).is_symlink()]
+        parent = Path(folder)
+        links = [parent / name for name in sorted(folders) if (parent / name).is_symlink()]
         left_out += [link.relative_to(workspace.root).as_posix() for link in links]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
-            path = here / name
-            own = here == workspace.root and (".sqlite" in name or name == "driver.lock")
+            path = parent / name
+            own = parent == workspace.root and (".sqlite" in name or name == "driver.lock")
             if own or name.startswith("."):
                 continue
             if path.is_symlink() or not path.is_file():
@@ -174,7 +177,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> dict[str, object]:
 def _add_list(archive: tarfile.TarFile, workspace: Workspace, listed: Mapping[str, object], folder: Path) -> None:
     document = {
         "edgesweep_backup": VERSION,
-        "journal_version": len(journal_schema.MIGRATIONS),
+        "journal_version": journal_schema.VERSION,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "root": str(workspace.root),
         "files": listed,
@@ -208,10 +211,10 @@ def _checked(packed: tarfile.TarFile, archive: Path) -> tuple[dict[str, tarfile.
         name = min(members.keys() ^ files.keys())
         raise StoreError(f"{archive} and its own list differ in {name!r}: not unpacked", _OTHER_ARCHIVE)
     for name, member in members.items():
-        wanted = files[name]
-        if not isinstance(wanted, dict) or wanted.get("bytes") != member.size:
+        entry = files[name]
+        if not isinstance(entry, dict) or entry.get("bytes") != member.size:
             raise StoreError(f"{name!r} in {archive} has another size than listed: not unpacked", "take another backup")
-        if hashlib.file_digest(_content(packed, member), "sha256").hexdigest() != wanted.get("sha256"):  # type: ignore[arg-type]
+        if hashlib.file_digest(_content(packed, member), "sha256").hexdigest() != entry.get("sha256"):  # type: ignore[arg-type]
             raise StoreError(f"{name!r} in {archive} is damaged: not unpacked", "take another backup")
     return members, document
 
@@ -221,18 +224,19 @@ def _read_list(packed: tarfile.TarFile, member: tarfile.TarInfo | None, archive:
         raise StoreError(f"{archive} is no backup of EdgeSweep, or was cut off: it has no {LIST}", _OTHER_ARCHIVE)
     try:
         document = json.loads(_content(packed, member).read())
-        found, journal = int(document["edgesweep_backup"]), int(document["journal_version"])
+        backup, journal = int(document["edgesweep_backup"]), int(document["journal_version"])
         if not isinstance(document["files"], dict) or not isinstance(document["root"], str):
             raise TypeError("files and root")
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{LIST} in {archive} cannot be read: {error!r}", _OTHER_ARCHIVE) from error
-    for what, version, known in (
-        ("is a backup of", found, VERSION),
-        ("holds a journal of", journal, len(journal_schema.MIGRATIONS)),
+    for phrase, version, known in (
+        ("is a backup of", backup, VERSION),
+        ("holds a journal of", journal, journal_schema.VERSION),
     ):
-        if version > known:
+        if version != known:
             raise StoreError(
-                f"{archive} {what} version {version}; this EdgeSweep knows versions up to {known}", "update EdgeSweep"
+                f"{archive} {phrase} version {version}; this EdgeSweep reads and writes version {known}",
+                "update EdgeSweep" if version > known else "restore it with the EdgeSweep that wrote it",
             )
     return dict(document)
 
@@ -244,7 +248,7 @@ def _is_inside(name: str) -> bool:
 
 def _content(packed: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     content = packed.extractfile(member)
-    if content is None:  # of what is no plain file
+    if content is None:  # a member that is no plain file
         raise StoreError(f"{member.name!r} cannot be unpacked", _OTHER_ARCHIVE)
     return content
 
@@ -253,7 +257,7 @@ def _summary(document: Mapping[str, Any], left_out: tuple[str, ...] = ()) -> Bac
     files = document["files"]
     return Backup(
         files=len(files),
-        bytes=sum(one["bytes"] for one in files.values()),
+        bytes=sum(entry["bytes"] for entry in files.values()),
         root=document["root"],
         left_out=left_out,
     )

@@ -1,7 +1,7 @@
 """The blocks by which the noise of devices is known: files of JSON lines per device and fingerprint, one block a line.
 One file has blocks of one build; another, rounds of several builds in batches and alone.
 
-Not in the journal of sweeps: they belong to no sweep, and older versions of EdgeSweep need not know them.
+The journal of sweeps does not hold them: they belong to no sweep, and older versions of EdgeSweep need not know them.
 """
 
 import math
@@ -20,14 +20,14 @@ from sweeps.workspace import Workspace
 
 
 def file_of(workspace: Workspace, facts: DeviceFacts) -> Path:
-    """Of the blocks of one build."""
+    """The file of the blocks of one build on this device."""
     # The id is text from the device, so it is not used as a file's name.
     key = canonical_key({"device": facts.device_id, "fingerprint": facts.fingerprint})
     return workspace.calibrations / f"{key[:16]}.jsonl"
 
 
 def batch_file_of(workspace: Workspace, facts: DeviceFacts) -> Path:
-    """Of the rounds of several builds, in batches and alone."""
+    """The file of the rounds of several builds, in batches and alone, on this device."""
     path = file_of(workspace, facts)
     return path.with_name(f"{path.stem}-batches.jsonl")
 
@@ -41,25 +41,27 @@ def read_blocks(path: Path) -> list[Block]:
 
 
 def read_rounds(path: Path) -> list[PairedRound]:
-    """As `read_blocks`, for `batch_file_of`."""
+    """The rounds of a file that `batch_file_of` names, read as `read_blocks` reads blocks."""
     return _read(path, PairedRound, _check_round)
 
 
 def known_batch_spread(workspace: Workspace, facts: DeviceFacts) -> BatchSpread | None:
-    """`None` if batches were never compared with processes of their own on this device. Raises `StoreError`."""
+    """The spread between batches and processes of their own on this device; `None` if they were never compared. Raises
+    `StoreError`."""
     return of_rounds(read_rounds(batch_file_of(workspace, facts)))
 
 
 def of_one_job(blocks: Sequence[Block]) -> list[Block]:
-    """Those of the last one's job: with other software or another protocol the noise may be another."""
+    """The blocks of the same job as the last block: with other software or another protocol the noise may be
+    another."""
     return [block for block in blocks if block.job_key == blocks[-1].job_key]
 
 
 def known_noise(workspace: Workspace, facts: DeviceFacts) -> Calibration | None:
-    """`None` if the noise of this device was never measured, or not enough. Raises `StoreError`."""
+    """The noise of this device; `None` if it was never measured, or not enough. Raises `StoreError`."""
     blocks = of_one_job(read_blocks(file_of(workspace, facts)))
     if not blocks:
-        return None  # without the second that the imports of `calibrate` take
+        return None  # saves the second that the imports of `calibrate` take
     try:
         return calibrate(blocks)
     except EdgeSweepError:
@@ -69,17 +71,19 @@ def known_noise(workspace: Workspace, facts: DeviceFacts) -> Calibration | None:
 def next_place(blocks: Sequence[Block], now_s: float) -> tuple[int, int]:
     """Session and round of the next block. `now_s`: seconds since 1970."""
     return _next_place(
-        [(one.session, one.round, one.device_seconds + one.conditions.waited_seconds) for one in blocks], now_s
+        [(block.session, block.round, block.device_seconds + block.conditions.waited_seconds) for block in blocks],
+        now_s,
     )
 
 
 def next_round(rounds: Sequence[PairedRound], now_s: float) -> tuple[int, int]:
-    """As `next_place`."""
-    return _next_place([(one.session, one.round, one.device_seconds) for one in rounds], now_s)
+    """Session and round of the next round of several builds, as `next_place` gives them for blocks."""
+    return _next_place([(paired.session, paired.round, paired.device_seconds) for paired in rounds], now_s)
 
 
 def append(path: Path, record: Block | PairedRound) -> None:
-    """Written to the disk before it returns; what a run that was killed had cut off is removed. Raises `StoreError`."""
+    """Write a record to the disk before returning, in place of a last line that a killed run had cut off. Raises
+    `StoreError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as file:
@@ -114,30 +118,30 @@ def _read(path: Path, kind: type[Record], check: Callable[[Record], None]) -> li
 
 
 def _check_block(block: Block) -> None:
-    """Raises `ValueError` for figures that no block has."""
+    """Check a block. Raises `ValueError` for figures that no block has."""
     if not block.samples_ns or min(block.samples_ns) <= 0:
         raise ValueError("a block's samples are positive numbers")
     _check_times(block.session, block.round, block.device_seconds, block.conditions.waited_seconds)
 
 
-def _check_round(one: PairedRound) -> None:
-    """Raises `ValueError` for figures that no round has."""
-    figures = (*one.together_ns, *one.alone_ns)
+def _check_round(paired: PairedRound) -> None:
+    """Check a round. Raises `ValueError` for figures that no round has."""
+    figures = (*paired.together_ns, *paired.alone_ns)
     if not all(0.0 < figure < math.inf for figure in figures):
         raise ValueError("the figures of blocks are positive numbers")
-    if len(one.together_ns) != len(one.alone_ns) or len(one.alone_ns) < FEWEST_VARIANTS:
+    if len(paired.together_ns) != len(paired.alone_ns) or len(paired.alone_ns) < FEWEST_VARIANTS:
         raise ValueError(f"a round has a figure in the batch and one alone of {FEWEST_VARIANTS} builds or more")
-    _check_times(one.session, one.round, one.device_seconds)
+    _check_times(paired.session, paired.round, paired.device_seconds)
 
 
 def _check_times(session: int, round_: int, *seconds: float) -> None:
-    if min(session, round_) < 0 or not all(0.0 <= one < math.inf for one in seconds):
+    if min(session, round_) < 0 or not all(0.0 <= duration < math.inf for duration in seconds):
         raise ValueError("times, sessions and rounds are not negative")
 
 
 def _next_place(places: Sequence[tuple[int, int, float]], now_s: float) -> tuple[int, int]:
-    """`places`: session, round and seconds of what was measured. Nothing holds when it ended: that is taken from the
-    session's start and what it took."""
+    """Session and round after the measurements at `places` (session, round and seconds of each). No field holds when a
+    session ended: that is computed from its start and the seconds of its measurements."""
     if not places:
         return int(now_s), 0
     last = places[-1][0]

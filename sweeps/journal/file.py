@@ -1,44 +1,64 @@
-"""The journal's file: opening, migration, reads, and one transaction per write."""
+"""The journal's file: opening, reads, and one transaction per write."""
 
 import sqlite3
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
+from sweeps.sqlite_file import connect, switch_to_wal
 
 FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 
 
+@dataclass(slots=True)
+class News:
+    """The writes of the open transaction that results follow from."""
+
+    keys: set[str] = field(default_factory=set)
+    """Job keys, build keys and keys of sentinels with news."""
+    sweep: str = ""
+    """The sweep with a new plan; empty if there is none."""
+    affected: frozenset[str] = frozenset()
+    """The keys of that sweep's jobs whose results may differ under the new plan."""
+
+
 class JournalFile:
-    """An open journal. Use it as a context manager, or call `close()`. It belongs to the thread that opened it."""
+    """An open sqlite file with the journal's tables, which the parts of a journal share.
+
+    It belongs to the thread that opened it.
+    """
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        self._db = db
+        self.db = db
         self.path = path
-        self._touched: set[str] = set()
-        """Job keys and build keys with news in the open transaction."""
+        self.news = News()
+        self.before_commit: Callable[[News], object] | None = None
+        """A function that adds to a transaction what follows from its writes."""
+        self.after_rollback: Callable[[], object] | None = None
+        """A function that forgets what is known of a transaction's writes: later writes will get their ids."""
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
-        """Open the file, and create or migrate it if needed. With `read_only`, it must exist.
+        """Open the file, and make the tables and columns that it lacks. With `read_only`, the file must exist.
 
-        Raises `StoreError` if it cannot be used, is missing, or was written by a newer EdgeSweep.
+        Raises `StoreError` if it cannot be used, is missing, or has another version.
         """
         if read_only and not path.exists():
             raise StoreError(f"there is no journal at {path}", FIRST_STEP)
         db = _connected(path, read_only, busy_timeout_s)
         try:
-            if read_only and journal_schema.is_older(db, path):
-                # Alone: the last connection puts the log of a migration into the file, unless it is a reader.
+            if read_only and not journal_schema.is_made(db, path):
+                # This reader closes first: the connection that closes last puts the log into the file, unless it is a
+                # reader.
                 db.close()
                 cls.open(path, busy_timeout_s=busy_timeout_s).close()
                 db = _connected(path, read_only, busy_timeout_s)
-            journal_schema.migrate(db, path)
             if not read_only:
+                journal_schema.make(db, path)
                 with journal_schema.translated(path):
                     switch_to_wal(db, busy_timeout_s)
                     db.execute("PRAGMA synchronous = FULL")
@@ -48,82 +68,40 @@ class JournalFile:
         return cls(db, path)
 
     def close(self) -> None:
-        self._db.close()
+        self.db.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def data_version(self) -> int:
-        """Another number after another connection has written to the file."""
-        return int(self._row("PRAGMA data_version")[0])
-
-    @property
-    def is_copy(self) -> bool:
-        """Whether its results are those of a tracking server, and follow from no attempts."""
-        return bool(self._row("PRAGMA application_id")[0])
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """All writes of the block are one transaction, and reach the disk together when it ends.
-
-        Nothing in the block may take long, and nobody may be told of a write before the block has ended: until then, a
-        killed process loses them all.
-        """
-        with self._writing():
-            yield
-
-    def _rows(self, query: str, *values: str | int) -> list[Any]:
+    def rows(self, query: str, *values: str | int) -> list[Any]:
         with journal_schema.translated(self.path):
-            return self._db.execute(query, values).fetchall()
+            return self.db.execute(query, values).fetchall()
 
-    def _row(self, query: str, *values: str | int) -> Any:
-        return next(iter(self._rows(query, *values)), None)
+    def row(self, query: str, *values: str | int) -> Any:
+        """The first row, or `None`."""
+        return next(iter(self.rows(query, *values)), None)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        if self._db.in_transaction:  # of `together`
+    def writing(self) -> Iterator[None]:
+        """The block is one transaction, or a part of the one that is open."""
+        if self.db.in_transaction:
             yield
             return
         with journal_schema.translated(self.path):
-            self._db.execute("BEGIN IMMEDIATE")
+            self.db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-                self._before_commit()
-                self._db.execute("COMMIT")
+                if self.before_commit is not None:
+                    self.before_commit(self.news)
+                self.db.execute("COMMIT")
             except BaseException:
                 # If the disk is full, sqlite has rolled back already.
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                self._after_rollback()
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                if self.after_rollback is not None:
+                    self.after_rollback()
                 raise
             finally:
-                self._touched.clear()
-
-    def _before_commit(self) -> None:
-        """What follows from the writes of the transaction is written with them."""
-
-    def _after_rollback(self) -> None:
-        """What is known of the writes of the transaction is forgotten: their ids will be those of others."""
+                self.news = News()
 
 
 def _connected(path: Path, read_only: bool, busy_timeout_s: float) -> sqlite3.Connection:
-    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
     with journal_schema.translated(path):
-        return sqlite3.connect(uri, uri=True, timeout=busy_timeout_s, isolation_level=None)
-
-
-def switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
-    """Retries until the deadline: for this statement, sqlite ignores the connection's timeout."""
-    deadline = time.monotonic() + busy_timeout_s
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-        time.sleep(0.02)
+        return connect(path, read_only=read_only, busy_s=busy_timeout_s)

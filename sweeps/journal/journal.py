@@ -2,192 +2,111 @@
 
 Only events are the truth. Outcomes, staleness and "failed too often" are computed when they are needed, and the table
 of results, which follows from the events, is written in the same transaction.
-Each call is one transaction. A `Journal` belongs to the thread that opened it; other threads and processes open their
-own.
 """
 
-import sqlite3
-from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import replace
-from functools import cache
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Self
 
-from sweeps.device_facts import pool_id
-from sweeps.errors import StoreError
-from sweeps.journal.changes import spans_of
-from sweeps.journal.kept_sweeps import KeptSweeps
-from sweeps.journal.result_row import row_of_job, row_of_skipped
-from sweeps.journal.results_schema import RESULTS
-from sweeps.journal.results_table import damaged
-from sweeps.journal.schema import JOB_SENTINEL
-from sweeps.json_records import from_json
-from sweeps.planning.planned import PlannedJob
-from sweeps.records import Failed, Job, Measured
-from sweeps.results import ResultRow
+from sweeps.journal.artifact_table import Artifacts
+from sweeps.journal.assignments import Assignments
+from sweeps.journal.attempts import Attempts
+from sweeps.journal.batch_table import Batches
+from sweeps.journal.changes import Changes
+from sweeps.journal.file import JournalFile
+from sweeps.journal.import_table import Imports
+from sweeps.journal.job_table import Jobs
+from sweeps.journal.outcomes import Outcomes
+from sweeps.journal.plans import Plans
+from sweeps.journal.result_updates import ResultUpdates, Sources
+from sweeps.journal.results_table import Results
+from sweeps.journal.sentinels import Sentinels
+from sweeps.journal.sweep_table import Sweeps
+from sweeps.journal.times import Times
+from sweeps.planning.plan import Plan
 
 
-class Journal(KeptSweeps):
-    """An open journal. Use it as a context manager, or call `close()`."""
+class Journal:
+    """An open journal. Use it as a context manager, or call `close()`. It belongs to the thread that opened it; other
+    threads and processes open their own.
 
-    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        super().__init__(db, path)
-        self._starts: dict[tuple[str, int], int | None] = {}
+    The class only holds the parts, each of which reads and writes some of the tables. Each call of a part
+    that writes is one transaction, unless it is made within `transaction`.
+    """
 
-    def empty_results(self) -> int:
-        """Begin to make the table of results again: until `finish_results`, it counts as damaged.
-
-        Returns the number of this beginning, its epoch.
-        """
-        with self._writing():
-            for table in ("results", "places", "results_state", "ended"):
-                self._db.execute(f"DROP TABLE IF EXISTS {table}")
-            for statement in RESULTS:
-                self._db.execute(statement)
-            self._db.execute("UPDATE results_state SET is_whole = 0")
-            [epoch] = self._db.execute("SELECT epoch FROM results_state").fetchone()
-        return int(epoch)
-
-    def refresh_results(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Write the rows of jobs (sweep, job key) again."""
-        with self._writing():
-            self._refresh(keys)
-
-    def refresh_places(self, sweep: str) -> None:
-        """Write the skipped combinations of a sweep again, and how many jobs each of its places has."""
-        with self._writing():
-            self._refresh_plan(sweep)
-
-    def finish_results(self, epoch: int) -> int:
-        """The table of results is whole now. Returns the number of its rows.
-
-        Raises `DamagedResultsError` if it was emptied or damaged since `empty_results` returned this epoch.
-        """
-        with self._writing():
-            changed = self._db.execute(
-                "UPDATE results_state SET is_whole = 1, attempt = (SELECT coalesce(max(id), 0) FROM attempts)"
-                " WHERE epoch = ?",
-                (epoch,),
-            )
-            if not changed.rowcount:
-                raise damaged("another process has begun to make it, or has damaged it, meanwhile")
-            [count] = self._db.execute("SELECT count(*) FROM results").fetchone()
-        return int(count)
-
-    def _before_commit(self) -> None:
-        """The results that follow from the transaction's writes are in the same transaction.
-
-        A table that is damaged stops no measurement: it is marked, and the next reader makes it again.
-        """
-        replanned, self._replanned = self._replanned, ""
-        if not self._touched and not replanned:
-            return
-        self._db.execute("SAVEPOINT results")
-        try:
-            self._refresh_after(replanned)
-        except (sqlite3.DatabaseError, StoreError, ValueError, TypeError, ArithmeticError):
-            if not self._db.in_transaction:  # the disk is full: sqlite has rolled back
-                raise
-            self._db.execute("ROLLBACK TO results")
-            with suppress(sqlite3.OperationalError):  # the table may be gone
-                # Also for whoever makes it again just now: a new epoch.
-                self._db.execute("UPDATE results_state SET is_whole = 0, epoch = abs(random())")
-        self._db.execute("RELEASE results")
-
-    def _refresh_after(self, replanned: str) -> None:
-        keys = self._jobs_of(self._touched)
-        if replanned:
-            keys |= self._jobs_of_plan(replanned)
-        self._refresh(keys)
-        if replanned:
-            self._refresh_plan(replanned)
-        self._db.execute("UPDATE results_state SET attempt = (SELECT coalesce(max(id), 0) FROM attempts)")
-
-    def _jobs_of(self, touched: Iterable[str]) -> set[tuple[str, str]]:
-        """The jobs (sweep, job key) whose results may depend on these job, build and sentinel keys."""
-        found: set[tuple[str, str]] = set()
-        [seen] = self._row("SELECT attempt FROM results_state")
-        for key in touched:
-            rows = self._rows("SELECT sweep, job_key FROM jobs WHERE job_key = ?1 OR build_key = ?1", key)
-            blocks = [] if rows else self._sentinel_blocks(key)
-            if blocks and spans_of(blocks) != spans_of([one for one in blocks if one.position <= seen]):
-                rows = self._rows(f"SELECT sweep, job_key FROM jobs WHERE {JOB_SENTINEL} = ?", key)  # noqa: S608
-            found.update(rows)
-        return found
-
-    def _jobs_of_plan(self, sweep: str) -> set[tuple[str, str]]:
-        """The jobs that a sweep's new plan affects, and that have a result, or attempts that may make one."""
-        if not self._affected:
-            return set()
-        rows = self._rows(
-            "SELECT sweep, job_key FROM jobs WHERE sweep = ?1 AND (job_key IN (SELECT key FROM attempts)"
-            " OR build_key IN (SELECT substr(key, 1, instr(key || '@', '@') - 1) FROM attempts)"
-            " OR job_key IN (SELECT job_key FROM batch_items)"
-            " OR job_key IN (SELECT job_key FROM results WHERE sweep = ?1))",
-            sweep,
+    def __init__(self, file: JournalFile) -> None:
+        self.file = file
+        self.plans = Plans(file)
+        self.sweeps = Sweeps(file, self.plans)
+        self.jobs = Jobs(file, self.plans)
+        self.sentinels = Sentinels(file)
+        self.changes = Changes(file, self.plans, self.jobs, self.sentinels)
+        self.artifacts = Artifacts(file)
+        self.attempts = Attempts(file, self.sentinels)
+        self.batches = Batches(file)
+        self.assignments = Assignments(file)
+        self.imports = Imports(file)
+        self.times = Times(file)
+        self.outcomes = Outcomes(self.jobs, self.attempts, self.batches, self.sentinels)
+        self.results = Results(file)
+        self.updates = ResultUpdates(
+            file,
+            self.results,
+            Sources(
+                plans=self.plans,
+                jobs=self.jobs,
+                changes=self.changes,
+                sentinels=self.sentinels,
+                artifacts=self.artifacts,
+                attempts=self.attempts,
+                batches=self.batches,
+                times=self.times,
+                outcomes=self.outcomes,
+            ),
         )
-        return {(name, key) for name, key in rows if key in self._affected}
+        file.before_commit = self.updates.write
+        file.after_rollback = self.sentinels.forget
 
-    def _refresh(self, keys: Iterable[tuple[str, str]]) -> None:
-        for sweep, job_key in sorted(keys):
-            planned = self.planned_job(sweep, job_key)
-            outcome = self.outcome(planned)
-            evaluation_id = planned.evaluation_id or ""
-            attempt, _ = self.last_attempt(planned.job)
-            before = self.stored_result(sweep, job_key)
-            if outcome is not None:
-                row = self._result(sweep, planned, outcome)
-            elif before is None:
-                continue
-            else:
-                # Pending again (more rounds, or a retry): the old result stays until there is a new one. But an
-                # accuracy on other images than the sweep file's must not be ranked with the new ones.
-                row = replace(before[0], stale=planned.stale or before[1] != evaluation_id)
-                evaluation_id = before[1]
-            if before is None or before != (row, evaluation_id):
-                self._put_results([(row, evaluation_id, attempt)])
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
+        """Open the journal at `path`, and make it if needed. With `read_only`, it must exist.
 
-    def _result(self, sweep: str, planned: PlannedJob, outcome: Measured | Failed) -> ResultRow:
-        job = planned.job
-        blocks = self.blocks(job.key, "") if isinstance(outcome, Measured) else ()
-        sessions = {self._start_of(job.device_id, block.session) for block in blocks}
-        return row_of_job(
-            sweep,
-            planned,
-            outcome,
-            blocks,
-            self.artifact(job.build_key),
-            self.settled(job.key, planned.protocol),
-            tuple(sorted(start for start in sessions if start is not None)),
-            self.batch_share(job.key),
-        )
+        Raises `StoreError` if it cannot be used, is missing, or has another version.
+        """
+        return cls(JournalFile.open(path, read_only=read_only, busy_timeout_s=busy_timeout_s))
 
-    def _start_of(self, device_id: str, run: int) -> int | None:
-        """`session_start`, asked for once: later blocks do not change it, and the question takes long."""
-        if (device_id, run) not in self._starts:
-            self._starts[device_id, run] = self.session_start(device_id, run)
-        return self._starts[device_id, run]
+    def close(self) -> None:
+        self.file.close()
 
-    def _refresh_plan(self, sweep: str) -> None:
-        present = self._plan_id(sweep)
-        skips = self.skipped_since(sweep, None)
-        rows = [(row_of_skipped(sweep, skip), skip.evaluation_id or "", 0) for skip in skips]
-        self._put_results(one for one in rows if self.stored_result(sweep, one[0].job_key) != (one[0], one[1]))
-        jobs: Counter[tuple[str, str, str]] = Counter()
-        under = cache(self._planned_under)
-        for record, plan_id in self._rows("SELECT record, plan_id FROM jobs WHERE sweep = ?", sweep):
-            if plan_id == present:
-                job = from_json(Job, record)
-                _, _, facts = under(plan_id, job.device_id)
-                place_id = pool_id(facts.fingerprint) if job.link else job.device_id
-                jobs[place_id, job.model, facts.device_class] += 1
-        self._db.execute("DELETE FROM places WHERE sweep = ?", (sweep,))
-        self._db.executemany(
-            "INSERT OR REPLACE INTO places (sweep, place_id, model, device, jobs) VALUES (?, ?, ?, ?, ?)",
-            [(sweep, place_id, model, device, count) for (place_id, model, device), count in jobs.items()],
-        )
+    def __enter__(self) -> Self:
+        return self
 
-    def job_keys(self, sweep: str) -> list[str]:
-        """Of every job that the sweep ever had."""
-        return [key for (key,) in self._rows("SELECT job_key FROM jobs WHERE sweep = ?", sweep)]
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
+
+    @property
+    def data_version(self) -> int:
+        """A number that changes when another connection has written to the file."""
+        return int(self.file.row("PRAGMA data_version")[0])
+
+    @property
+    def is_copy(self) -> bool:
+        """Tell whether the results are a copy of those of a tracking server, and follow from no attempts."""
+        return bool(self.file.row("PRAGMA application_id")[0])
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All writes of the block are one transaction, and reach the disk together when it ends.
+
+        Nothing in the block may take long, and nobody may be told of a write before the block has ended: until then, a
+        killed process loses them all.
+        """
+        return self.file.writing()
+
+    def save_plan(self, plan: Plan) -> None:
+        """Make `plan` the sweep's current plan, then reopen the jobs whose elimination is no longer valid."""
+        self.plans.save(plan)
+        self.outcomes.reopen(plan)

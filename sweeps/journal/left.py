@@ -1,8 +1,7 @@
-"""How much of a sweep's plan is still to do, from the journal alone."""
+"""The part of a sweep's plan that is still to do, from the journal alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from sweeps.advice import RUN
 from sweeps.errors import NoResultsError
@@ -19,49 +18,48 @@ JOBS_UNKNOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a run would do. `seconds`: a rough estimate, as of a plan."""
+    """The work that a run would do. `seconds`: a rough estimate, as of a plan."""
 
     jobs: int
     seconds: float
 
     @property
     def text(self) -> str:
-        """For people; empty if nothing is left."""
+        """The work in words, for people; empty if nothing is left."""
         if not self.jobs:
             return ""
-        which = "1 job that waits" if self.jobs == 1 else f"{self.jobs} jobs that wait"
-        return f"{RUN} measures the {which} (about {duration(self.seconds)})"
+        jobs_text = "1 job that waits" if self.jobs == 1 else f"{self.jobs} jobs that wait"
+        return f"{RUN} measures the {jobs_text} (about {duration(self.seconds)})"
 
 
 def left_of(journal: Journal, sweep: str) -> Left:
-    """Failed jobs are not done again without being asked."""
-    planned = sum(jobs for _, jobs in journal.planned_places(sweep).values())
-    if 0 < planned <= sum(sum(counts.values()) for counts in journal.ended_counts(sweep).values()):
-        return Left(jobs=0, seconds=0.0)  # without reading a hundred thousand jobs
-    waiting = journal.jobs_left(sweep)
+    """The work that is left of a sweep. Failed jobs do not count: they are not done again without being asked."""
+    planned = sum(jobs for _, jobs in journal.jobs.places(sweep).values())
+    if 0 < planned <= sum(sum(counts.values()) for counts in journal.results.ended_counts(sweep).values()):
+        return Left(jobs=0, seconds=0.0)  # saves reading a hundred thousand jobs
+    waiting = journal.jobs.waiting(sweep)
     if not waiting:
         return Left(jobs=0, seconds=0.0)
     plan = Plan(
-        sweep=journal.spec(sweep),
-        devices=journal.devices(sweep),
+        sweep=journal.plans.spec(sweep),
+        devices=journal.plans.devices(sweep),
         identities=Identities(models={}, calibration_id="", evaluation_id="", versions={}, runners={}),
         jobs=tuple(waiting),
         skipped=(),
     )
     builds = {job.build_key for job in waiting}
-    built = {key for key in builds if journal.artifact(key) is not None}
-    left = estimate(plan, journal.protocol(sweep), (), built, journal.builds_tried(sweep, builds))
+    built = {key for key in builds if journal.artifacts.latest(key) is not None}
+    left = estimate(plan, journal.plans.protocol(sweep), (), built, journal.results.builds_tried(sweep, builds))
     return Left(jobs=len(waiting), seconds=left.seconds)
 
 
-def waiting(path: Path, sweep: str) -> Iterator[str]:
-    """A line if jobs of a sweep wait. `path`: of the journal."""
-    with Journal.open(path, read_only=True) as journal:
-        if text := left_of(journal, sweep).text:
-            yield text
+def waiting(journal: Journal, sweep: str) -> Iterator[str]:
+    """A line if jobs of a sweep wait."""
+    if text := left_of(journal, sweep).text:
+        yield text
 
 
 def no_results(journal: Journal, sweep: str) -> NoResultsError:
-    """That a sweep has none yet, and what to do."""
+    """The error for a sweep that has no results yet, with what to do."""
     left = left_of(journal, sweep).text or f"{RUN} measures it"
     return NoResultsError(f"the sweep {sweep!r} has no results yet", f"{left}; if it runs now, wait for its first job")

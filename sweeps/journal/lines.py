@@ -1,7 +1,6 @@
 """The whole journal as JSON lines, which any program can read without EdgeSweep."""
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
@@ -10,6 +9,7 @@ from typing import Any
 
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
+from sweeps.sqlite_file import connect
 
 
 def json_lines(path: Path) -> Iterator[str]:
@@ -23,14 +23,13 @@ def json_lines(path: Path) -> Iterator[str]:
         raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")
     with (
         journal_schema.translated(path),
-        closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)) as db,
+        closing(connect(path, read_only=True)) as db,
     ):
-        db.isolation_level = None
-        journal_schema.is_older(db, path)  # it raises for a newer one
+        journal_schema.is_made(db, path)  # `is_made` raises for another version
         db.execute("BEGIN")
         [journal_version] = db.execute("PRAGMA user_version").fetchone()
         names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-        # Quoted for SQL: the file may be another person's.
+        # Names of tables are quoted for SQL: the file may be another person's.
         tables = {name: '"' + name.replace('"', '""') + '"' for (name,) in db.execute(names)}
         counts = {
             name: db.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]  # noqa: S608  # a quoted name

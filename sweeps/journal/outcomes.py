@@ -1,10 +1,13 @@
-"""How the jobs of the journal ended, computed from their attempts when it is asked for."""
+"""The ends of the journal's jobs, computed from their attempts when they are asked for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweeps.errors import FINAL_KINDS
-from sweeps.journal.chosen_results import ChosenResults
+from sweeps.journal.attempts import Attempts
+from sweeps.journal.batch_table import Batches
+from sweeps.journal.job_table import Jobs
+from sweeps.journal.sentinels import Sentinels
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.blocks import summarize
@@ -38,13 +41,14 @@ class Complete:
     accuracy: Accuracy | None
 
 
-class Outcomes(ChosenResults):
-    """How the jobs of an open journal ended."""
+class Outcomes:
+    """The ends of the jobs of an open journal."""
 
-    def save_plan(self, plan: Plan) -> None:
-        """As `PlanTables.save_plan`; then `reopen` the jobs whose elimination is no longer valid."""
-        super().save_plan(plan)
-        self.reopen(plan)
+    def __init__(self, jobs: Jobs, attempts: Attempts, batches: Batches, sentinels: Sentinels) -> None:
+        self._jobs = jobs
+        self._attempts = attempts
+        self._batches = batches
+        self._sentinels = sentinels
 
     def reopen(self, plan: Plan) -> None:
         """Reopen each job if the job that eliminated it, or led a race that batches decided, has failed or is no longer
@@ -54,15 +58,15 @@ class Outcomes(ChosenResults):
             return
         jobs = {job.key: job for job in plan.jobs}
         for key in jobs:
-            settled = self.settled(key, protocol)
+            settled = self._attempts.settled(key, protocol)
             if settled is None or not (settled.eliminated or settled.by_key):
                 continue
             eliminator = jobs.get(settled.by_key)
-            if eliminator is None or isinstance(self.sweep_outcome(plan.sweep.name, eliminator), Failed):
-                self.add_settled(settled.reopened())
+            if eliminator is None or isinstance(self.in_sweep(plan.sweep.name, eliminator), Failed):
+                self._attempts.add_settled(settled.reopened())
 
-    def outcome(self, planned: PlannedJob) -> Measured | Failed | None:
-        """As `ending`, but with the summary of all accepted blocks if the job is complete.
+    def of_job(self, planned: PlannedJob) -> Measured | Failed | None:
+        """The end of a job as `ending` gives it, but with the summary of all accepted blocks if the job is complete.
 
         A job whose lost blocks are still to be measured again has an outcome, too: its labels say what is wrong.
         """
@@ -72,13 +76,13 @@ class Outcomes(ChosenResults):
         job = planned.job
         if job.emulated:
             return Measured(timing=None, accuracy=ended.accuracy)
-        # What only checks batches makes no figure. A job without another block of its own has none.
-        blocks = [block for block in self.blocks(job.key, job.sentinel) if not block.checks]
+        # A block that only checks batches makes no figure. A job without another block of its own has none.
+        blocks = [block for block in self._attempts.blocks(job.key, job.sentinel) if not block.checks]
         timing = summarize(job.key, blocks, planned.protocol) if blocks else None
         return Measured(timing=timing, accuracy=ended.accuracy)
 
     def ending(self, planned: PlannedJob) -> Complete | Failed | None:
-        """How the job ended; `None` while it is pending.
+        """The end of a job; `None` while the job is pending.
 
         Complete: its rounds ended (the maximum was reached, or they were settled earlier), or it is only checked by a
         reference implementation; and it has an accuracy by `planned.executor`, unless none is needed. Failed: its build
@@ -90,20 +94,20 @@ class Outcomes(ChosenResults):
         job, protocol, evaluation_id = planned.job, planned.protocol, planned.evaluation_id
         accuracy = None
         if evaluation_id is not None:
-            accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, planned.executor)), None)
+            accuracy = next(iter(self._attempts.accuracies(job.build_key, evaluation_id, planned.executor)), None)
         judged = evaluation_id is None or accuracy is not None
         if judged and (job.emulated or is_enough(job, protocol)):
             return Complete(accuracy)
         for key in build_failure_keys(job, evaluation_id):
-            if build_failures := self.failures(key):
+            if build_failures := self._attempts.failures(key):
                 return build_failures[-1]
-        failures = self.failures(job.key)
+        failures = self._attempts.failures(job.key)
         if failures and (len(failures) >= MAX_ATTEMPTS or failures[-1].kind in FINAL_KINDS):
             return failures[-1]
         return None
 
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
-        """Whether the job needs no more blocks under this protocol, nor any in place of lost ones."""
+        """Tell whether the job needs no more blocks under this protocol, nor any in place of lost ones."""
         return self._had_its_rounds(job, protocol) and not self._lacks_lost(job, protocol)
 
     def _lacks_lost(self, job: Job, protocol: Protocol) -> bool:
@@ -111,36 +115,37 @@ class Outcomes(ChosenResults):
         if not changed:
             return False
         if protocol.budget == "full":
-            return missing_rounds(protocol, self.round_count(job.key, added=True), lost_count(changed)) > 0
-        settled = self.settled(job.key, protocol)
+            rounds = self._attempts.block_marks(job.key).rounds(added=True)
+            return missing_rounds(protocol, rounds, lost_count(changed)) > 0
+        settled = self._attempts.settled(job.key, protocol)
         return settled is not None and self.missing_confirmations(job, settled.confirmations) > 0
 
     def _had_its_rounds(self, job: Job, protocol: Protocol) -> bool:
-        settled = self.settled(job.key, protocol)
-        if settled is not None and (
-            settled.confirmations > self.confirmation_count(job.key) or settled.checks > self.check_count(job.key)
-        ):
+        settled = self._attempts.settled(job.key, protocol)
+        marks = self._attempts.block_marks(job.key)
+        if settled is not None and (settled.confirmations > marks.confirmations or settled.checks > marks.checks):
             return False
-        rounds = self.round_count(job.key, added=protocol.budget == "full")
-        if rounds >= protocol.last_round:
+        if marks.rounds(added=protocol.budget == "full") >= protocol.last_round:
             return True
         if settled is None or not settles(settled, protocol):
             return False
-        return self.block_count(job.key) > 0 or settled.batches > 0 or settled.reason == "same_program"
+        return marks.blocks > 0 or settled.batches > 0 or settled.reason == "same_program"
 
-    def missing_confirmations(self, job: Job, wanted: int) -> int:
-        """How many more blocks confirm this winner of a race, which needs `wanted` that are not lost."""
+    def missing_confirmations(self, job: Job, needed: int) -> int:
+        """The number of further blocks that confirm this winner of a race, which needs `needed` that are not lost."""
         lost = lost_count(block for block in self._changed(job) if block.confirms)
-        return missing_confirmations(wanted, self.confirmation_count(job.key), lost)
+        return missing_confirmations(needed, self._attempts.block_marks(job.key).confirmations, lost)
 
     def _changed(self, job: Job) -> tuple[Block, ...]:
-        """Its blocks, if any of them may be lost: most devices never shift."""
-        return self.blocks(job.key, job.sentinel) if job.sentinel and self.changed_spans(job.sentinel) else ()
+        """The blocks of a job, if any of them may be lost: most devices never shift."""
+        return (
+            self._attempts.blocks(job.key, job.sentinel) if job.sentinel and self._sentinels.spans(job.sentinel) else ()
+        )
 
-    def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
-        """`outcome` of the job as it was last planned in this sweep."""
-        return self.outcome(self.planned_job(sweep, job.key))
+    def in_sweep(self, sweep: str, job: Job) -> Measured | Failed | None:
+        """The end (`of_job`) of the job as it was last planned in this sweep."""
+        return self.of_job(self._jobs.planned(sweep, job.key))
 
-    def sweep_ending(self, sweep: str, job: Job) -> Complete | Failed | None:
-        """`ending` of the job as it was last planned in this sweep."""
-        return self.ending(self.planned_job(sweep, job.key))
+    def was_raced(self, job_key: str) -> bool:
+        """Tell whether the job was measured, in a process of its own or in a batch."""
+        return self._batches.has_timed(job_key) or self._attempts.block_count(job_key) > 0

@@ -1,12 +1,10 @@
-"""Makes the journal's table of results again from its attempts: for a journal of an older version, or a damaged table.
+"""The rebuild of the journal's table of results from its attempts, where it is damaged.
 
-The driver may write meanwhile: what it accepts is in its own transactions, and the parts here are short ones.
+The driver may write meanwhile, in transactions of its own: those of a rebuild are short.
 """
 
-import fcntl
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,31 +12,35 @@ from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError, Watermark
+from sweeps.locks import locked
 
 Found = TypeVar("Found")
 _PART = 200
-"""Jobs in one transaction: about a second."""
+"""The number of jobs in one transaction, which takes about a second."""
 
 
-def whole_results(path: Path, each: Callable[[int, int], object] | None = None) -> Watermark:
-    """The watermark of the table of results, which is made again first if it has to be. `each`: as of `rebuild`."""
-    return read_results(path, Journal.watermark, each)
+def whole_results(source: Path | Journal, each: Callable[[int, int], object] | None = None) -> Watermark:
+    """The watermark of the table of results, which is made again first if it has to be. Arguments: as of
+    `read_results`."""
+    return read_results(source, lambda journal: journal.results.watermark(), each)
 
 
 def read_results(
-    path: Path, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
+    source: Path | Journal, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
 ) -> Found:
-    """What `read` finds in the table of results, which is made again once if it is damaged. `each`: as of `rebuild`."""
-    try:
-        return _read(path, read)
-    except DamagedResultsError:
-        pass
-    with _turn(path):
-        try:  # another process may have made it again
-            return _read(path, read)
+    """The result of `read` on the table of results, which is made again once if it is damaged. `source`: an open
+    journal, or the path of one. `each`: as of `rebuild`."""
+    with nullcontext(source) if isinstance(source, Journal) else Journal.open(source, read_only=True) as journal:
+        try:
+            return _read(journal, read)
         except DamagedResultsError:
-            _rebuild(path, each)
-        return _read(path, read)
+            pass
+        with _turn(journal.path):
+            try:  # another process may have made it again
+                return _read(journal, read)
+            except DamagedResultsError:
+                _rebuild(journal.path, each)
+            return _read(journal, read)
 
 
 def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int:
@@ -51,36 +53,30 @@ def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int
         return _rebuild(path, each)
 
 
-def _read(path: Path, read: Callable[[Journal], Found]) -> Found:
-    with Journal.open(path, read_only=True) as journal:
-        journal.watermark()
-        return read(journal)
+def _read(journal: Journal, read: Callable[[Journal], Found]) -> Found:
+    journal.results.watermark()
+    return read(journal)
 
 
 @contextmanager
 def _turn(path: Path) -> Iterator[None]:
     """One process makes the table at a time, and the others wait: they would undo each other's work."""
-    descriptor = None
-    try:
-        with suppress(OSError):  # a folder or file system without locks: then it is as it is
-            descriptor = os.open(path.with_suffix(".rebuild.lock"), os.O_CREAT | os.O_RDWR, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        with suppress(OSError):  # without locks in this folder or file system, nobody waits
+            stack.enter_context(locked(path.with_suffix(".rebuild.lock"), mode=0o600))
         yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _rebuild(path: Path, each: Callable[[int, int], object] | None) -> int:
     with Journal.open(path) as journal, journal_schema.translated(path):
-        epoch = journal.empty_results()
+        epoch = journal.updates.empty()
         if journal.is_copy:
             raise StoreError("the copy of MLflow's results is damaged", "run the same command again: it is made anew")
-        keys = [(info.name, key) for info in journal.sweeps() for key in journal.job_keys(info.name)]
+        keys = [(info.name, key) for info in journal.sweeps.all() for key in journal.jobs.keys(info.name)]
         for start in range(0, len(keys), _PART):
-            journal.refresh_results(keys[start : start + _PART])
+            journal.updates.refresh(keys[start : start + _PART])
             if each is not None:
                 each(min(len(keys), start + _PART), len(keys))
-        for info in journal.sweeps():
-            journal.refresh_places(info.name)
-        return journal.finish_results(epoch)
+        for info in journal.sweeps.all():
+            journal.updates.refresh_places(info.name)
+        return journal.updates.finish(epoch)

@@ -12,10 +12,10 @@ from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.not_ready import worst
+from sweeps.protocol.not_ready import figures_text, worst
 from sweeps.protocol.sentinel import in_race
 from sweeps.protocol.spent import full_seconds, spent
-from sweeps.records import Accuracy, Block, Failed, Job, Measured, Skipped, Timing
+from sweeps.records import Accuracy, Block, Failed, Job, Lack, Measured, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.spec.label import label_of
@@ -32,16 +32,15 @@ def row_of_job(
     sessions: tuple[int, ...] = (),
     batches: BatchShare | None = None,
 ) -> ResultRow:
-    """The row of a finished job. `blocks`: its own, also those that only check batches. `settled`: why its rounds
-    ended. `sessions`: the starts of those that they are from. `batches`: its part of processes that timed others, too.
-    """
+    """The row of a finished job. `blocks`: the job's own, also those that only check batches. `settled`: why its rounds
+    ended. `sessions`: the starts of the sessions that the blocks are from. `batches`: the job's part of processes that
+    timed others, too."""
     job = planned.job
     metrics = {} if manifest is None else manifest.metrics
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
     if isinstance(outcome, Measured):
-        metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
         for part in (outcome.timing, outcome.accuracy):
-            metrics |= {} if part is None else part.extra_metrics
+            metrics |= {} if part is None else {**_figures(part), **part.extra_metrics}
         about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
         about |= _with_batches(about, batches or BatchShare())
     else:
@@ -51,7 +50,7 @@ def row_of_job(
 
 def row_of_skipped(sweep: str, planned: PlannedSkip) -> ResultRow:
     skipped = planned.skipped
-    about = {"outcome": "skipped", "reason": skipped.reason}
+    about = {"outcome": "skipped", "kind": skipped.kind, "reason": skipped.reason}
     return _row(sweep, skipped_key(skipped), "", skipped, planned, {}, about)
 
 
@@ -66,6 +65,7 @@ def row_of_waiting(sweep: str, job: Job) -> ResultRow:
         model=job.model,
         grid=job.grid,
         device_id=job.device_id,
+        device_word=job.device_word,
         device="",
         fingerprint="",
         variant=label_of(job.variant),
@@ -101,11 +101,13 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "waited_seconds": round(cost.waiting_s, 3),
             "push_seconds": round(cost.pushing_s, 3),
             "check_medians_ms": tuple(
-                (one.visit, figure_ns(one.samples_ns) / 1e6) for one in checks if not disqualified(in_race(one.labels))
+                (block.visit, figure_ns(block.samples_ns) / 1e6)
+                for block in checks
+                if not disqualified(in_race(block.labels))
             ),
         }
     if timing is not None and (own := [block for block in blocks if not block.checks]):
-        last = own[-1]
+        last, lacking = own[-1], worst(_lacking(own))
         about |= {
             "exec_context": last.conditions.exec_context,
             "runtime_version": last.runtime_version,
@@ -113,7 +115,8 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "engine_ran": last.engine_ran,
             "backend_ran": last.backend_ran,
             "trust": timing.labels,
-            "reason": "; ".join(worst(_lacking(own))),
+            "reason": "; ".join(lack.text for lack in lacking),
+            "lacking": figures_text(lacking),
             "block_medians_ms": timing.block_medians_ms,
             "confirmed_medians_ms": timing.confirmed_medians_ms,
             "gate": gate_of(own),
@@ -133,7 +136,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
     return about
 
 
-def _lacking(blocks: Iterable[Block]) -> Iterator[str]:
+def _lacking(blocks: Iterable[Block]) -> Iterator[Lack]:
     """The conditions for which a device was waited for in vain."""
     for block in blocks:
         if block.conditions.gate == "timed_out":
@@ -175,6 +178,7 @@ def _row(
         model=entry.model,
         grid=entry.grid,
         device_id=facts.device_id,
+        device_word=entry.device_word,
         device=facts.device_class,
         fingerprint=facts.fingerprint,
         variant=label_of(entry.variant),
@@ -186,8 +190,8 @@ def _row(
     )
 
 
-def _figures(record: Timing | Accuracy | None) -> dict[str, float]:
-    if record is None:
-        return {}
-    values = {name: getattr(record, name, None) for name in METRICS}
+def _figures(part: Timing | Accuracy) -> Mapping[str, float]:
+    if isinstance(part, Timing):
+        return part.figures
+    values = {name: getattr(part, name, None) for name in METRICS}
     return {name: float(value) for name, value in values.items() if value is not None}

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from typing import Any
 
@@ -12,11 +12,22 @@ from sweeps.results import ResultRow
 from sweeps.settled import Settled
 
 _FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
-ROW_COLUMNS = (*_FIELDS, "extra_metrics", *METRICS)
+TEXT_AND_NUMBERS = {
+    name: "INTEGER" if kind in (int, bool) else "REAL" if kind is float else "TEXT" for name, kind in _FIELDS.items()
+} | {"extra_metrics": "TEXT"}
+"""The columns that every row fills, with their types in sqlite: the fields of a row, and JSON of its extra metrics."""
+FIGURE_COLUMNS = dict.fromkeys(METRICS, "REAL")
+"""The columns of figures, which are NULL where a figure is not known. A file may lack those of new figures."""
+ROW_COLUMNS = (*TEXT_AND_NUMBERS, *FIGURE_COLUMNS)
+
+
+def selected(columns: Collection[str]) -> str:
+    """`ROW_COLUMNS` for a SELECT from a table with these columns: a figure without its column is not known."""
+    return ", ".join(name if name not in FIGURE_COLUMNS or name in columns else "NULL" for name in ROW_COLUMNS)
 
 
 def values_of(row: ResultRow) -> list[Any]:
-    """As the columns have them."""
+    """The values of a row in the order of its columns."""
     extra = {name: value for name, value in row.metrics.items() if name not in METRICS}
     return [
         *(stored(getattr(row, name)) for name in _FIELDS),
@@ -31,18 +42,20 @@ def stored(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, str):
-        # As in records: a lone surrogate from a device's output is in no database.
+        # A lone surrogate from a device's output is in no database, as in no record.
         return value.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(value) if isinstance(value, tuple) else value
 
 
 def read_row(record: tuple[Any, ...]) -> ResultRow:
-    """Raises `ValueError`, `TypeError` or `StoreError` if it is damaged."""
-    told, extra_metrics, figures = record[: len(_FIELDS)], record[len(_FIELDS)], record[len(_FIELDS) + 1 :]
-    if tuple(map(type, told)) != _TYPES:
-        name = next(name for name, kind, value in zip(_FIELDS, _TYPES, told, strict=True) if type(value) is not kind)
+    """The row of a record of the table. Raises `ValueError`, `TypeError` or `StoreError` if the record is damaged."""
+    field_values, extra_metrics, figures = record[: len(_FIELDS)], record[len(_FIELDS)], record[len(_FIELDS) + 1 :]
+    if tuple(map(type, field_values)) != _TYPES:
+        name = next(
+            name for name, kind, value in zip(_FIELDS, _TYPES, field_values, strict=True) if type(value) is not kind
+        )
         raise TypeError(f"{name} has another type")
-    values = dict(zip(_FIELDS, told, strict=True))
+    values = dict(zip(_FIELDS, field_values, strict=True))
     values |= {name: parse(values[name]) for name, parse in _PARSED.items()}
     metrics = {name: value for name, value in zip(METRICS, figures, strict=True) if value is not None}
     if extra_metrics != "{}":

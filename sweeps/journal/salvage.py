@@ -1,55 +1,39 @@
-"""Saves what can be read of a damaged journal, row by row, into a new file, which then takes its place."""
+"""The salvage of a damaged journal: rows that can be read go into a new file, which then takes its place."""
 
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import StoreError
+from sweeps.journal import schema
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import file_damage, unreadable
+from sweeps.sqlite_file import connect
 
-_TABLES = (
-    "plans",
-    "devices",
-    "sweeps",
-    "jobs",
-    "skipped",
-    "artifacts",
-    "data_manifests",
-    "attempts",
-    "imported",
-    "batches",
-    "batch_items",
-    "batch_failures",
-    "assignments",
-    "units_apart",
-    "sweep_labels",
-    "former_names",
-    "past_sessions",
-)
-"""What results are made of, those that others refer to first."""
+_MADE_FROM_OTHERS = ("results", "places", "ended", "results_state")
+"""Tables that `sweeps.journal.rebuild` makes again from the others."""
 _SALVAGED = "journal.salvaged.sqlite"
 _PART = 1_000
 _BEYOND = 2_000
-"""So many rows are tried behind the last known one, where the end of a table cannot be found."""
+"""The number of rows that are tried behind the last known one, where the end of a table cannot be found."""
 _LOOK_S = 5.0
-"""Enough for a file of more than 1 GB."""
+"""A time that is enough for a file of more than 1 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """How many rows were saved, and how many were not, by table. `damaged`: where the old file is;
-    `None`: where it was."""
+    """The numbers of rows that were saved and that were not, by table. `damaged`: where the old file is; `None`: where
+    it was."""
 
     saved: Mapping[str, int]
     lost: Mapping[str, int]
-    """At most: where a page cannot be read, every number that it may have had counts."""
+    """The largest number that is possible: where a page cannot be read, every row that it may have had counts."""
     damaged: Path | None
 
 
@@ -58,79 +42,86 @@ def check_whole(path: Path) -> None:
     if not path.exists():
         _look_for_parts(path)
         return
-    with closing(_open(path)) as db:
-        # Of one large table sqlite's progress handler is not called, but an interruption is heard.
+    with closing(connect(path, read_only=True)) as db:
+        # sqlite's progress handler is not called for one large table, but sqlite hears an interruption.
         enough = threading.Timer(_LOOK_S, db.interrupt)
         enough.start()
         try:
-            [[said]] = db.execute("PRAGMA quick_check(1)").fetchall()
+            [[answer]] = db.execute("PRAGMA quick_check(1)").fetchall()
         except sqlite3.OperationalError:
-            return  # no time left; busy, or not readable: who opens it says so
+            return  # no time is left, or the file is busy or not readable: whoever opens it says so
         except sqlite3.DatabaseError as error:
-            said = str(error)
+            answer = str(error)
         finally:
             enough.cancel()
             enough.join()
-    if said != "ok":
+    if answer != "ok":
         raise StoreError(
-            f"the journal {path} is damaged: {said.splitlines()[-1]}",
+            f"the journal {path} is damaged: {answer.splitlines()[-1]}",
             "edgesweep journal salvage saves what can be read (--dry-run says how much)",
         )
 
 
 def _look_for_parts(path: Path) -> None:
-    """Where there is no journal, but what a salvage that was cut off has left. Raises `StoreError`."""
-    made = path.with_name(_SALVAGED)
-    if made.exists() and list(path.parent.glob("journal.damaged-*.sqlite")):
-        raise StoreError(f"there is no journal {path}: a salvage was cut off", f"rename {made.name} to {path.name}")
+    """Raise `StoreError` where there is no journal, but the parts of a salvage that was cut off."""
+    salvaged = path.with_name(_SALVAGED)
+    if salvaged.exists() and list(path.parent.glob("journal.damaged-*.sqlite")):
+        raise StoreError(f"there is no journal {path}: a salvage was cut off", f"rename {salvaged.name} to {path.name}")
 
 
 def salvage(path: Path, each: Callable[[str], object] = lambda _: None, *, dry_run: bool = False) -> Salvaged:
     """Replace a damaged journal by what can be read of it. The old file stays beside it under another name. `each` is
     called with each table. `dry_run`: only say what would be saved.
 
-    Raises `StoreError` if it is whole, or if nothing can be read.
+    Raises `StoreError` if it is whole, of another version, or if nothing can be read.
     """
     if not file_damage(path):
         raise StoreError(f"the journal {path} is not damaged", "edgesweep journal verify checks what is in it")
-    made = path.with_name(_SALVAGED)
-    _remove(made)
-    Journal.open(made).close()
+    with suppress(sqlite3.DatabaseError), closing(connect(path, read_only=True)) as db:
+        [[version]] = db.execute("PRAGMA user_version")
+        schema.check_version(version, path)
+    salvaged = path.with_name(_SALVAGED)
+    _remove(salvaged)
+    Journal.open(salvaged).close()
     lost: Counter[str] = Counter()
-    with closing(_open(path)) as old, closing(sqlite3.connect(made)) as new:
+    with closing(connect(path, read_only=True)) as old, closing(connect(salvaged)) as new:
+        new.execute("BEGIN")
         try:
-            there = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            old_tables = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         except sqlite3.DatabaseError as error:
-            _remove(made)
+            _remove(salvaged)
             raise StoreError(
                 f"nothing of the journal {path} can be read: {error}", "take a backup: edgesweep journal restore"
             ) from error
-        for table in _TABLES:
-            if table in there:
+        # Tables are copied in the order in which they are made: those that others refer to come first.
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+        tables = [name for (name,) in new.execute(query) if name not in _MADE_FROM_OTHERS]
+        for table in tables:
+            if table in old_tables:
                 each(table)
                 lost[table] += _copy(old, new, table)
         lost += _drop_unreadable(new)
         new.commit()
-        saved = {table: _count(new, table) for table in _TABLES}
+        saved = {table: _count(new, table) for table in tables}
     if not saved["plans"]:
-        _remove(made)
+        _remove(salvaged)
         raise StoreError(f"no plan of the journal {path} can be read", "take a backup: edgesweep journal restore")
     lost = +lost
     if dry_run:
-        _remove(made)
+        _remove(salvaged)
         return Salvaged(saved=saved, lost=lost, damaged=None)
-    rebuild(made)
-    with closing(sqlite3.connect(made)) as new:
+    rebuild(salvaged)
+    with closing(connect(salvaged)) as new:
         new.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     damaged = _put_aside(path)
     for suffix in ("-wal", "-shm"):
-        made.with_name(made.name + suffix).unlink(missing_ok=True)
-    made.replace(path)
+        salvaged.with_name(salvaged.name + suffix).unlink(missing_ok=True)
+    salvaged.replace(path)
     return Salvaged(saved=saved, lost=lost, damaged=damaged)
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
-    """Copies what can be read. Returns how many rows could not be."""
+    """Copy the rows that can be read. Returns the number of those that cannot."""
     columns = [name for name in _columns(old, table) if name in _columns(new, table)]
     listed = ", ".join(columns)
     put = f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608  # ours
@@ -164,18 +155,15 @@ def _read(db: sqlite3.Connection, query: str, first: int, last: int) -> Iterator
 
 
 def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
-    """The first and last number of its rows, as far as it can be known."""
-    found = []
-    for query in (
-        f"SELECT min(rowid) FROM {table}",  # noqa: S608  # a name of ours
-        f"SELECT max(rowid) FROM {table}",  # noqa: S608  # a name of ours
-    ):
+    """The first and last row number of a table, as far as they can be known."""
+    ends = []
+    for end in ("min", "max"):
         try:
-            [[number]] = db.execute(query).fetchall()
-            found.append(int(number or 0))
+            [[number]] = db.execute(f"SELECT {end}(rowid) FROM {table}").fetchall()  # noqa: S608  # names of ours
+            ends.append(int(number or 0))
         except sqlite3.DatabaseError:
-            found.append(-1)
-    first, last = found
+            ends.append(-1)
+    first, last = ends
     if last < 0:
         try:
             rows = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchall()
@@ -188,7 +176,7 @@ def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
 
 
 def _drop_unreadable(db: sqlite3.Connection) -> Counter[str]:
-    """Deletes records that cannot be read, and what refers to rows that are gone."""
+    """Delete records that cannot be read, and rows that refer to missing ones."""
     dropped: Counter[str] = Counter()
     for table, row in list(unreadable(db)):
         dropped[table] += db.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,)).rowcount  # noqa: S608  # ours
@@ -221,7 +209,3 @@ def _put_aside(path: Path) -> Path:
 def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)

@@ -1,21 +1,21 @@
-"""The journal's tables, and the migration of files of older versions."""
+"""The journal's tables: they are made once, and a file of another version is refused.
+
+Only the columns of figures may differ between two files of one version: a new figure gets its column when the file is
+next opened for writing.
+"""
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 from sweeps.errors import StoreError
-from sweeps.journal.results_schema import (
-    AXES_OF_9,
-    AXES_OF_14,
-    BATCHES_OF_15,
-    BY_ATTEMPT,
-    BY_AXES,
-    ENDED,
-    LATER_AXES,
-    RESULTS,
-)
+from sweeps.journal.row_columns import FIGURE_COLUMNS, TEXT_AND_NUMBERS
+from sweeps.variant import RunAxes, Variant
+
+VERSION = 16
+"""The version of the tables, except for columns of figures. It is raised with any other change."""
 
 JOB_DEVICE, JOB_SENTINEL = (
     f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{name}') END" for name in ("device_id", "sentinel")
@@ -24,209 +24,213 @@ JOB_DEVICE, JOB_SENTINEL = (
 BLOCK_SESSION = "CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"
 """The session of a block, as it is indexed."""
 
-_ATTEMPTS = """CREATE TABLE attempts (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            key TEXT NOT NULL,
-            kind TEXT NOT NULL CHECK (kind IN ({})),
-            round INTEGER CHECK ((kind = 'block') = (round IS NOT NULL)),
-            record TEXT CHECK ((kind = 'retry') = (record IS NULL)),
-            created TEXT NOT NULL
-        )"""
-_LIVE_FAILURES = """CREATE VIEW live_failures AS
-            SELECT failure.id, failure.key, failure.record FROM attempts AS failure
-            WHERE failure.kind = 'failure' AND failure.id > (
-                SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
-                WHERE retry.key = failure.key AND retry.kind = 'retry'
-            )"""
-"""Failures before a retry no longer count."""
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        # One row per distinct content of a sweep file with its devices. A job has the facts and protocol of its last
-        # plan, so a stale job keeps those under which it was measured.
-        """CREATE TABLE plans (
-            id INTEGER PRIMARY KEY,
-            sweep TEXT NOT NULL,
-            content_key TEXT NOT NULL,
-            spec TEXT NOT NULL,
-            protocol TEXT NOT NULL,
-            evaluation_id TEXT NOT NULL,
-            created TEXT NOT NULL
-        )""",
-        """CREATE TABLE devices (
-            plan_id INTEGER NOT NULL REFERENCES plans (id),
-            device_id TEXT NOT NULL,
-            position INTEGER NOT NULL,
-            facts TEXT NOT NULL,
-            PRIMARY KEY (plan_id, device_id)
-        )""",
-        """CREATE TABLE sweeps (
-            name TEXT PRIMARY KEY,
-            plan_id INTEGER NOT NULL REFERENCES plans (id),
-            created TEXT NOT NULL,
-            updated TEXT NOT NULL
-        )""",
-        # A job is stale if its plan is not its sweep's current plan; no column marks it.
-        """CREATE TABLE jobs (
-            sweep TEXT NOT NULL,
-            job_key TEXT NOT NULL,
-            build_key TEXT NOT NULL,
-            plan_id INTEGER NOT NULL REFERENCES plans (id),
-            position INTEGER NOT NULL,
-            record TEXT NOT NULL,
-            PRIMARY KEY (sweep, job_key)
-        )""",
-        "CREATE INDEX jobs_by_key ON jobs (job_key)",
-        "CREATE INDEX jobs_by_build ON jobs (build_key)",
-        """CREATE TABLE skipped (
-            sweep TEXT NOT NULL,
-            skipped_key TEXT NOT NULL,
-            plan_id INTEGER NOT NULL REFERENCES plans (id),
-            position INTEGER NOT NULL,
-            record TEXT NOT NULL,
-            PRIMARY KEY (sweep, skipped_key)
-        )""",
-        """CREATE TABLE artifacts (
-            id INTEGER PRIMARY KEY,
-            build_key TEXT NOT NULL,
-            manifest TEXT NOT NULL,
-            created TEXT NOT NULL
-        )""",
-        "CREATE INDEX artifacts_by_build ON artifacts (build_key)",
-        # The images of calibration and evaluation sets, by hash.
-        """CREATE TABLE data_manifests (
-            sweep TEXT NOT NULL,
-            manifest_id TEXT NOT NULL,
-            manifest TEXT NOT NULL,
-            PRIMARY KEY (sweep, manifest_id)
-        )""",
-        # Append-only. `key` is a job key or a build key. AUTOINCREMENT, because readers select by "newer than".
-        _ATTEMPTS.format("'block', 'accuracy', 'failure', 'retry'"),
-        "CREATE INDEX attempts_by_key ON attempts (key, kind)",
-        "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
-        _LIVE_FAILURES,
-    ),
-    # Version 2: why a job's rounds ended. sqlite cannot change a CHECK in place.
-    (
-        "DROP VIEW live_failures",
-        "ALTER TABLE attempts RENAME TO attempts_1",
-        "DROP INDEX attempts_by_key",
-        "DROP INDEX one_block_per_round",
-        _ATTEMPTS.format("'block', 'accuracy', 'failure', 'retry', 'settled'"),
-        "INSERT INTO attempts SELECT id, key, kind, round, record, created FROM attempts_1",
-        "DROP TABLE attempts_1",
-        "CREATE INDEX attempts_by_key ON attempts (key, kind)",
-        "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
-        _LIVE_FAILURES,
-    ),
-    # Version 3: figures of tools that were run by hand.
-    (
-        """CREATE TABLE imported (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            sweep TEXT NOT NULL,
-            imported_key TEXT NOT NULL,
-            record TEXT NOT NULL,
-            created TEXT NOT NULL,
-            UNIQUE (sweep, imported_key)
-        )""",
-    ),
-    # Version 4: short blocks of several jobs in one process.
-    (
-        """CREATE TABLE batches (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            session INTEGER NOT NULL,
-            number INTEGER NOT NULL,
-            device_seconds REAL NOT NULL,
-            created TEXT NOT NULL
-        )""",
-        """CREATE TABLE batch_items (
-            batch_id INTEGER NOT NULL REFERENCES batches (id),
-            job_key TEXT NOT NULL,
-            record TEXT NOT NULL,
-            PRIMARY KEY (job_key, batch_id)
-        )""",
-    ),
-    # Version 5: what failed in a process with others, or cannot be in one.
-    (
-        """CREATE TABLE batch_failures (
-            batch_id INTEGER NOT NULL REFERENCES batches (id),
-            job_key TEXT NOT NULL,
-            record TEXT NOT NULL,
-            PRIMARY KEY (job_key, batch_id)
-        )""",
-    ),
-    # Version 6: which unit measures a variant that several units share, and units that are not like the others.
-    (
-        # The last row of a variant counts. Without a device: it is measured on every unit.
-        """CREATE TABLE assignments (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            sweep TEXT NOT NULL,
-            pool_key TEXT NOT NULL,
-            device_id TEXT NOT NULL,
-            created TEXT NOT NULL
-        )""",
-        """CREATE TABLE units_apart (
-            sweep TEXT NOT NULL,
-            link_key TEXT NOT NULL,
-            reason TEXT NOT NULL,
-            created TEXT NOT NULL,
-            PRIMARY KEY (sweep, link_key)
-        )""",
-    ),
-    # Version 7: the results, as they were then.
-    tuple(
-        one.replace(f"{LATER_AXES}, ", "").replace(f"{BATCHES_OF_15}, ", "")
-        for one in RESULTS
-        if one not in (BY_AXES, BY_ATTEMPT, *ENDED)
-    ),
-    # Version 8: one index for places and axes, made with version 14, which has the last axes. Version 9 has those of
-    # ONNX Runtime.
-    ("DROP INDEX IF EXISTS results_by_place",),
-    tuple(f"ALTER TABLE results ADD COLUMN {one}" for one in AXES_OF_9),
-    (  # Version 10: the jobs of a device and of a sentinel, among a hundred thousand.
-        f"CREATE INDEX IF NOT EXISTS jobs_by_device ON jobs ({JOB_DEVICE}, {JOB_SENTINEL})",
-        f"CREATE INDEX IF NOT EXISTS jobs_by_sentinel ON jobs ({JOB_SENTINEL})",
-    ),
-    (  # Version 11: the last session, and the jobs that have ended.
-        f"CREATE INDEX IF NOT EXISTS attempts_by_session ON attempts ({BLOCK_SESSION}) WHERE kind = 'block'",
-        *ENDED,
-        BY_ATTEMPT,
-        "INSERT INTO ended SELECT sweep, device_id, outcome, count(*) FROM results WHERE stale = 0 GROUP BY 1, 2, 3",
-    ),
-    # Version 12: what people wrote about a sweep. `tags`: a JSON object.
-    ("CREATE TABLE sweep_labels (sweep TEXT PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL)",),
-    (  # Version 13: names under which MLflow may still have a renamed sweep; when deleted sweeps used a device last.
-        "CREATE TABLE IF NOT EXISTS former_names (sweep TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (sweep, name))",
-        """CREATE TABLE IF NOT EXISTS past_sessions (
-            device_id TEXT NOT NULL, session INTEGER NOT NULL, last TEXT NOT NULL, PRIMARY KEY (device_id, session)
-        )""",
-    ),
-    (  # Version 14: releases of a runtime's library.
-        *(f"ALTER TABLE results ADD COLUMN {one}" for one in AXES_OF_14),
-        "DROP INDEX IF EXISTS results_by_axes",
-        BY_AXES,
-    ),
-    # Version 15: what blocks in batches say of the device's states.
-    (f"ALTER TABLE results ADD COLUMN {BATCHES_OF_15}",),
+FILTERS = (
+    *("model", "place_id", "device_id", "device", "outcome", "preset"),
+    *(axis.name for kind in (Variant, RunAxes) for axis in fields(kind)),
 )
-"""The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
+"""Columns by which results are chosen: every axis, and what people ask for."""
+
+_FIRST = ("stale", "sweep", "place_id", "model", "device", "latency_p50_ms")
+_INDEXED = ", ".join((*_FIRST, *(name for name in FILTERS if name not in _FIRST)))
+_TYPED = ", ".join(f"{name} {type_} NOT NULL" for name, type_ in TEXT_AND_NUMBERS.items())
+_FIGURES = ", ".join(f"{name} {type_}" for name, type_ in FIGURE_COLUMNS.items())
+_SAME_END = "(sweep, device_id, outcome) = (NEW.sweep, NEW.device_id, NEW.outcome)"
+
+RESULTS: tuple[str, ...] = (
+    # A row for each finished job and skipped combination of each sweep. `seq` grows with each change.
+    f"""CREATE TABLE results (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        attempt INTEGER NOT NULL, place_id TEXT NOT NULL, evaluation_id TEXT NOT NULL,
+        {_TYPED}, {_FIGURES},
+        UNIQUE (sweep, job_key)
+    )""",
+    # The index has all columns that results are chosen by, so that their long texts are not read for it.
+    f"CREATE INDEX results_by_axes ON results ({_INDEXED})",
+    # The index finds the results of a sweep that are later than an attempt, without reading the rows.
+    """CREATE INDEX results_by_attempt ON results (sweep, attempt, job_key)
+        WHERE stale = 0 AND outcome != 'skipped'""",
+    """CREATE TABLE places (
+        sweep TEXT NOT NULL, place_id TEXT NOT NULL, model TEXT NOT NULL, device TEXT NOT NULL,
+        jobs INTEGER NOT NULL,
+        PRIMARY KEY (sweep, place_id, model)
+    )""",
+    """CREATE TABLE results_state (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        is_whole INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL
+    )""",
+    "INSERT INTO results_state SELECT 1, NOT EXISTS (SELECT 1 FROM jobs), abs(random()), 0",
+    # The table counts the results of each device that are not stale, with each that is written: no row is ever deleted
+    # alone.
+    """CREATE TABLE ended (
+        sweep TEXT NOT NULL, device_id TEXT NOT NULL, outcome TEXT NOT NULL, jobs INTEGER NOT NULL,
+        PRIMARY KEY (sweep, device_id, outcome)
+    )""",
+    """CREATE TRIGGER results_replaced BEFORE INSERT ON results BEGIN
+        UPDATE ended SET jobs = jobs - 1 WHERE (sweep, device_id, outcome) = (
+            SELECT sweep, device_id, outcome FROM results
+            WHERE sweep = NEW.sweep AND job_key = NEW.job_key AND stale = 0
+        );
+    END""",
+    # No upsert: in a trigger, the OR REPLACE of the statement outside would be its policy too.
+    f"""CREATE TRIGGER results_added AFTER INSERT ON results WHEN NEW.stale = 0 BEGIN
+        INSERT INTO ended SELECT NEW.sweep, NEW.device_id, NEW.outcome, 0
+        WHERE NOT EXISTS (SELECT 1 FROM ended WHERE {_SAME_END});
+        UPDATE ended SET jobs = jobs + 1 WHERE {_SAME_END};
+    END""",  # noqa: S608  # words of ours
+)
+"""The table of results and what is counted with it. All of it follows from the other tables, and can be made again
+(`sweeps.journal.rebuild`)."""
+
+SCHEMA: tuple[str, ...] = (
+    # One row per distinct content of a sweep file with its devices. A job has the facts and protocol of its last
+    # plan, so a stale job keeps those under which it was measured.
+    """CREATE TABLE plans (
+        id INTEGER PRIMARY KEY,
+        sweep TEXT NOT NULL,
+        content_key TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        protocol TEXT NOT NULL,
+        evaluation_id TEXT NOT NULL,
+        created TEXT NOT NULL
+    )""",
+    """CREATE TABLE devices (
+        plan_id INTEGER NOT NULL REFERENCES plans (id),
+        device_id TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        facts TEXT NOT NULL,
+        PRIMARY KEY (plan_id, device_id)
+    )""",
+    """CREATE TABLE sweeps (
+        name TEXT PRIMARY KEY,
+        plan_id INTEGER NOT NULL REFERENCES plans (id),
+        created TEXT NOT NULL,
+        updated TEXT NOT NULL
+    )""",
+    # The texts that people wrote about a sweep. `tags`: a JSON object.
+    "CREATE TABLE sweep_labels (sweep TEXT PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL)",
+    # Names under which MLflow may still have a renamed sweep.
+    "CREATE TABLE former_names (sweep TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (sweep, name))",
+    # A job is stale if its plan is not its sweep's current plan; no column marks it.
+    """CREATE TABLE jobs (
+        sweep TEXT NOT NULL,
+        job_key TEXT NOT NULL,
+        build_key TEXT NOT NULL,
+        plan_id INTEGER NOT NULL REFERENCES plans (id),
+        position INTEGER NOT NULL,
+        record TEXT NOT NULL,
+        PRIMARY KEY (sweep, job_key)
+    )""",
+    "CREATE INDEX jobs_by_key ON jobs (job_key)",
+    "CREATE INDEX jobs_by_build ON jobs (build_key)",
+    f"CREATE INDEX jobs_by_device ON jobs ({JOB_DEVICE}, {JOB_SENTINEL})",
+    f"CREATE INDEX jobs_by_sentinel ON jobs ({JOB_SENTINEL})",
+    """CREATE TABLE skipped (
+        sweep TEXT NOT NULL,
+        skipped_key TEXT NOT NULL,
+        plan_id INTEGER NOT NULL REFERENCES plans (id),
+        position INTEGER NOT NULL,
+        record TEXT NOT NULL,
+        PRIMARY KEY (sweep, skipped_key)
+    )""",
+    """CREATE TABLE artifacts (
+        id INTEGER PRIMARY KEY,
+        build_key TEXT NOT NULL,
+        manifest TEXT NOT NULL,
+        created TEXT NOT NULL
+    )""",
+    "CREATE INDEX artifacts_by_build ON artifacts (build_key)",
+    # The images of calibration and evaluation sets, by hash.
+    """CREATE TABLE data_manifests (
+        sweep TEXT NOT NULL,
+        manifest_id TEXT NOT NULL,
+        manifest TEXT NOT NULL,
+        PRIMARY KEY (sweep, manifest_id)
+    )""",
+    # Rows are only added. `key` is a job key or a build key. AUTOINCREMENT, because readers select by "newer than".
+    """CREATE TABLE attempts (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        key TEXT NOT NULL,
+        kind TEXT NOT NULL CHECK (kind IN ('block', 'accuracy', 'failure', 'retry', 'settled')),
+        round INTEGER CHECK ((kind = 'block') = (round IS NOT NULL)),
+        record TEXT CHECK ((kind = 'retry') = (record IS NULL)),
+        created TEXT NOT NULL
+    )""",
+    "CREATE INDEX attempts_by_key ON attempts (key, kind)",
+    "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
+    f"CREATE INDEX attempts_by_session ON attempts ({BLOCK_SESSION}) WHERE kind = 'block'",
+    # Failures before a retry no longer count.
+    """CREATE VIEW live_failures AS
+        SELECT failure.id, failure.key, failure.record FROM attempts AS failure
+        WHERE failure.kind = 'failure' AND failure.id > (
+            SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
+            WHERE retry.key = failure.key AND retry.kind = 'retry'
+        )""",
+    # The times when deleted sweeps used a device last.
+    """CREATE TABLE past_sessions (
+        device_id TEXT NOT NULL, session INTEGER NOT NULL, last TEXT NOT NULL, PRIMARY KEY (device_id, session)
+    )""",
+    # Figures of tools that were run by hand.
+    """CREATE TABLE imported (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        sweep TEXT NOT NULL,
+        imported_key TEXT NOT NULL,
+        record TEXT NOT NULL,
+        created TEXT NOT NULL,
+        UNIQUE (sweep, imported_key)
+    )""",
+    # Short blocks of several jobs in one process, and what failed in a process with others, or cannot be in one.
+    """CREATE TABLE batches (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        session INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        device_seconds REAL NOT NULL,
+        created TEXT NOT NULL
+    )""",
+    *(
+        f"""CREATE TABLE {name} (
+        batch_id INTEGER NOT NULL REFERENCES batches (id),
+        job_key TEXT NOT NULL,
+        record TEXT NOT NULL,
+        PRIMARY KEY (job_key, batch_id)
+    )"""
+        for name in ("batch_items", "batch_failures")
+    ),
+    # A row says which unit measures a variant that several units share: the last row of a variant counts. Without a
+    # device, the variant is measured on every unit.
+    """CREATE TABLE assignments (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        sweep TEXT NOT NULL,
+        pool_key TEXT NOT NULL,
+        device_id TEXT NOT NULL,
+        created TEXT NOT NULL
+    )""",
+    # Units that are not like the others.
+    """CREATE TABLE units_apart (
+        sweep TEXT NOT NULL,
+        link_key TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        created TEXT NOT NULL,
+        PRIMARY KEY (sweep, link_key)
+    )""",
+    *RESULTS,
+)
 
 
-def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Migrate the open file to this version in one transaction, if it is older.
+def make(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in an empty file, and add the columns of figures that the file lacks.
 
-    Raises `StoreError` for a file of a newer version, or a file that is not a journal.
+    Raises `StoreError` for a file of another version, or a file that is not a journal.
     """
-    if not is_older(db, path):
-        return
+    made = is_made(db, path)
     with translated(path):
+        if made and not _lacking(db):
+            return
         db.execute("BEGIN IMMEDIATE")
         try:
-            # Another process may have migrated it while this one waited for the lock.
-            for statements in MIGRATIONS[_checked_version(db, path) :]:
-                for statement in statements:
-                    db.execute(statement)
-            db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            # Another process may have made the tables while this one waited for the lock.
+            for statement in _additions(db) if is_made(db, path) else SCHEMA:
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
@@ -234,25 +238,42 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
             raise
 
 
-def is_older(db: sqlite3.Connection, path: Path) -> bool:
-    """Raises `StoreError` as `migrate` does."""
-    return _checked_version(db, path) < len(MIGRATIONS)
-
-
-def _checked_version(db: sqlite3.Connection, path: Path) -> int:
+def is_made(db: sqlite3.Connection, path: Path) -> bool:
+    """Tell whether the file has its tables: an empty one has none. Raises `StoreError` as `make` does."""
     with translated(path):
-        # One statement, so that no other process can migrate the file in between. Version 0: a file without tables.
-        found, tables = db.execute(
+        # One statement, so that no other process can make the tables in between. Version 0: a file without tables.
+        version, tables = db.execute(
             "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
         ).fetchone()
-    if found > len(MIGRATIONS):
-        raise StoreError(
-            f"the journal {path} has version {found}; this EdgeSweep knows versions up to {len(MIGRATIONS)}",
-            "update EdgeSweep, or give another folder with --workspace",
-        )
-    if (found == 0) != (tables == 0):
+    if (version == 0) != (tables == 0):
         raise StoreError(f"{path} is not a journal of EdgeSweep", "give another folder with --workspace")
-    return int(found)
+    check_version(version, path)
+    return bool(version == VERSION)
+
+
+def check_version(version: int, path: Path) -> None:
+    """Raises `StoreError`, with both versions, for a file of another one; a file without tables has version 0."""
+    if version not in (0, VERSION):
+        way_out = "update EdgeSweep" if version > VERSION else "use the EdgeSweep that wrote it"
+        raise StoreError(
+            f"the journal {path} has version {version}; this EdgeSweep reads and writes version {VERSION}",
+            f"{way_out}, or give another folder with --workspace",
+        )
+
+
+def result_columns(db: sqlite3.Connection) -> frozenset[str]:
+    """The columns that the table of results has; none if there is no such table."""
+    return frozenset(name for (name,) in db.execute("SELECT name FROM pragma_table_info('results')"))
+
+
+def _lacking(db: sqlite3.Connection) -> list[str]:
+    """The figures without a column. A table of results that is gone is made again as a whole."""
+    columns = result_columns(db)
+    return [name for name in FIGURE_COLUMNS if name not in columns] if columns else []
+
+
+def _additions(db: sqlite3.Connection) -> list[str]:
+    return [f"ALTER TABLE results ADD COLUMN {name} {FIGURE_COLUMNS[name]}" for name in _lacking(db)]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from sweeps.protocol.spent import Spent, spent
 from sweeps.records import Accuracy, Block, Failed
 
 STATES = ("measured", "failed", "pending", "stale")
-"""`stale`: measured or planned once, but no longer in the sweep file."""
+"""The states of a job. `stale`: it was measured or planned once, but is no longer in the sweep file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +23,13 @@ class JobStatus:
     job_key: str
     state: str
     emulated: bool
-    """Whether it is only checked, by a reference implementation of its backend. Such a job has no rounds."""
+    """The job is only checked, by a reference implementation of its backend. Such a job has no rounds."""
     rounds: int
-    """Number of its blocks."""
+    """The number of the job's blocks."""
     least_rounds: int
-    """So many rounds it gets at least, on its device ..."""
+    """The fewest rounds that the job gets on its device."""
     most_rounds: int
-    """... and at most."""
+    """The most rounds that the job gets on its device."""
     reason: str
     next_step: str
     settled: str
@@ -46,7 +46,7 @@ class SweepStatus:
     jobs: tuple[JobStatus, ...]
     skipped: int
     spent: Spent
-    """Of all blocks and accuracy passes of jobs that are not stale; the sentinel's are not counted."""
+    """The cost of all blocks and accuracy passes of jobs that are not stale; the sentinel's are not counted."""
 
     def count(self, state: str) -> int:
         return sum(job.state == state for job in self.jobs)
@@ -56,11 +56,11 @@ class SweepStatus:
         least, most = job.least_rounds, job.most_rounds
         if job.state == "stale" or job.settled or job.rounds > most:
             return str(job.rounds)
-        wanted = f"{least}" if least == most else f"{least} to {most}"
-        return f"{job.rounds} of {wanted}"
+        planned = f"{least}" if least == most else f"{least} to {most}"
+        return f"{job.rounds} of {planned}"
 
     def document(self) -> dict[str, object]:
-        """`edgesweep status --json`."""
+        """The document of `edgesweep status --json`."""
         counts = {state: self.count(state) for state in STATES}
         return {
             "sweep": self.sweep,
@@ -75,13 +75,13 @@ class SweepStatus:
 
 def read_status(journal: Journal, sweep: str) -> SweepStatus:
     """The status of a sweep that is in the journal."""
-    protocol = journal.protocol(sweep)
+    protocol = journal.plans.protocol(sweep)
     jobs = []
     counted: list[Block] = []
     passes: dict[tuple[str, str], Accuracy] = {}
-    for job, stale in journal.jobs(sweep):
-        planned = journal.planned_job(sweep, job.key)
-        ended = journal.ending(planned)
+    for job, stale in journal.jobs.of_sweep(sweep):
+        planned = journal.jobs.planned(sweep, job.key)
+        ended = journal.outcomes.ending(planned)
         state, reason, next_step = "pending", "", ""
         if stale:
             state = "stale"
@@ -90,12 +90,12 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         elif isinstance(ended, Failed):
             state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.text}"
             next_step = ended.next_step or remedy(ended.kind, job.variant.precision)
-        settled = None if stale else journal.settled(job.key, planned.protocol)
-        blocks = journal.blocks(job.key)
+        settled = None if stale else journal.attempts.settled(job.key, planned.protocol)
+        blocks = journal.attempts.blocks(job.key)
         if not stale:
             counted += blocks
             if (accuracy := _accuracy(journal, planned, ended)) is not None:
-                passes[accuracy.build_key, accuracy.executor] = accuracy  # jobs of one build share it
+                passes[accuracy.build_key, accuracy.executor] = accuracy  # jobs of one build share one accuracy
         jobs.append(
             JobStatus(
                 name=job.name,
@@ -117,14 +117,16 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         rounds=protocol.rounds,
         last_round=protocol.last_round,
         jobs=tuple(jobs),
-        skipped=len(journal.skipped(sweep)),
-        spent=spent(counted, passes.values(), journal.batches(job.job_key for job in jobs if job.state != "stale")),
+        skipped=len(journal.jobs.skipped(sweep)),
+        spent=spent(
+            counted, passes.values(), journal.batches.of_jobs(job.job_key for job in jobs if job.state != "stale")
+        ),
     )
 
 
 def _accuracy(journal: Journal, planned: PlannedJob, ended: Complete | Failed | None) -> Accuracy | None:
-    """Also that of a job whose rounds have not ended."""
+    """The accuracy of a job, also of one whose rounds have not ended."""
     if isinstance(ended, Complete) or planned.evaluation_id is None:
         return ended.accuracy if isinstance(ended, Complete) else None
     job = planned.job
-    return journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)
+    return journal.attempts.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)

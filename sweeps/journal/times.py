@@ -1,11 +1,13 @@
-"""When a job was measured, by the clock of the computer that accepted its results."""
+"""The times when jobs were measured, by the clock of the computer that accepted their results."""
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sweeps.journal.assignments import AssignmentTables
+from sweeps.journal.file import JournalFile
+from sweeps.journal.schema import BLOCK_SESSION, JOB_DEVICE, JOB_SENTINEL
+from sweeps.protocol.sessions import GAP_S, begins_session, has_start, start_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +18,14 @@ class Span:
     end_s: float
 
 
-class TimeTables(AssignmentTables):
+class Times:
     """The times of attempts. A record is dated when it is accepted; what it measured began its own seconds before."""
 
+    def __init__(self, file: JournalFile) -> None:
+        self._file = file
+
     def measured(self, job_key: str, accuracy_key: str, failure_keys: Iterable[str] = ()) -> Span | None:
-        """From the start of the job's first process to the end of its last one, alone or in a batch.
+        """The time from the start of the job's first process to the end of its last one, alone or in a batch.
 
         `accuracy_key`: key of its build, whose last accuracy pass counts for a job without a process of its own.
         `failure_keys`: of a failed job; its last failure is its end. `None` if nothing is recorded.
@@ -28,8 +33,10 @@ class TimeTables(AssignmentTables):
         failed = json.dumps(list(failure_keys))
         ends = [row for order in ("ASC", "DESC") for row in self._processes(job_key, order)]
         if not ends:
-            ends = self._rows(f"{_DATED} WHERE key = ? AND kind = 'accuracy' ORDER BY id DESC LIMIT 1", accuracy_key)
-        ends += self._rows(
+            ends = self._file.rows(
+                f"{_DATED} WHERE key = ? AND kind = 'accuracy' ORDER BY id DESC LIMIT 1", accuracy_key
+            )
+        ends += self._file.rows(
             "SELECT created, 0.0 FROM attempts WHERE kind = 'failure' AND key IN (SELECT value FROM json_each(?))"
             " ORDER BY id DESC LIMIT 1",
             failed,
@@ -37,11 +44,12 @@ class TimeTables(AssignmentTables):
         spans = [Span(time - max(0.0, float(seconds)), time) for time, seconds in map(_dated, ends)]
         if not spans:
             return None
-        return Span(min(one.start_s for one in spans), max(one.end_s for one in spans))
+        return Span(min(span.start_s for span in spans), max(span.end_s for span in spans))
 
     def block_seconds(self, job_key: str) -> tuple[int, float]:
-        """How many blocks a job has, and the mean of what each took, with the wait before it; 0.0 without any."""
-        [count, mean] = self._row(
+        """The number of a job's blocks, and the mean of the seconds that each took, with the wait before it; 0.0
+        without any."""
+        [count, mean] = self._file.row(
             "SELECT count(*), avg(json_extract(record, '$.device_seconds')"
             " + coalesce(json_extract(record, '$.conditions.waited_seconds'), 0.0))"
             " FROM attempts WHERE key = ? AND kind = 'block' AND json_valid(record)",
@@ -50,19 +58,74 @@ class TimeTables(AssignmentTables):
         return int(count), float(mean or 0.0)
 
     def accepted(self, attempt: int) -> datetime | None:
-        """When an attempt was stored; `None` if there is none with this id."""
-        row = self._row("SELECT created FROM attempts WHERE id = ?", attempt)
+        """The time when an attempt was stored; `None` if there is none with this id."""
+        row = self._file.row("SELECT created FROM attempts WHERE id = ?", attempt)
         return None if row is None else datetime.fromisoformat(row[0])
 
     def created(self, sweep: str) -> float | None:
-        """When the sweep was first planned, in seconds since 1970; `None` if it never was."""
-        row = self._row("SELECT created, 0.0 FROM sweeps WHERE name = ?", sweep)
+        """The time when the sweep was first planned, in seconds since 1970; `None` if it never was."""
+        row = self._file.row("SELECT created, 0.0 FROM sweeps WHERE name = ?", sweep)
         return None if row is None else _dated(row)[0]
+
+    def last_session(self) -> int:
+        """The largest session number (`sweeps.records.Block.session`) of all accepted blocks and batches; 0 if there is
+        none."""
+        block = self._file.row(
+            f"SELECT {BLOCK_SESSION} FROM attempts WHERE kind = 'block' ORDER BY 1 DESC LIMIT 1"  # noqa: S608  # ours
+        )
+        [batch] = self._file.row("SELECT max(session) FROM batches")
+        return max(0 if block is None else int(block[0] or 0), int(batch or 0))
+
+    def session_start(self, device_id: str, run: int) -> int | None:
+        """The start of the device's session (`sweeps.protocol.sessions`) that a run (`Block.session`) belongs to;
+        `None` if the run's number is not a time."""
+        if not has_start(run):
+            return None
+        while True:
+            # Attempts that are older than the gap between sessions do not matter. The search goes backwards by id,
+            # which is the order of time: the block is near the run. The `+` of `+key` keeps sqlite from the index of
+            # keys.
+            oldest, newest = (self._attempts_before(start_text(time)) for time in (run - GAP_S, run))
+            before = self._file.row(
+                "SELECT created, CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"  # noqa: S608
+                " FROM attempts WHERE kind = 'block' AND id > ?1 AND id <= ?2 AND +key IN"
+                f" (SELECT job_key FROM jobs WHERE {JOB_DEVICE} = ?3 UNION"
+                f" SELECT {JOB_SENTINEL} FROM jobs WHERE {JOB_DEVICE} = ?3) ORDER BY id DESC LIMIT 1",
+                oldest,
+                newest,
+                device_id,
+            )
+            past = self._file.row(
+                "SELECT last, session FROM past_sessions WHERE device_id = ? AND last >= ? AND last < ?"
+                " ORDER BY last DESC LIMIT 1",
+                device_id,
+                start_text(run - GAP_S),
+                start_text(run),
+            )
+            uses = (use for use in (before, past) if use is not None)
+            before = max(uses, key=lambda use: str(use[0]), default=None)
+            earlier = 0 if before is None else int(before[1] or 0)
+            if before is None or begins_session(run, before[0]) or not has_start(earlier) or earlier >= run:
+                return run
+            run = earlier
+
+    def _attempts_before(self, created: str) -> int:
+        """The id of the last attempt before a time, as the journal writes it; 0 if there is none."""
+        [newest] = self._file.row("SELECT coalesce(max(id), 0) FROM attempts")
+        low = 0
+        while low < newest:  # ids follow time
+            middle = (low + newest + 1) // 2
+            attempt = self._file.row("SELECT id, created FROM attempts WHERE id >= ? ORDER BY id LIMIT 1", middle)
+            if attempt[1] < created:
+                low = int(attempt[0])
+            else:
+                newest = middle - 1
+        return low
 
     def _processes(self, job_key: str, order: str) -> list[tuple[str, float]]:
         """The first or the last block and batch of a job: when it was accepted, and its seconds."""
-        blocks = self._rows(f"{_DATED} WHERE key = ? AND kind = 'block' ORDER BY id {order} LIMIT 1", job_key)
-        batches = self._rows(
+        blocks = self._file.rows(f"{_DATED} WHERE key = ? AND kind = 'block' ORDER BY id {order} LIMIT 1", job_key)
+        batches = self._file.rows(
             "SELECT created, device_seconds FROM batch_items JOIN batches ON batches.id = batch_id"  # noqa: S608  # ASC or DESC
             f" WHERE job_key = ? ORDER BY batches.id {order} LIMIT 1",
             job_key,

@@ -1,4 +1,4 @@
-"""What a sweep file tells a ranking, beside the objective."""
+"""The parts of a sweep file that a ranking needs beside the objective."""
 
 from functools import partial
 

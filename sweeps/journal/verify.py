@@ -1,4 +1,5 @@
-"""Checks a journal: whether sqlite finds its file whole, and whether what it accepted is complete and consistent."""
+"""The check of a journal: whether sqlite finds its file whole, and whether what it accepted is complete and
+consistent."""
 
 import sqlite3
 from collections import Counter
@@ -23,6 +24,7 @@ from sweeps.manifest import Manifest
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Accuracy, Block, Failed, Job, Skipped
 from sweeps.settled import Settled
+from sweeps.sqlite_file import connect
 
 _RECORDS: tuple[tuple[str, str, type[Any]], ...] = (
     ("attempts", "SELECT id, record FROM attempts WHERE kind = 'block'", Block),
@@ -42,7 +44,7 @@ _RECORDS: tuple[tuple[str, str, type[Any]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it must be. `where`: the row, job or run."""
+    """A fault of a journal. `where`: the row, job or run."""
 
     where: str
     message: str
@@ -50,30 +52,30 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was looked at, in words, and what is wrong with it."""
+    """The report of a check: what was looked at, in words, and what is wrong with it."""
 
     counts: tuple[str, ...]
     findings: tuple[Finding, ...]
 
 
 def verify(path: Path) -> Checked:
-    """Check the journal at `path`. Changes nothing but the version of an older file, as every command does.
+    """Check the journal at `path`, and change nothing.
 
-    Raises `StoreError` if there is none, or if it is of a newer version.
+    Raises `StoreError` if there is none, or if it is of another version.
     """
     if damage := file_damage(path):
         return Checked(counts=("the file of the journal",), findings=tuple(damage))
     findings: list[Finding] = []
     counts: list[str] = []
     with Journal.open(path, read_only=True) as journal:
-        with journal_schema.translated(path), closing(_open(path)) as db:
+        with journal_schema.translated(path), closing(connect(path, read_only=True)) as db:
             bad = list(_unreadable(db))
             findings += bad
             [blocks] = db.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()
             counts.append(f"{blocks} blocks")
             if not bad:
                 findings += _blocks(db)
-        for sweep in journal.sweeps() if not bad else ():
+        for sweep in journal.sweeps.all() if not bad else ():
             count, wrong = _jobs(journal, sweep.name)
             counts.append(count)
             findings += wrong
@@ -81,20 +83,22 @@ def verify(path: Path) -> Checked:
 
 
 def file_damage(path: Path) -> list[Finding]:
-    """What sqlite finds wrong with the file itself. Raises `StoreError` if there is none, or it is not readable."""
+    """The damage that sqlite finds in the file itself. Raises `StoreError` if there is none, or it is not readable."""
     if not path.exists():
         raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")
     try:
-        with closing(_open(path)) as db:
-            said = [row[0] for row in db.execute("PRAGMA integrity_check")]
+        with closing(connect(path, read_only=True)) as db:
+            lines = [row[0] for row in db.execute("PRAGMA integrity_check")]
             foreign = db.execute("PRAGMA foreign_key_check").fetchall()
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
             with journal_schema.translated(path):
                 raise
-        said, foreign = [str(error)], []
-    found = [Finding(path.name, line) for line in said if line != "ok"]
-    return found + [Finding(f"{table} {row}", f"it refers to a missing row of {of}") for table, row, of, _ in foreign]
+        lines, foreign = [str(error)], []
+    findings = [Finding(path.name, line) for line in lines if line != "ok"]
+    return findings + [
+        Finding(f"{table} {row}", f"it refers to a missing row of {of}") for table, row, of, _ in foreign
+    ]
 
 
 def unreadable(db: sqlite3.Connection) -> Iterator[tuple[str, int]]:
@@ -119,7 +123,8 @@ def _unreadable(db: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
-    """Accepted timings: whole, under their own key, one in each round, of a file that was built for their job."""
+    """The faults of accepted timings, which must be whole, under their own key, one in each round, of a file that was
+    built for their job."""
     built: dict[str, set[str]] = {}
     for build_key, sha256 in db.execute("SELECT build_key, json_extract(manifest, '$.file_sha256') FROM artifacts"):
         built.setdefault(build_key, set()).add(sha256)
@@ -149,12 +154,12 @@ def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:
-    """Each job has ended, or is pending."""
+    """The numbers of a sweep's jobs by state, in words, and the faults of jobs that neither ended nor are pending."""
     states: Counter[str] = Counter()
     findings = []
-    for job, stale in journal.jobs(sweep):
+    for job, stale in journal.jobs.of_sweep(sweep):
         try:
-            ended = journal.ending(journal.planned_job(sweep, job.key))
+            ended = journal.outcomes.ending(journal.jobs.planned(sweep, job.key))
         except (StoreError, IndexError) as error:
             message = error.message if isinstance(error, StoreError) else "its plan lacks its device"
             findings.append(Finding(f"{sweep}: {job.name}", message))
@@ -168,10 +173,6 @@ def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:
 
 
 def _timed(journal: Journal, key: str) -> bool:
-    """Whether it was timed, or another job that is the same program was timed for it."""
-    settled = journal.settled(key)
-    return journal.was_raced(key) or (settled is not None and settled.reason == "same_program")
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)
+    """Tell whether the job was timed, or another job that is the same program was timed for it."""
+    settled = journal.attempts.settled(key)
+    return journal.outcomes.was_raced(key) or (settled is not None and settled.reason == "same_program")

@@ -1,4 +1,4 @@
-"""Sweeps as processes of their own: starts and stops them, finds them again, and tells what they do now.
+"""Sweeps as processes of their own, which are started, stopped and found again, and tell what they do now.
 
 Step: launch
 Start: start

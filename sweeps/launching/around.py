@@ -1,4 +1,5 @@
-"""What a sweep could run on: the devices that answer now, and the hosts of a lab, as the command line lists them."""
+"""The devices that a sweep could run on: those that answer now, and those of a lab's hosts, as the command line lists
+them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from sweeps.launching.inquiry import ask, unread
 from sweeps.workspace import Workspace
 
 LIMIT_S = 120.0
-"""An adb server is started, and a phone that does not answer is waited for."""
+"""The longest wait: an adb server may have to be started, and a phone may not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +17,9 @@ class Found:
     """One device that answered."""
 
     name: str
-    """As a sweep file calls it."""
+    """The name of the device in sweep files."""
     device: str
-    """For people: maker, model and chip."""
+    """Maker, model and chip, for people."""
     quarantined: bool
 
 
@@ -29,15 +30,15 @@ class HostRow:
     host: str
     answers: bool
     device: str
-    """Its name in sweep files; empty: the host has none."""
+    """The name of the device in sweep files; empty: the host has none."""
     device_class: str
     used_by: str
-    """Empty: nobody measures on it."""
+    """The user that measures on the device; empty: nobody does."""
     running: str
     left_s: float | None
-    """Until its user is done with it, if that is known."""
+    """The seconds until the user is done with the device, if they are known."""
     waiting: int
-    """So many others wait for it."""
+    """The number of others that wait for the device."""
 
 
 def devices(
@@ -47,57 +48,61 @@ def devices(
 
     `options`: those that name a lab, to ask its hosts instead of this computer. Raises `EdgeSweepError`.
     """
-    what, verb = "the list of devices", "devices"
+    subject, verb = "the list of devices", "devices"
     document, _ = ask(
         (verb, "--workspace", str(workspace.root), *options),
         workspace,
-        what=what,
+        subject=subject,
         limit_s=limit_s,
         next_step="look which one does not answer: edgesweep devices",
     )
     try:
-        found = tuple(
-            Found(name=one["name"], device=one["device_class"], quarantined=one["quarantine"] is not None)
-            for one in document["devices"]
+        usable = tuple(
+            Found(name=device["name"], device=device["device_class"], quarantined=device["quarantine"] is not None)
+            for device in document["devices"]
         )
         refused = [
-            one["message"] + (f"; next step: {one['next_step']}" if one["next_step"] else "")
-            for one in document["refused"]
+            refusal["message"] + (f"; next step: {refusal['next_step']}" if refusal["next_step"] else "")
+            for refusal in document["refused"]
         ]
     except (KeyError, TypeError) as error:
-        raise unread(verb, what) from error
-    return found, tuple(refused)
+        raise unread(verb, subject) from error
+    return usable, tuple(refused)
 
 
 def hosts(
     workspace: Workspace, options: Sequence[str], limit_s: float = LIMIT_S
 ) -> tuple[tuple[HostRow, ...], tuple[str, ...]]:
-    """The hosts of the lab that the `options` name, by device; and what is not as it should be, one line each.
+    """The hosts of the lab that the `options` name, by device; and the troubles of the lab, one line each.
 
     Raises `EdgeSweepError`.
     """
-    what, verb = "the list of hosts", "hosts"
+    subject, verb = "the list of hosts", "hosts"
     document, _ = ask(
-        (verb, *options), workspace, what=what, limit_s=limit_s, next_step="look whether its head runs: edgesweep hosts"
+        (verb, *options),
+        workspace,
+        subject=subject,
+        limit_s=limit_s,
+        next_step="look whether its head runs: edgesweep hosts",
     )
     try:
         rows = tuple(
             HostRow(
                 host=host["name"],
                 answers=bool(host["answers"]),
-                device=one["name"],
-                device_class=one["device_class"],
-                used_by=one["used_by"] or "",
-                running=one["running"] or "",
-                left_s=None if one["left_s"] is None else float(one["left_s"]),
-                waiting=len(one["waiting"]),
+                device=device["name"],
+                device_class=device["device_class"],
+                used_by=device["used_by"] or "",
+                running=device["running"] or "",
+                left_s=None if device["left_s"] is None else float(device["left_s"]),
+                waiting=len(device["waiting"]),
             )
             for host in document["hosts"]
-            for one in host["devices"] or (_NO_DEVICE,)
+            for device in host["devices"] or (_NO_DEVICE,)
         )
         return rows, tuple(map(str, document["troubles"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise unread(verb, what) from error
+        raise unread(verb, subject) from error
 
 
 _NO_DEVICE: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Checks the text of a sweep file before it is started from a browser: each problem with its line. Runs none of it."""
+"""The check of a sweep file's text before it is started from a browser: each problem with its line. It runs none of the
+file's code."""
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ NEW = "sweep.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong in the file."""
+    """A fault of the file."""
 
     line: int | None
     message: str
@@ -36,8 +36,9 @@ class Checked:
 
 
 def check(workspace: Workspace, text: str, models: Sequence[Path] = ()) -> Checked:
-    """Relative paths in the file start at the workspace's folder `launches`. `models`: the only folders that a model's
-    own code (`module:function`) may come from: what a file there defines, not what it imports."""
+    """Check a sweep file, whose relative paths start at the workspace's folder `launches`. `models`: the only folders
+    that a model's own code (`module:function`) may come from: functions that a file there defines, not those that it
+    imports."""
     path = workspace.launches / NEW
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         return Checked(None, (Problem(None, "larger than 1 MiB: a sweep file has only a few lines"),))
@@ -45,32 +46,29 @@ def check(workspace: Workspace, text: str, models: Sequence[Path] = ()) -> Check
         document = parsed(text, path)
         spec = validated(document)
     except SpecError as error:
-        return Checked(None, tuple(_problem(line, path) for line in error.message.splitlines()))
-    problems = (*_foreign_code(spec, document, models), *_told_to_others(spec, document))
-    return Checked(None if problems else spec, problems)
-
-
-def _problem(line: str, path: Path) -> Problem:
-    found = re.fullmatch(re.escape(str(path)) + r":(\d+): (.*)", line)
-    return Problem(None, line) if found is None else Problem(int(found[1]), found[2])
+        problems = tuple(Problem(line, text) for line, text in error.problems)
+        return Checked(None, problems or (Problem(None, error.message),))
+    refused = (*_foreign_code(spec, document, models), *_end_messages(spec, document))
+    return Checked(None if refused else spec, refused)
 
 
 def _foreign_code(spec: SweepSpec, document: Document, models: Sequence[Path]) -> list[Problem]:
-    found = []
+    problems = []
     for position, model in enumerate(spec.models):
         why = _refused(model.source, models) if ":" in model.source else ""
         if why:
-            found.append(
+            problems.append(
                 Problem(
                     document.line(("models", position, "source")),
                     f"the code of {model.source} may not be run from here: {why} (edgesweep dashboard --models DIR)",
                 )
             )
-    return found
+    return problems
 
 
-def _told_to_others(spec: SweepSpec, document: Document) -> list[Problem]:
-    """A program of one's choice, or a request from this computer, are for who has a shell here."""
+def _end_messages(spec: SweepSpec, document: Document) -> list[Problem]:
+    """A problem if the run is to tell others of its end: a program of one's choice, and a request from this computer,
+    are for people with a shell here."""
     if not spec.on_end:
         return []
     return [
@@ -79,7 +77,8 @@ def _told_to_others(spec: SweepSpec, document: Document) -> list[Problem]:
 
 
 def _refused(source: str, models: Sequence[Path]) -> str:
-    """Why a model's code may not be run; empty if it may: then it is what the first folder with its module defines."""
+    """The reason why a model's code may not be run; empty if it may, because the first folder with its module defines
+    it."""
     module, _, name = source.partition(":")
     names = module.split(".")
     if not models:
@@ -96,14 +95,17 @@ def _refused(source: str, models: Sequence[Path]) -> str:
 
 def _file_of(folder: Path, names: Sequence[str]) -> Path | None:
     base, home = folder.joinpath(*names), folder.resolve()
-    found = next((file for file in (base / "__init__.py", base.parent / f"{base.name}.py") if file.is_file()), None)
-    return found if found is not None and found.resolve().is_relative_to(home) else None
+    module_file = next(
+        (file for file in (base / "__init__.py", base.parent / f"{base.name}.py") if file.is_file()), None
+    )
+    return module_file if module_file is not None and module_file.resolve().is_relative_to(home) else None
 
 
 def _defined_in(file: Path) -> set[str]:
-    """Not what it imports: that could be any function of its libraries. Nothing of a file that cannot be read."""
+    """The functions and classes that a file defines, without its imports: those could be any function of its libraries.
+    Nothing of a file that cannot be read."""
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return set()
-    return {one.name for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}

@@ -11,31 +11,33 @@ from typing import Literal
 from sweeps.errors import WorkspaceError
 from sweeps.launching.live import Live, read_live
 from sweeps.launching.record import Ask, Launch, keep, last, lock_of
-from sweeps.workspace import Workspace, look
+from sweeps.locks import owner
+from sweeps.workspace import Workspace
 
-_ONE = threading.Lock()
-"""Of those who stop the same driver at the same time, one is the first."""
+_STOPPING = threading.Lock()
+"""The lock of those who stop the same driver at the same time: one of them is the first."""
 
 State = Literal["idle", "starting", "running", "ending"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """Who uses a workspace now, and what the last one did."""
+    """The process that uses a workspace now, and what the last driver did."""
 
     state: State
     pid: int | None
-    """Of the process that has the workspace; 0 if it cannot be named, `None` if there is none."""
+    """The id of the process that has the workspace; 0 if it cannot be named, `None` if there is none."""
     launch: Launch | None
     """The last start from the browser."""
     live: Live | None
-    """What the last driver said of itself, from wherever it was started."""
+    """The last driver's report about itself, from wherever it was started."""
     asked: Ask | None
     """The last request to end, if it was of this driver, or of the last one."""
 
     @property
     def launched(self) -> bool:
-        """Whether what runs, or ran last, was started from the browser: then it can be started again there."""
+        """Tell whether the sweep that runs, or ran last, was started from the browser: then it can be started again
+        there."""
         if self.launch is None:
             return False
         if self.pid is not None:
@@ -44,45 +46,45 @@ class Driver:
 
     @property
     def is_asked(self) -> bool:
-        """Whether what runs was asked to end: from here, or by Ctrl-C where it was started."""
+        """Tell whether the running driver was asked to end: from here, or by Ctrl-C where it was started."""
         stopping = self.live is not None and self.live.pid == self.pid and self.live.stopping
         return self.asked is not None or stopping
 
     @property
     def told(self) -> Live | None:
-        """What the driver that runs, or ran last, said of itself; `None` if it has not said anything yet."""
+        """The report of the driver that runs, or ran last, about itself; `None` if there is none yet."""
         pid = self.pid if self.pid is not None or not self.launched or self.launch is None else self.launch.pid
         return self.live if self.live is not None and pid in (None, self.live.pid) else None
 
     @property
     def sweep(self) -> str:
-        """What runs, or ran last; empty if that is not known."""
+        """The sweep that runs, or ran last; empty if it is not known."""
         if self.told is not None:
             return self.told.sweep
         return self.launch.sweep if self.launched and self.launch is not None else ""
 
 
 def find(workspace: Workspace) -> Driver:
-    """Takes about 0.3 ms."""
+    """The driver of a workspace. Takes about 0.3 ms."""
     pid = workspace.holder()
     state: State = "running"
-    launch, live, asked = last(workspace, Launch), read_live(workspace.live), last(workspace, Ask)
-    if pid is None and look(lock_of(workspace)) is not None:
+    launch, live, request = last(workspace, Launch), read_live(workspace.live), last(workspace, Ask)
+    if pid is None and owner(lock_of(workspace)) is not None:
         pid = launch.pid if launch is not None else 0
         state = "ending" if live is not None and live.pid == pid and live.ended else "starting"
     of = pid if pid is not None else live.pid if live is not None else None
-    is_of = asked is not None and asked.pid == of and asked.at_s >= _begun_s(asked.pid, launch, live)
+    is_of = request is not None and request.pid == of and request.at_s >= _begun_s(request.pid, launch, live)
     return Driver(
         state="idle" if pid is None else state,
         pid=pid,
         launch=launch,
         live=live,
-        asked=asked if is_of else None,
+        asked=request if is_of else None,
     )
 
 
 def _begun_s(pid: int, launch: Launch | None, live: Live | None) -> float:
-    """When the last driver with this process id began, as far as it is known: ids are used again, above all in
+    """The time when the last driver with this process id began, as far as it is known: ids are used again, above all in
     containers."""
     if launch is not None and launch.pid == pid:
         return launch.started_s
@@ -90,8 +92,8 @@ def _begun_s(pid: int, launch: Launch | None, live: Live | None) -> float:
 
 
 def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
-    """Send Ctrl-C to the driver `ask.pid`: it ends after the running work; where it was asked before, and this is to be
-    `at_once`, without it. What was measured is kept.
+    """Send Ctrl-C to the driver `ask.pid`: it ends after the running work; if it was asked before, and `at_once` is
+    true, it ends without it. What was measured is kept.
 
     Raises `WorkspaceError` if it is not the driver of this workspace (any more): no other process gets a signal. Also
     if it was asked before and this is not to be `at_once`: two who pause a sweep must not end its running work.
@@ -101,19 +103,19 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
             "the workspace is used by a process that this computer cannot name",
             "stop it on the computer, or in the container, where it was started",
         )
-    gone = WorkspaceError(f"process {ask.pid} runs no sweep in this workspace now", "look at what runs now")
+    no_driver = WorkspaceError(f"process {ask.pid} runs no sweep in this workspace now", "look at what runs now")
     try:
         process = os.pidfd_open(ask.pid)  # from here on, a later process with this id is another one
     except OSError as error:
-        raise gone from error
+        raise no_driver from error
     try:
-        with _ONE:
+        with _STOPPING:
             if not _is_driver(workspace, ask.pid):
-                raise gone
+                raise no_driver
             if (before := find(workspace)).is_asked and not at_once:
-                whom = before.asked.by if before.asked is not None else "whoever started it"
+                requester = before.asked.by if before.asked is not None else "whoever started it"
                 raise WorkspaceError(
-                    f"process {ask.pid} was asked to end by {whom} already, and does so after the running work",
+                    f"process {ask.pid} was asked to end by {requester} already, and does so after the running work",
                     "wait for it, or have it stopped at once",
                 )
             signal.pidfd_send_signal(process, signal.SIGINT)
@@ -129,21 +131,21 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
 
 
 def _is_driver(workspace: Workspace, pid: int) -> bool:
-    """Raises `OSError` if the process is another user's."""
+    """Tell whether the process is the workspace's driver. Raises `OSError` if it is another user's."""
     if workspace.holder() == pid:
         return _has_open(pid, workspace.driver_lock)
     launch = last(workspace, Launch)
-    started = launch is not None and launch.pid == pid and look(lock_of(workspace)) is not None
+    started = launch is not None and launch.pid == pid and owner(lock_of(workspace)) is not None
     return started and _has_open(pid, lock_of(workspace))
 
 
 def _has_open(pid: int, file: Path) -> bool:
-    wanted = file.stat()
+    file_status = file.stat()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            found = entry.stat()
-        except FileNotFoundError:  # closed meanwhile
+            entry_status = entry.stat()
+        except FileNotFoundError:  # the file was closed meanwhile
             continue
-        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+        if (entry_status.st_dev, entry_status.st_ino) == (file_status.st_dev, file_status.st_ino):
             return True
     return False

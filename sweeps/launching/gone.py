@@ -1,4 +1,4 @@
-"""Which devices of a workspace's sweeps are away, as far as a driver has noticed: for pages and commands."""
+"""The devices of a workspace's sweeps that are away, as far as a driver has noticed: for pages and commands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,29 +13,29 @@ from sweeps.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Which devices the driver missed: that of the run of now, or of the last one in this workspace."""
+    """The devices that the driver missed: that of the run of now, or of the last one in this workspace."""
 
     runs: bool
     devices: Mapping[str, LiveDevice]
-    """By their names in sweep files."""
+    """The missed devices by their names in sweep files."""
 
     def text(self, name: str) -> str:
-        """Since when and why, in one line; empty if it was not missed."""
-        one = self.devices.get(name)
-        if one is None:
+        """The start and the reason of a device's absence, in one line; empty if it was not missed."""
+        device = self.devices.get(name)
+        if device is None:
             return ""
-        at = f"{datetime.fromtimestamp(one.away_at_s, UTC):%Y-%m-%d %H:%M} UTC" if one.away_at_s else "some time"
+        at = f"{datetime.fromtimestamp(device.away_at_s, UTC):%Y-%m-%d %H:%M} UTC" if device.away_at_s else "some time"
         since = f"Away since {at}" if self.runs else f"Away from {at} until the last run ended; nobody has looked since"
-        return plain(" ".join(f"{since}: {one.away}".split()))
+        return plain(" ".join(f"{since}: {device.away}".split()))
 
 
 NOBODY = Gone(False, MappingProxyType({}))
 
 
 def gone_now(workspace: Workspace) -> Gone:
-    """What the file of the driver says; nobody, if there is none."""
+    """The devices that the driver's file calls away; nobody, if there is no file."""
     run = live_run(workspace)
     live = run or read_live(workspace.live)
     if live is None:
         return NOBODY
-    return Gone(run is not None, {one.name: one for one in live.gone})
+    return Gone(run is not None, {device.name: device for device in live.gone})

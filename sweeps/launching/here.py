@@ -1,4 +1,4 @@
-"""What a sweep's commands are in this folder: its file, if it is known, and its workspace."""
+"""The commands of a sweep in this folder, with its file, if it is known, and its workspace."""
 
 import os
 import shlex
@@ -16,8 +16,8 @@ DEMO = SPECS / "demo.yaml"
 
 
 def here(workspace: Workspace, sweep: str | None = None, file: Path | None = None) -> Here:
-    """`file`: what measures the sweep. Without it the one of the workspace's last run, or what the browser started, if
-    that was this sweep; `sweep` is `None` if it is not known which is meant."""
+    """The commands of a sweep, for advice. `file`: the sweep file. Without it that of the workspace's last run, or the
+    one that the browser started, if that was this sweep; `sweep` is `None` if it is not known which is meant."""
     usual = Path(os.environ.get(ROOT_VARIABLE) or DEFAULT_ROOT).expanduser().resolve()
     where = "" if workspace.root == usual else f" --workspace {shlex.quote(_from_here(workspace.root))}"
     file = file or (_known_file(workspace, sweep) if sweep else None)
@@ -41,13 +41,13 @@ def running_now(workspace: Workspace) -> Iterator[str]:
 
 
 def runs_now(workspace: Workspace, sweep: str) -> bool:
-    """Whether a driver measures this sweep now."""
+    """Tell whether a driver measures this sweep now."""
     live = live_run(workspace)
     return live is not None and live.sweep == sweep
 
 
 def live_run(workspace: Workspace) -> Live | None:
-    """What runs in the process that has the workspace; `None` if that is no sweep. A run that was killed has not told
+    """The run in the process that has the workspace; `None` if that is no sweep. A run that was killed has not told
     that it ended."""
     live = read_live(workspace.live)
     return live if live is not None and live.pid == workspace.holder() and not live.ended else None

@@ -1,4 +1,5 @@
-"""Asks a command of EdgeSweep, which runs as a process of its own with limits, for its JSON document."""
+"""A question to a command of EdgeSweep, which runs as a process of its own with limits: its answer is a JSON
+document."""
 
 import json
 import resource
@@ -20,7 +21,7 @@ def ask(
     words: Sequence[str],
     workspace: Workspace,
     *,
-    what: str,
+    subject: str,
     limit_s: float,
     next_step: str,
     models: Sequence[Path] = (),
@@ -28,33 +29,39 @@ def ask(
 ) -> tuple[dict[str, Any], str]:
     """The document of `edgesweep WORDS --json`, and what was said on stderr. It runs in the folder `launches`.
 
-    `what`: the answer in words, for errors. `models`: the folders that models' own code may come from. `file`: one of
-    ours among the words, which nobody knows. Raises `EdgeSweepError` with what the command said if it fails,
+    `subject`: the answer in words, for errors. `models`: the folders that models' own code may come from. `file`: a
+    file of ours among the words, which nobody knows. Raises `EdgeSweepError` with what the command said if it fails,
     `WorkspaceError` with `next_step` if it takes longer than `limit_s`, or if the workspace cannot be written.
     """
     try:
         workspace.launches.mkdir(parents=True, exist_ok=True)
-        code, out, said = _run(words, workspace, what, limit_s, next_step, models)
+        code, out, err = _run(words, workspace, subject, limit_s, next_step, models)
     except OSError as error:
         raise unwritable(workspace, error) from error
-    told = plain(said.decode("utf-8", "replace"))
-    told = told if file is None else told.replace(str(file), "the file")
-    if code:
-        raise _failed(told.strip().splitlines(), code, what)
+
+    def shown(text: str) -> str:
+        return plain(text if file is None else text.replace(str(file), "the file"))
+
+    messages = shown(err.decode("utf-8", "replace"))
     try:
         document = json.loads(out)
-    except ValueError as error:
-        raise unread(words[0], what) from error
-    return document, told
+        if code:
+            raise EdgeSweepError(*(shown(document["error"][part]) for part in ("message", "next_step")))
+    except (ValueError, KeyError, TypeError) as error:
+        if code:
+            last = messages.strip().splitlines()[-1:]
+            raise EdgeSweepError(*last or (f"{subject} ended with code {code} and said nothing",)) from error
+        raise unread(words[0], subject) from error
+    return document, messages
 
 
-def unread(verb: str, what: str) -> EdgeSweepError:
-    """An answer that is not what it should be."""
-    return EdgeSweepError(f"{what} cannot be read", f"run `edgesweep {verb}` in a terminal")
+def unread(verb: str, subject: str) -> EdgeSweepError:
+    """The error for an answer that is not what it should be."""
+    return EdgeSweepError(f"{subject} cannot be read", f"run `edgesweep {verb}` in a terminal")
 
 
 def _run(
-    words: Sequence[str], workspace: Workspace, what: str, limit_s: float, next_step: str, models: Sequence[Path]
+    words: Sequence[str], workspace: Workspace, subject: str, limit_s: float, next_step: str, models: Sequence[Path]
 ) -> tuple[int, bytes, bytes]:
     with (
         subprocess.Popen(  # noqa: S603  # our own argument list
@@ -69,16 +76,8 @@ def _run(
         with suppress(OSError):
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
         try:
-            out, said = process.communicate(timeout=limit_s)
+            out, err = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as error:
             process.kill()
-            raise WorkspaceError(f"{what} was not ready after {limit_s:.0f} s", next_step) from error
-    return process.returncode, out, said
-
-
-def _failed(told: Sequence[str], code: int, what: str) -> EdgeSweepError:
-    """From the two lines that the command line prints of an error."""
-    errors = [line.removeprefix("edgesweep: ") for line in told if line.startswith("edgesweep: ")]
-    steps = [line.strip().removeprefix("next: ") for line in told if line.startswith("  next: ")]
-    message = errors[-1] if errors else (told[-1] if told else f"{what} ended with code {code} and said nothing")
-    return EdgeSweepError(message, steps[-1] if steps else "")
+            raise WorkspaceError(f"{subject} was not ready after {limit_s:.0f} s", next_step) from error
+    return process.returncode, out, err

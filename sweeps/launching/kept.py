@@ -1,17 +1,19 @@
-"""What the workspace keeps of a sweep that was started from the browser: its file, its log, the last start."""
+"""The things that the workspace keeps of a sweep that was started from the browser: its file, its log, the last
+start."""
 
 import json
 import re
 from contextlib import suppress
 from dataclasses import replace
 
-from sweeps.launching.record import Launch, keep, kept_file, last, write
+from sweeps.launching.record import Launch, keep, kept_file, last
 from sweeps.launching.start import log_of
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 
 def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
-    """Under the sweep's new name, which is written into its file. Raises `OSError`."""
+    """Give the kept file and log the sweep's new name, which is also written into the file. Raises `OSError`."""
     file, log = kept_file(workspace, name), log_of(workspace, name)
     with suppress(FileNotFoundError):
         log_of(workspace, sweep).rename(log)
@@ -19,10 +21,10 @@ def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
         text = kept_file(workspace, sweep).read_text(encoding="utf-8")
     except (FileNotFoundError, UnicodeDecodeError):
         return
-    text, found = re.subn(r"(?m)^name:.*$", f"name: {json.dumps(name)}", text, count=1)
-    if not found:
-        return  # written in another way: it is of no use, and in nobody's
-    write(file, text)
+    text, count = re.subn(r"(?m)^name:.*$", f"name: {json.dumps(name)}", text, count=1)
+    if not count:
+        return  # the name is written in another way: the file is of no use, and in nobody's way
+    write_whole(file, text)
     kept_file(workspace, sweep).unlink()
     launch = last(workspace, Launch)
     if launch is not None and launch.sweep == sweep:
@@ -30,6 +32,6 @@ def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
 
 
 def remove_kept(workspace: Workspace, sweep: str) -> None:
-    """Raises `OSError`."""
+    """Remove the kept file and log. Raises `OSError`."""
     kept_file(workspace, sweep).unlink(missing_ok=True)
     log_of(workspace, sweep).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a driver does now: a file in the workspace, which the driver alone writes."""
+"""The work of a driver now: a file in the workspace, which the driver alone writes."""
 
 import os
 import threading
@@ -13,6 +13,7 @@ from typing import Literal, Self
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.json_records import from_json, to_json
 from sweeps.text import plain
+from sweeps.whole_file import write_whole
 
 WRITE_EVERY_S = 1.0
 NOTES = 20
@@ -29,30 +30,30 @@ class LiveDevice:
     running: str = ""
     """The job and its round; empty while nothing runs."""
     job: str = ""
-    """Its key, where `running` has the name of one."""
+    """The key of the job that `running` names."""
     done: int = 0
     total: int = 0
-    """As far as it is known; races end earlier."""
+    """The number of steps, as far as it is known; races end earlier."""
     began_s: float | None = None
-    """When its first step began, in seconds since 1970."""
+    """The time when the first step began, in seconds since 1970."""
     waiting: tuple[str, ...] = ()
-    """What it lacks to be ready for its next step, in words."""
+    """The conditions that the device lacks for its next step, in words."""
     waited_s: float = 0.0
     waiting_at_s: float = 0.0
-    """When that was told: every 10 s, as long as it waits."""
+    """The time when that lack was told: every 10 s, as long as the device waits."""
     away: str = ""
-    """Why it is gone for the rest of this run."""
+    """The reason why the device is gone for the rest of this run."""
     away_at_s: float = 0.0
-    """When that was noticed."""
+    """The time when that was noticed."""
     pending: int = 0
-    """Jobs that wait for it, if it is away."""
+    """The number of jobs that wait for the device, if it is away."""
 
     def lacks(self, now_s: float) -> tuple[str, ...]:
-        """What it waits for now."""
+        """The conditions that the device waits for now."""
         return self.waiting if now_s - self.waiting_at_s < WAITS_S else ()
 
     def seconds_left(self, now_s: float) -> float | None:
-        """At its pace so far; `None` before its first step has ended."""
+        """The seconds that are left at the device's pace so far; `None` before its first step has ended."""
         if self.began_s is None or not self.done or self.total <= self.done or self.away:
             return None
         return (now_s - self.began_s) / self.done * (self.total - self.done)
@@ -60,7 +61,7 @@ class LiveDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What happened, in words."""
+    """An event of the run, in words."""
 
     at_s: float
     text: str
@@ -76,32 +77,32 @@ class Live:
     file: str = ""
     """Path of the sweep file, where it is known."""
     step: str = "planning"
-    """What the whole run does, in words; empty while it builds or measures."""
+    """The work of the whole run, in words; empty while it builds or measures."""
     builds_done: int = 0
     builds_total: int = 0
     building: tuple[str, ...] = ()
     devices: tuple[LiveDevice, ...] = ()
     notes: tuple[Note, ...] = ()
-    """The latest last."""
+    """The notes, the latest last."""
     stopping: bool = False
-    """Whether it was asked to end after the running work, from wherever."""
+    """The run was asked to end after the running work, from wherever."""
     ended: End = ""
-    """Empty while it runs; also if it was killed."""
+    """The end of the run; empty while it runs, also if it was killed."""
     problem: str = ""
-    """Why it failed."""
+    """The reason why the run failed."""
     next_step: str = ""
 
     @property
     def gone(self) -> tuple[LiveDevice, ...]:
-        """The devices that were away when it last looked for them."""
-        return tuple(one for one in self.devices if one.away)
+        """The devices that were away when the driver last looked for them."""
+        return tuple(device for device in self.devices if device.away)
 
     def device(self, name: str) -> LiveDevice:
-        return next((one for one in self.devices if one.name == name), LiveDevice(name=name))
+        return next((device for device in self.devices if device.name == name), LiveDevice(name=name))
 
 
 def read_live(path: Path) -> Live | None:
-    """`None` if there is none, or none that this EdgeSweep can read."""
+    """The run that a file tells of; `None` if there is no file, or none that this EdgeSweep can read."""
     try:
         return from_json(Live, path.read_text(encoding="utf-8"))
     except (OSError, ValueError, StoreError):
@@ -109,7 +110,7 @@ def read_live(path: Path) -> Live | None:
 
 
 class LiveFile:
-    """Keeps one run's `Live` in a file while the block runs: at most one write a second, the last one always.
+    """A file that keeps one run's `Live` while the block runs: at most one write a second, the last one always.
 
     A file that cannot be written stops no measurement.
     """
@@ -142,12 +143,12 @@ class LiveFile:
             self.end("failed", f"{type(error).__name__}: {error}"[:500], "this is a bug in EdgeSweep: please report it")
 
     def end(self, how: End, problem: str = "", next_step: str = "") -> None:
-        """Only the first end counts."""
+        """Record the end of the run. Only the first one counts."""
         with self._lock:
             if self._later is not None:
                 self._later.cancel()
             if not self.live.ended:
-                devices = tuple(replace(one, running="", job="", waiting=()) for one in self.live.devices)
+                devices = tuple(replace(device, running="", job="", waiting=()) for device in self.live.devices)
                 self.live = replace(
                     self.live, ended=how, problem=problem, next_step=next_step, step="", building=(), devices=devices
                 )
@@ -160,7 +161,7 @@ class LiveFile:
         self._change(replace(self.live, step="", builds_done=done, builds_total=total, building=running))
 
     def measuring(self, device: str, done: int, total: int, running: str, job: str = "") -> None:
-        """`job`: the key of the one whose name is in `running`."""
+        """Record a step of a device. `job`: the key of the job that `running` names."""
         known = self.live.device(device)
         goes_on = known.began_s is not None and done >= known.done
         began_s = known.began_s if goes_on else (self._now_s() if running else None)
@@ -177,7 +178,7 @@ class LiveFile:
         self._put(replace(known, running="", job="", waiting=(), away=reason, away_at_s=since_s, pending=pending))
 
     def stopping(self) -> None:
-        """From any thread: it was asked to end after the running work."""
+        """Record, from any thread, that the run was asked to end after the running work."""
         self._stopping = True
         self._change(None)
 
@@ -186,12 +187,12 @@ class LiveFile:
         self._change(replace(self.live, notes=notes[-NOTES:]))
 
     def _put(self, device: LiveDevice) -> None:
-        devices = [device if one.name == device.name else one for one in self.live.devices]
+        devices = [device if known.name == device.name else known for known in self.live.devices]
         devices += [] if device in devices else [device]
         self._change(replace(self.live, step="", devices=tuple(devices)))
 
     def _change(self, live: Live | None) -> None:
-        """`None`: nothing else has changed than what another thread may have told."""
+        """Write the new state. `None`: nothing has changed but what another thread may have told."""
         with self._lock:
             self.live = replace(live or self.live, stopping=self._stopping)
             if self._later is not None:
@@ -212,7 +213,5 @@ class LiveFile:
 
     def _write(self) -> None:
         self._written_s = time.monotonic()
-        part = self._path.with_name(f"{self._path.name}.part")
         with suppress(OSError, StoreError):
-            part.write_text(to_json(self.live), encoding="utf-8")
-            part.replace(self._path)
+            write_whole(self._path, to_json(self.live))

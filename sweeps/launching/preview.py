@@ -8,12 +8,12 @@ from secrets import token_hex
 from typing import Any
 
 from sweeps.launching.inquiry import ask, unread
-from sweeps.launching.record import write
 from sweeps.launching.start import unwritable
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 LIMIT_S = 180.0
-"""A phone that does not answer is waited for; the first plan for phones compiles their runner."""
+"""The longest wait: a phone may not answer, and the first plan for phones compiles their runner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,31 +22,33 @@ class PlannedDevice:
 
     name: str
     device: str
-    """For people: maker, model and chip."""
+    """Maker, model and chip, for people."""
     jobs: int
     done: int
-    """Measured already, or failed: not measured again."""
+    """The number of jobs that were measured already, or failed: they are not measured again."""
     builds_there: int
-    """Jobs whose artifact is there already."""
+    """The number of jobs whose artifact is there already."""
     seconds: float
-    """A rough estimate of its own work."""
+    """A rough estimate of the device's own work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What would run."""
+    """The work that a run would do."""
 
     sweep: str
     devices: tuple[PlannedDevice, ...]
     skipped: tuple[tuple[str, str, str], ...]
-    """Combination, device, reason."""
+    """The combination, device and reason of each skip."""
+    skip_kinds: tuple[str, ...]
+    """The kinds of these reasons (`sweeps.skip_kinds.SKIPS`), each once."""
     jobs: tuple[tuple[str, str, str], ...]
-    """Job, device, state: done, failed, built, to build."""
+    """The name, device and state of each job: done, failed, built, to build."""
     builds_s: float
     seconds: float
     """A rough estimate of the whole."""
     notes: tuple[str, ...]
-    """What the plan said beside."""
+    """The messages of the plan beside its document."""
 
 
 def preview(
@@ -64,11 +66,11 @@ def preview(
     file = workspace.launches / f".preview-{token_hex(8)}.yaml"
     try:
         workspace.launches.mkdir(parents=True, exist_ok=True)
-        write(file, text)
-        document, told = ask(
+        write_whole(file, text)
+        document, messages = ask(
             ("plan", "--workspace", str(workspace.root), *options, str(file)),
             workspace,
-            what="the plan",
+            subject="the plan",
             limit_s=limit_s,
             next_step="look whether its devices answer: edgesweep devices",
             models=models,
@@ -80,30 +82,31 @@ def preview(
         with suppress(OSError):
             file.unlink(missing_ok=True)
     try:
-        return _read(document, tuple(told.strip().splitlines()))
+        return _read(document, tuple(messages.strip().splitlines()))
     except (ValueError, KeyError, TypeError) as error:
         raise unread("plan", "the plan") from error
 
 
 def _read(document: dict[str, Any], notes: tuple[str, ...]) -> Preview:
-    names = {one["device_id"]: one["name"] for one in document["devices"]}
+    names = {device["device_id"]: device["name"] for device in document["devices"]}
     devices = []
-    for one in document["devices"]:
-        states = [job["state"] for job in document["jobs"] if job["device_id"] == one["device_id"]]
+    for device in document["devices"]:
+        states = [job["state"] for job in document["jobs"] if job["device_id"] == device["device_id"]]
         devices.append(
             PlannedDevice(
-                name=one["name"],
-                device=one["device"],
+                name=device["name"],
+                device=device["device"],
                 jobs=len(states),
                 done=sum(state in ("done", "failed") for state in states),
                 builds_there=sum(state == "built" for state in states),
-                seconds=float(one["estimate_s"]),
+                seconds=float(device["estimate_s"]),
             )
         )
     return Preview(
         sweep=document["sweep"],
         devices=tuple(devices),
-        skipped=tuple((one["name"], names.get(one["device_id"], ""), one["reason"]) for one in document["skipped"]),
+        skipped=tuple((skip["name"], names.get(skip["device_id"], ""), skip["reason"]) for skip in document["skipped"]),
+        skip_kinds=tuple(dict.fromkeys(str(skip["kind"]) for skip in document["skipped"])),
         jobs=tuple((job["name"], names[job["device_id"]], job["state"]) for job in document["jobs"]),
         builds_s=float(document["estimate_builds_s"]),
         seconds=float(document["estimate_s"]),

@@ -1,9 +1,7 @@
 """The last start from the browser, in the workspace's folder `launches`: what was started, by whom, what was asked."""
 
-import errno
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +9,9 @@ from typing import Literal, TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
-from sweeps.workspace import Workspace, take
+from sweeps.locks import GLANCE_S, locked
+from sweeps.whole_file import write_whole
+from sweeps.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +22,13 @@ class Ask:
     by: str
     """The person's address, or words for this computer's user."""
     at_s: float
-    """Seconds since 1970."""
+    """The time in seconds since 1970."""
     pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One start."""
+    """One start of a sweep from the browser."""
 
     sweep: str
     file: str
@@ -37,10 +37,10 @@ class Launch:
     """Arguments of `edgesweep run` besides the file and the workspace."""
     by: str
     started_s: float
-    """Seconds since 1970."""
+    """The time in seconds since 1970."""
     pid: int
     log: str
-    """Path of its output."""
+    """The path of the run's output."""
 
 
 RecordT = TypeVar("RecordT", Launch, Ask)
@@ -48,7 +48,7 @@ _FILES: Mapping[type, str] = MappingProxyType({Launch: "started.json", Ask: "ask
 
 
 def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
-    """`None` if there is none, or none that this EdgeSweep can read."""
+    """The last record of a kind; `None` if there is none, or none that this EdgeSweep can read."""
     try:
         return from_json(kind, (workspace.launches / _FILES[kind]).read_text(encoding="utf-8"))
     except (OSError, ValueError, StoreError):
@@ -56,42 +56,25 @@ def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
 
 
 def keep(workspace: Workspace, record: Launch | Ask) -> None:
-    """Raises `OSError`."""
+    """Write a record in place of the last one of its kind. Raises `OSError`."""
     workspace.launches.mkdir(parents=True, exist_ok=True)
-    write(workspace.launches / _FILES[type(record)], to_json(record))
+    write_whole(workspace.launches / _FILES[type(record)], to_json(record))
 
 
 def kept_file(workspace: Workspace, sweep: str) -> Path:
-    """The sweep file of what was started from the browser."""
+    """The sweep file that was started from the browser."""
     return workspace.launches / f"{sweep}.yaml"
 
 
-def write(file: Path, text: str) -> None:
-    """All of it or nothing. Raises `OSError`."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def lock_of(workspace: Workspace) -> Path:
-    """Every process that was started from the browser has it: also before it has the workspace's lock, and after."""
+    """The lock of every process that was started from the browser: held also before it has the workspace's lock, and
+    after."""
     return workspace.launches / "lock"
 
 
-@contextmanager
-def alone(workspace: Workspace) -> Iterator[int]:
+def alone(workspace: Workspace) -> AbstractContextManager[int]:
     """The open `lock_of` the workspace: held until the block and every process that it was handed to have ended.
 
-    Raises `BlockingIOError` if another one has it, other `OSError`s if the folder cannot be written.
+    Raises `LockedError` if another one has it, `OSError` if the folder cannot be written.
     """
-    workspace.launches.mkdir(parents=True, exist_ok=True)
-    lock = os.open(lock_of(workspace), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if not take(lock):
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process has the lock")
-        yield lock
-    finally:
-        os.close(lock)
+    return locked(lock_of(workspace), wait_s=GLANCE_S, mode=0o600)

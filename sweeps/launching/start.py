@@ -1,4 +1,4 @@
-"""Starts a sweep as a process of its own, which outlives the browser and the dashboard."""
+"""The start of a sweep as a process of its own, which outlives the browser and the dashboard."""
 
 import errno
 import os
@@ -12,8 +12,10 @@ from pathlib import Path
 from sweeps.errors import SpecError, WorkspaceError
 from sweeps.launching.checked import check
 from sweeps.launching.driver import find
-from sweeps.launching.record import Launch, alone, keep, kept_file, last, write
+from sweeps.launching.record import Launch, alone, keep, kept_file, last
+from sweeps.locks import LockedError
 from sweeps.spec.sweep import SweepSpec, sweep_yaml
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 MODELS_VARIABLE = "EDGESWEEP_MODELS"
@@ -53,7 +55,7 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
             if workspace.holder() is not None:
                 raise _in_use(workspace)
             file = kept_file(workspace, name)
-            write(file, text)
+            write_whole(file, text)
             log = log_of(workspace, name)
             log.parent.mkdir(parents=True, exist_ok=True)
             argv = command("run", str(file), "--workspace", str(workspace.root), *options)
@@ -68,10 +70,10 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
                 pid=pid,
                 log=str(log),
             )
-            # It runs: a disk that is full by now does not make that untrue.
+            # The sweep runs: a disk that is full by now does not make that untrue.
             with suppress(OSError):
                 keep(workspace, launch)
-    except BlockingIOError as error:
+    except LockedError as error:
         raise _in_use(workspace) from error
     except OSError as error:
         raise unwritable(workspace, error) from error
@@ -79,7 +81,7 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
 
 
 def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch:
-    """The last start again: what was measured is kept, and what is left is measured. Raises as `start`."""
+    """Start the last sweep again: what was measured is kept, and what is left is measured. Raises as `start`."""
     launch = last(workspace, Launch)
     try:
         text = None if launch is None else Path(launch.file).read_text(encoding="utf-8")
@@ -95,33 +97,33 @@ def again(
 ) -> Launch:
     """Start a sweep again, with these options beside those of its last start.
 
-    `planned`: what was measured: the kept sweep file must still describe it. Raises as `start`.
+    `planned`: the sweep that was measured, which the kept sweep file must still describe. Raises as `start`.
     """
     words = " ".join(("edgesweep run SWEEP.yaml", *options))
     text = text_of(workspace, planned)
     spec = check(workspace, text, models).spec
-    # Who is told of its end is not for who starts it here.
+    # `on_end` may differ: the people who start a sweep from here do not choose whom its end is told to.
     if spec is not None and spec != planned.model_copy(update={"on_end": spec.on_end}):
         raise WorkspaceError(
             f"the sweep file of {planned.name} that is kept here is not the one that was measured last",
             f"with that one: {words}",
         )
     before = last(workspace, Launch)
-    kept = before.options if before is not None and before.sweep == planned.name else ()
-    return start(workspace, text, by, models, (*_of_every_start(kept), *options))
+    last_options = before.options if before is not None and before.sweep == planned.name else ()
+    return start(workspace, text, by, models, (*_of_every_start(last_options), *options))
 
 
 def _of_every_start(options: Sequence[str]) -> tuple[str, ...]:
-    """Without those that one start alone was asked for."""
-    kept = [option for option in options if option != RETRY]
-    if SETTLE in kept:
-        place = kept.index(SETTLE)
-        del kept[place : place + 2]
-    return tuple(kept)
+    """The options of every start, without those that one start alone was asked for."""
+    repeated = [option for option in options if option != RETRY]
+    if SETTLE in repeated:
+        place = repeated.index(SETTLE)
+        del repeated[place : place + 2]
+    return tuple(repeated)
 
 
 def text_of(workspace: Workspace, planned: SweepSpec) -> str:
-    """The sweep file of what was measured: as it is kept, or, of a sweep from a terminal, one that means the same."""
+    """The sweep file of a measured sweep: as it is kept, or, for a sweep from a terminal, one that means the same."""
     with suppress(OSError, UnicodeDecodeError):
         return kept_file(workspace, planned.name).read_text(encoding="utf-8")
     return sweep_yaml(planned)
@@ -150,11 +152,13 @@ def unwritable(workspace: Workspace, error: OSError) -> WorkspaceError:
 
 
 def _in_use(workspace: Workspace) -> WorkspaceError:
-    found = find(workspace)
-    what = f"the sweep {found.sweep}" if found.sweep else "a sweep"
-    whose = f"started by {found.launch.by}" if found.launched and found.launch is not None else "started in a terminal"
+    driver = find(workspace)
+    subject = f"the sweep {driver.sweep}" if driver.sweep else "a sweep"
+    origin = (
+        f"started by {driver.launch.by}" if driver.launched and driver.launch is not None else "started in a terminal"
+    )
     return WorkspaceError(
-        f"the workspace {workspace.root} runs {what}, {whose} (process {found.pid or 'unknown'})",
+        f"the workspace {workspace.root} runs {subject}, {origin} (process {driver.pid or 'unknown'})",
         "wait until it has ended, or stop it on the page Live",
     )
 
@@ -171,10 +175,10 @@ def _detached(argv: Sequence[str], output: int, lock: int, folder: Path, models:
         env=environment(models),
     ) as process:
         try:
-            told, _ = process.communicate(timeout=DETACH_LIMIT_S)
+            printed, _ = process.communicate(timeout=DETACH_LIMIT_S)
         except subprocess.TimeoutExpired as error:
             process.kill()
             raise OSError(errno.ETIMEDOUT, "no process was started in time") from error
-    if process.returncode or not told.strip().isdigit():
+    if process.returncode or not printed.strip().isdigit():
         raise OSError(process.returncode, "no process could be started")
-    return int(told)
+    return int(printed)

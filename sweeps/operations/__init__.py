@@ -1,4 +1,5 @@
-"""What commands and Python programs do with a sweep: plan it, run it, read its results. Knows no command line.
+"""The operations of commands and Python programs on a sweep: plan it, run it, read its results. They know no command
+line.
 
 Step: command
 """

@@ -12,25 +12,30 @@ from sweeps.trust import disqualified
 def disqualified_jobs(journal: Journal, planned: Plan) -> dict[str, int]:
     """The jobs whose timing cannot win, each with its number of new rounds: enough to leave out the bad ones. Also
     those without a timing, because none of their blocks in batches counts."""
-    found = {}
+    new_rounds = {}
     for job in planned.jobs:
         protocol = planned.protocol.on(job.device_id)
-        outcome = journal.outcome(planned_job(planned, job))
+        outcome = journal.outcomes.of_job(planned_job(planned, job))
         if not isinstance(outcome, Measured) or job.emulated:
             continue
         if outcome.timing is None:
-            settled = journal.settled(job.key, protocol)
-            again = settled is not None and settled.reason == "disqualified"
+            settled = journal.attempts.settled(job.key, protocol)
+            is_measured_again = settled is not None and settled.reason == "disqualified"
         else:
-            again = bool(disqualified(outcome.timing.labels))
-        if again:
-            found[job.key] = protocol.rounds
-    return found
+            is_measured_again = bool(disqualified(outcome.timing.labels))
+        if is_measured_again:
+            new_rounds[job.key] = protocol.rounds
+    return new_rounds
 
 
 def tied_jobs(results: SweepResults) -> list[str]:
     """Keys of the jobs that are tied for the first place, on any device."""
     ranked = rank_results(results.frame, results.spec.objective, results.name)
     tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
-    raced = [one for group in tied for one in group if one and (one.timed or one.only_in_batches)]
-    return [one.job_key for one in raced]
+    raced = [
+        candidate
+        for group in tied
+        for candidate in group
+        if candidate and (candidate.timed or candidate.only_in_batches)
+    ]
+    return [candidate.job_key for candidate in raced]

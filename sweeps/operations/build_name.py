@@ -10,56 +10,59 @@ from sweeps.spec.label import names_of_job
 
 
 def job_named(rows: Iterable[ResultRow], text: str, model: str | None = None) -> str:
-    """The name of the job that pages call `text`, or `text` itself if they call none so. `model`: of this one only.
+    """The name of the job that pages call `text`, or `text` itself if they call none so. `model`: the only model whose
+    jobs count.
 
-    `rows`: all of the places that are meant, since what tells two builds of a place apart is in both of their names.
+    `rows`: all rows of the places that are meant: the difference between two builds of a place is in both names.
     Raises `EdgeSweepError` if several jobs are called so.
     """
-    found = {row.name: row for row in _called((row for row in rows if model in (None, row.model)), text)}
-    if len(found) > 1:
-        devices = "; ".join(f"{row.model} on {row.device} ({row.device_id})" for row in found.values())
+    by_name = {row.name: row for row in _called((row for row in rows if model in (None, row.model)), text)}
+    if len(by_name) > 1:
+        devices = "; ".join(f"{row.model} on {row.device} ({row.device_id})" for row in by_name.values())
         raise EdgeSweepError(
-            f"{len(found)} jobs are called {text!r}: {devices}", "choose with --model and --device too"
+            f"{len(by_name)} jobs are called {text!r}: {devices}", "choose with --model and --device too"
         )
-    return next(iter(found), text)
+    return next(iter(by_name), text)
 
 
 def build_named(rows: Sequence[ResultRow], text: str, device: str) -> ResultRow:
-    """What was measured of the build that is called `text` on a page or in the ranking: on `device`, the text or id of
-    one, if it was measured there, else on whichever has it.
+    """The measured row of the build that is called `text` on a page or in the ranking: on `device`, the text or id of
+    one, if it was measured there, else on any device that has it.
 
-    `rows`: all of one sweep. Raises `EdgeSweepError` if several builds are called so, or none is.
+    `rows`: all rows of one sweep. Raises `EdgeSweepError` if several builds are called so, or none is.
     """
     built = [row for row in rows if row.outcome == "measured"]
     on_page = {row.job_key for row in _called(rows, text)}
-    found = [
+    matches = [
         row
         for row in built
         if row.job_key in on_page or text in {row.variant, *names_of_job(row.name, row.name_here, row.model)}
     ]
-    if not found:
+    if not matches:
         known = [name for row in built for name in (row.name.removeprefix(f"{row.model} · "), row.name)]
         sweep = f" {shlex.quote(rows[0].sweep)}" if rows else ""
         raise EdgeSweepError(
             f"no measured job is called {text!r}{did_you_mean(text, known)}",
             f"find the names with: edgesweep rank{sweep} --all",
         )
-    found = [row for row in found if device in (row.device, row.device_id)] or found
+    matches = [row for row in matches if device in (row.device, row.device_id)] or matches
     # One build that was run in several ways or on several devices is one build.
-    if len({row.build_key for row in found}) > 1:
-        names = "; ".join(dict.fromkeys(row.name for row in found))
-        raise EdgeSweepError(f"{len(found)} jobs are called {text!r}", f"give one whole, or choose a --device: {names}")
-    return found[0]
+    if len({row.build_key for row in matches}) > 1:
+        names = "; ".join(dict.fromkeys(row.name for row in matches))
+        raise EdgeSweepError(
+            f"{len(matches)} jobs are called {text!r}", f"give one whole, or choose a --device: {names}"
+        )
+    return matches[0]
 
 
 def _called(rows: Iterable[ResultRow], text: str) -> list[ResultRow]:
-    """Those that pages call `text`."""
+    """The rows that pages call `text`."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in rows:
         places.setdefault(row.place, []).append(row)
-    said = " ".join(text.casefold().split())
-    found = []
-    for there in places.values():
-        names = build_names(there)
-        found += [row for row in there if names[row.job_key].casefold() == said]
-    return found
+    folded = " ".join(text.casefold().split())
+    matches = []
+    for place_rows in places.values():
+        names = build_names(place_rows)
+        matches += [row for row in place_rows if names[row.job_key].casefold() == folded]
+    return matches

@@ -1,4 +1,4 @@
-"""Opens the executor of a run by its name."""
+"""The executor of a run, opened by its name."""
 
 import os
 import signal
@@ -17,12 +17,12 @@ from workers.hosts.executor import LabExecutor
 from workers.hosts.lab import Lab
 
 LATE_S = 10.0
-"""It starts within three seconds on an idle machine."""
+"""The time after which Ray's start counts as slow: it takes less than three seconds on an idle machine."""
 
 
 @contextmanager
 def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | None = None) -> Iterator[Executor]:
-    """`lab`: its hosts measure, whatever `name` says."""
+    """The executor of a run, open for the block. `lab`: its hosts measure, whatever `name` says."""
     executor: Executor
     with _own_signal_handlers():
         if lab is not None:
@@ -38,10 +38,10 @@ def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | Non
 
 
 def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
-    """With Ray; without it where it does not start on this machine, as on one that is very busy. Raises `ClusterError`
-    if a cluster was named."""
+    """Ray's executor, or the inline one where Ray does not start on this machine, as on one that is very busy. Raises
+    `ClusterError` if a cluster was named."""
     keep_to_this_machine()
-    from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
+    from workers.executors.ray import RayExecutor  # the import takes over a second, and inline does not need Ray
 
     late = threading.Timer(LATE_S, tell, ["Ray is still starting; on a busy computer that may take minutes"])
     late.daemon = True
@@ -59,12 +59,12 @@ def _ray(workspace: Workspace, device_ids: Sequence[str]) -> Executor:
 
 @contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """Puts back those that Ray's start replaces: they are the calling program's."""
+    """Put back the signal handlers that Ray's start replaces: they are the calling program's."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         if threading.current_thread() is threading.main_thread():
             for number, handler in before.items():
-                if handler is not None:  # one that Python did not set cannot be put back
+                if handler is not None:  # a handler that Python did not set cannot be put back
                     signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Lists, renames, tags, notes and deletes the sweeps of a workspace."""
+"""The sweeps of a workspace: listed, renamed, tagged, noted and deleted."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.kept_sweeps import Labels
+from sweeps.journal.sweep_table import Labels
 from sweeps.launching.here import here
 from sweeps.launching.kept import remove_kept, rename_kept
 from sweeps.metrics import METRICS
@@ -32,7 +32,7 @@ from sweeps.workspace import Workspace
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST = 4_000
-"""Characters of a note, and of all tags together: MLflow's tags have no more room on every server."""
+"""The most characters of a note, and of all tags together: MLflow's tags have no more room on every server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,9 @@ class KeptSweep:
 
     name: str
     started: datetime
-    """The last time."""
+    """The time of the last start."""
     jobs: int
-    """Of its present plan."""
+    """The number of jobs in the present plan."""
     measured: int
     failed: int
     tags: Mapping[str, str]
@@ -56,18 +56,18 @@ class KeptSweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InMlflow:
-    """What MLflow has under a sweep's name."""
+    """The runs that MLflow has under a sweep's name."""
 
     server: str
-    """Its address, without secrets; empty if it is the workspace's own database."""
+    """The address of the server, without secrets; empty if it is the workspace's own database."""
     runs: int
-    """Of this workspace."""
+    """The number of runs of this workspace."""
     others: int
-    """Those of others, which stay."""
+    """The number of runs of others, which stay."""
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The runs in words, for people."""
         where = f" at {self.server}" if self.server else ""
         stay = f" ({self.others} of others under this name stay)" if self.others else ""
         return f"{self.runs} runs of MLflow{where}{stay}"
@@ -75,12 +75,12 @@ class InMlflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What a deletion takes away."""
+    """The data that a deletion takes away."""
 
     sweep: str
     jobs: int
     builds: int
-    """Those that no other sweep has."""
+    """The number of builds that no other sweep has."""
     bytes: int
     mlflow: InMlflow
     left: tuple[str, ...] = ()
@@ -88,27 +88,27 @@ class Deletion:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The data in words, for people."""
         builds = f"{self.builds} builds ({METRICS['artifact_mb'].format(self.bytes / 1e6)})"
         return f"{self.jobs} jobs with their measurements, {builds}, {self.mlflow.text}"
 
     @property
     def document(self) -> dict[str, Any]:
-        found = asdict(self)
-        mlflow = found.pop("mlflow")
-        return found | {"server": mlflow["server"], "runs": mlflow["runs"], "others": mlflow["others"]}
+        content = asdict(self)
+        mlflow = content.pop("mlflow")
+        return content | {"server": mlflow["server"], "runs": mlflow["runs"], "others": mlflow["others"]}
 
 
 def kept_sweeps(workspace: Workspace) -> list[KeptSweep]:
-    """Of the workspace's journal, the one that ran last first."""
+    """The sweeps of the workspace's journal, the one that ran last first."""
     if not workspace.journal.exists():
         return []
     with open_journal(workspace) as journal:
-        return [_kept(journal, info.name, info.updated) for info in journal.sweeps()]
+        return [_kept_sweep(journal, info.name, info.updated) for info in journal.sweeps.all()]
 
 
 def look_before_renaming(workspace: Workspace, sweep: str) -> InMlflow:
-    """What MLflow has under the present name."""
+    """The runs that MLflow has under the sweep's present name."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
         return _in_mlflow(workspace, [look_for(workspace, name)])
@@ -122,12 +122,12 @@ def rename(
     whole: Callable[[], AbstractContextManager[None]] = nullcontext,
     each: Callable[[int, int], object] = lambda *_: None,
 ) -> None:
-    """In the journal; then MLflow gets its runs anew under the new name, and last loses those under the old one. The
-    journal remembers the old name until then: what is cut off, the next publication does.
+    """Rename a sweep in the journal; then MLflow gets its runs anew under the new name, and last loses those under the
+    old one. The journal remembers the old name until then: the next publication does the rest of what was cut off.
 
-    `whole`: around what is not to be cut off. `each` is called with how many jobs are published, of how many. Raises
-    `WorkspaceError` while a sweep runs, `StoreError` if the new name is taken here or in MLflow, or MLflow does not
-    answer: then nothing has changed.
+    `whole`: a context around the part that is not to be cut off. `each` is called with how many jobs are published, of
+    how many. Raises `WorkspaceError` while a sweep runs, `StoreError` if the new name is taken here or in MLflow, or
+    MLflow does not answer: then nothing has changed.
     """
     try:
         TypeAdapter(Name).validate_python(name)
@@ -139,10 +139,10 @@ def rename(
         before = sweep_name(journal, sweep)
     with workspace.lock():
         with open_journal(workspace, read_only=False) as journal:
-            journal.check_unused(name)
+            journal.sweeps.check_unused(name)
             check_free(workspace, journal, before, name)
             with whole():
-                journal.rename_sweep(before, name)
+                journal.sweeps.rename(before, name)
                 Marks.forget(workspace, before)
                 try:
                     rename_kept(workspace, before, name)
@@ -158,12 +158,12 @@ def _publish(workspace: Workspace, name: str, each: Callable[[int, int], object]
             with Outbox.of(workspace, journal, name) as outbox:
                 total, done = outbox.left(), 0
 
-                def told(new: bool) -> None:
+                def add_published(new: bool) -> None:
                     nonlocal done
                     done += new
                     each(done, max(done, total))
 
-                outbox.publish(told)
+                outbox.publish(add_published)
         except StoreError as error:
             tell(f"It has its new name here, but not in MLflow: {error.one_line}. {later}")
         except KeyboardInterrupt:
@@ -186,8 +186,8 @@ def label(
         raise EdgeSweepError("the note has a control character, or is no UTF-8", "write text; lines may be several")
     with open_journal(workspace, read_only=False) as journal:
         name = sweep_name(journal, sweep)
-        with journal.together():
-            before = journal.labels(name) or Labels({})
+        with journal.transaction():
+            before = journal.sweeps.labels(name) or Labels({})
             if absent := [key for key in remove if key not in before.tags]:
                 known = ", ".join(before.tags) or "none"
                 raise EdgeSweepError(f"{name} has no tag {absent[0]!r}", f"it has: {known}")
@@ -195,7 +195,7 @@ def label(
             if add and len(json.dumps(tags, ensure_ascii=False)) > _LONGEST:
                 raise EdgeSweepError(f"the tags have more than {_LONGEST:,} characters", "remove some with --remove")
             now = Labels(dict(sorted(tags.items())), before.note if note is None else note)
-            journal.label(name, now)
+            journal.sweeps.label(name, now)
     try:
         write_labels(workspace, name, now)
     except StoreError as error:
@@ -204,19 +204,19 @@ def label(
 
 
 def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
-    """What a deletion would take away. Raises `StoreError` if MLflow does not answer."""
+    """The data that a deletion would take away. Raises `StoreError` if MLflow does not answer."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
-        there = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
-        builds = sum(folder.parent == workspace.artifacts for folder in there)
-        found = [look_for(workspace, name)]
-        found += [look_for(workspace, *former) for former in former_runs(journal, name) if former[0] != name]
+        folders = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
+        builds = sum(folder.parent == workspace.artifacts for folder in folders)
+        published = [look_for(workspace, name)]
+        published += [look_for(workspace, *former) for former in former_runs(journal, name) if former[0] != name]
         return Deletion(
             sweep=name,
-            jobs=len(journal.job_keys(name)),
+            jobs=len(journal.jobs.keys(name)),
             builds=builds,
-            bytes=sum(map(_size, there)),
-            mlflow=_in_mlflow(workspace, found),
+            bytes=sum(map(_size, folders)),
+            mlflow=_in_mlflow(workspace, published),
         )
 
 
@@ -227,9 +227,9 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
     can be deleted again. Raises `WorkspaceError` while a sweep runs, `StoreError` if MLflow does not answer.
     """
     with open_journal(workspace) as journal:
-        sweep_name(journal, sweep)  # before the lock, which would make the folder
+        sweep_name(journal, sweep)  # the name is checked before the lock, which would make the folder
     with workspace.lock():
-        found = look_before_deletion(workspace, sweep)
+        deletion = look_before_deletion(workspace, sweep)
         with open_journal(workspace, read_only=False) as journal:
             for former in former_runs(journal, sweep):
                 take_out(workspace, *former)
@@ -238,21 +238,21 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
             left = [str(folder) for folder in folders if folder.exists()]
-            freed = found.bytes - sum(map(_size, map(Path, left)))
-            for key in journal.builds_of_it_alone(sweep):
+            freed = deletion.bytes - sum(map(_size, map(Path, left)))
+            for key in journal.sweeps.builds_of_it_alone(sweep):
                 left += _removed(workspace.failed_build_log(key))
-            journal.delete_sweep(sweep)
+            journal.sweeps.delete(sweep)
         try:
             remove_kept(workspace, sweep)
         except OSError as error:
             left.append(str(error.filename))
         Marks.forget(workspace, sweep)
-    return replace(found, bytes=freed, left=tuple(left))
+    return replace(deletion, bytes=freed, left=tuple(left))
 
 
 def _folders(workspace: Workspace, journal: Journal, sweep: str) -> list[Path]:
-    """Of builds that no other sweep has: their files, and their profiles."""
-    keys = sorted(journal.builds_of_it_alone(sweep))
+    """The folders of builds that no other sweep has: their files, and their profiles."""
+    keys = sorted(journal.sweeps.builds_of_it_alone(sweep))
     return [workspace.artifact(key) for key in keys] + [workspace.profiles / key for key in keys]
 
 
@@ -261,7 +261,7 @@ def _size(folder: Path) -> int:
 
 
 def _removed(file: Path) -> list[str]:
-    """The file, if it could not be removed."""
+    """Remove a file. Returns its path if it could not be removed."""
     try:
         file.unlink(missing_ok=True)
     except OSError:
@@ -269,24 +269,24 @@ def _removed(file: Path) -> list[str]:
     return []
 
 
-def _in_mlflow(workspace: Workspace, found: Iterable[Published]) -> InMlflow:
-    uri, published = workspace.tracking_uri, list(found)
+def _in_mlflow(workspace: Workspace, runs_by_name: Iterable[Published]) -> InMlflow:
+    uri, published = workspace.tracking_uri, list(runs_by_name)
     return InMlflow(
         server="" if is_own(workspace) else redact(uri, uri),
-        runs=sum(one.mine for one in published),
-        others=sum(one.others for one in published),
+        runs=sum(entry.mine for entry in published),
+        others=sum(entry.others for entry in published),
     )
 
 
-def _kept(journal: Journal, name: str, started: datetime) -> KeptSweep:
-    counts = journal.ended_counts(name).values()
-    labels = journal.labels(name) or Labels({})
+def _kept_sweep(journal: Journal, name: str, started: datetime) -> KeptSweep:
+    counts = journal.results.ended_counts(name).values()
+    labels = journal.sweeps.labels(name) or Labels({})
     return KeptSweep(
         name=name,
         started=started,
-        jobs=journal.planned_count(name),
-        measured=sum(one.get("measured", 0) for one in counts),
-        failed=sum(one.get("failed", 0) for one in counts),
+        jobs=journal.jobs.count(name),
+        measured=sum(by_outcome.get("measured", 0) for by_outcome in counts),
+        failed=sum(by_outcome.get("failed", 0) for by_outcome in counts),
         tags=labels.tags,
         note=labels.note,
     )

@@ -1,4 +1,4 @@
-"""What `edgesweep noise` found before on the devices of a plan."""
+"""The noise that `edgesweep noise` found before on the devices of a plan."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -17,26 +17,28 @@ Found = TypeVar("Found")
 def known(
     planned: Plan, workspace: Workspace, read: Callable[[Workspace, DeviceFacts], Found | None]
 ) -> tuple[dict[str, Found], list[StoreError]]:
-    """By device id, what is known of each device that is timed; and what could not be read."""
+    """The values that `read` gives, by the id of each device that is timed, and the errors of those that cannot be
+    read."""
     timed = {job.device_id for job in planned.jobs if not job.emulated}
-    found: dict[str, Found] = {}
+    values: dict[str, Found] = {}
     errors: list[StoreError] = []
     for facts in planned.devices:
         try:
-            one = read(workspace, facts) if facts.device_id in timed else None
+            value = read(workspace, facts) if facts.device_id in timed else None
         except StoreError as error:
             errors.append(error)
         else:
-            if one is not None:
-                found[facts.device_id] = one
-    return found, errors
+            if value is not None:
+                values[facts.device_id] = value
+    return values, errors
 
 
 def batch_spreads(planned: Plan, workspace: Workspace) -> dict[str, BatchSpread]:
-    """By device id; empty unless the sweep races for one winner. A file that cannot be read is told on stderr."""
+    """The spreads of batches by device id; empty unless the sweep races for one winner. A file that cannot be read is
+    told on stderr."""
     if planned.protocol.budget != "race" or planned.sweep.objective.front is not None:
         return {}
-    found, errors = known(planned, workspace, known_batch_spread)
+    spreads, errors = known(planned, workspace, known_batch_spread)
     for error in errors:
-        tell(error.one_line)  # nobody needs it to plan or to run
-    return found
+        tell(error.one_line)  # no plan and no run needs the spread
+    return spreads

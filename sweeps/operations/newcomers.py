@@ -11,59 +11,61 @@ from sweeps.planning.planned import planned_job
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec import catalog, places
 from workers.devices import registry
-from workers.driver.recovery import has_devices
+from workers.driver.events import Away
 from workers.hosts.lab import Lab
 
 
 class Newcomers:
-    """Of one run. A device that went away joins once more; one that goes again waits for the next run."""
+    """The devices that join one run. A device that went away joins once more; one that goes again waits for the next
+    run."""
 
     def __init__(
         self,
-        asked: Sequence[str],
+        names: Sequence[str],
         devices: Sequence[DeviceFacts],
         lab: Lab | None,
         listed: Callable[[], tuple[Collection[str], Mapping[str, DeviceError]]] = registry.listed,
         book: QuarantineBook | None = None,
     ) -> None:
-        """`asked`: names in the sweep file. `devices`: of the plan that was made now. `lab`: its hosts have the phones;
-        without it this computer has them. `listed`: the names of those, and why some transports cannot list. `book`:
-        of devices that are to be left alone, if not this user's."""
-        self._asked = _that_come_and_go(asked)
+        """`names`: the devices that the sweep file names. `devices`: those of the plan that was made now. `lab`: its
+        hosts have the phones; without a lab this computer has them. `listed`: the names of this computer's devices, and
+        why some transports cannot list. `book`: the list of devices that are to be left alone, if not this user's."""
+        self._names = _that_come_and_go(names)
         self._lab = lab
         self._listed = listed
         self._book = book or QuarantineBook()
-        # What is there and not in the plan cannot be measured.
-        self._joined = self._there(devices).keys() - {facts.device_id for facts in devices}
+        # A device that is there and not in the plan cannot be measured.
+        self._joined = self._present(devices).keys() - {facts.device_id for facts in devices}
 
-    def joining(self, devices: Sequence[DeviceFacts], gone: Collection[str]) -> tuple[str, ...]:
-        """The names of devices that the sweep file asks for, that are there now, and that have work: new ones, and of
-        the plan's `devices` those that are `gone` (by id), which went away with work left. Each is told of once."""
-        back = {facts.device_id for facts in devices if facts.device_id in gone and not self._is_kept_out(facts)}
+    def joining(self, devices: Sequence[DeviceFacts], gone_ids: Collection[str]) -> tuple[str, ...]:
+        """The names of devices that the sweep file names, that are there now, and that have work: new ones, and those
+        of the plan's `devices` in `gone_ids`, which went away with work left. Each is named once."""
+        back = {facts.device_id for facts in devices if facts.device_id in gone_ids and not self._is_kept_out(facts)}
         done = {facts.device_id for facts in devices} - back
-        found = {
+        new = {
             device_id: name
-            for device_id, name in self._there(devices).items()
+            for device_id, name in self._present(devices).items()
             if device_id not in done and device_id not in self._joined
         }
-        self._joined |= found.keys()
-        return tuple(found.values())
+        self._joined |= new.keys()
+        return tuple(new.values())
 
-    def _there(self, devices: Sequence[DeviceFacts]) -> dict[str, str]:
-        """Names by id; of one of this computer that is not in the plan, by its name."""
-        if not self._asked:
+    def _present(self, devices: Sequence[DeviceFacts]) -> dict[str, str]:
+        """The names of the devices that are there, by id; a device of this computer that is not in the plan has its
+        name for an id."""
+        if not self._names:
             return {}
         if self._lab is None:
             ids = {facts.name: facts.device_id for facts in devices}
             attached, _ = self._listed()
-            names = [name for name in attached if any(_means(one, name) for one in self._asked)]
+            names = [name for name in attached if any(_means(pattern, name) for pattern in self._names)]
             return {ids.get(name, name): name for name in names}
         try:
             self._lab.look()  # a host may have joined meanwhile
         except DeviceError:  # the head is away: nobody joins, and what the hosts told last may not be so any more
             return {}
-        there = (facts for name in self._asked for facts in self._lab.select(name))
-        known = (facts for facts in there if isinstance(facts, DeviceFacts))
+        present = (facts for name in self._names for facts in self._lab.select(name))
+        known = (facts for facts in present if isinstance(facts, DeviceFacts))
         return {facts.device_id: facts.name for facts in known if not self._is_kept_out(facts)}
 
     def _is_kept_out(self, facts: DeviceFacts) -> bool:
@@ -73,23 +75,26 @@ class Newcomers:
 
 
 def _that_come_and_go(names: Sequence[str]) -> tuple[str, ...]:
-    found = []
+    selected = []
     for name in dict.fromkeys(names):
         entry = catalog.device(name)
         if places.only_in_a_lab(name) or (entry is not None and entry.discovery):
-            found.append(name)
-    return tuple(found)
+            selected.append(name)
+    return tuple(selected)
 
 
-def _means(asked: str, name: str) -> bool:
-    return asked == name or (asked.endswith(":*") and name.startswith(asked[:-1]))
+def _means(pattern: str, name: str) -> bool:
+    return pattern == name or (pattern.endswith(":*") and name.startswith(pattern[:-1]))
 
 
-def gone(planned: Plan, journal: Journal, away: Mapping[str, int]) -> set[str]:
-    """The ids of devices that went away with jobs pending. `away`: as a run fills it; of a host, in words."""
-    if not any(away.values()):
+def gone(planned: Plan, journal: Journal, away: Collection[Away]) -> set[str]:
+    """The ids of devices that went away with jobs pending. `away`: the events in which a run told of them, and of their
+    hosts."""
+    waiting = [event for event in away if event.pending]
+    if not waiting:
         return set()
-    with_host = any(has_devices(name) for name, pending in away.items() if pending)
+    with_host = any(event.is_host for event in waiting)
+    lost = {event.device for event in waiting}
     names = {facts.device_id: facts.name for facts in planned.devices}
-    pending = {job.device_id for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
-    return {device_id for device_id in pending if with_host or away.get(names[device_id])}
+    pending = {job.device_id for job in planned.jobs if journal.outcomes.ending(planned_job(planned, job)) is None}
+    return {device_id for device_id in pending if with_host or names[device_id] in lost}

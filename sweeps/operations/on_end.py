@@ -1,4 +1,5 @@
-"""Tells others that a sweep has ended, as its file asks. What goes wrong in it is told, and costs the sweep nothing."""
+"""Messages to other programs that a sweep has ended, as its file asks. A message that fails is told, and costs the
+sweep nothing."""
 
 import json
 import subprocess
@@ -20,7 +21,7 @@ from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 COMMAND_S, WEBHOOK_S = 60.0, 10.0
-"""So long others may take."""
+"""The longest times that a command and a webhook may take."""
 
 State = Literal["finished", "stopped", "failed"]
 _PLACE = ("device", "device_id", "model", "state", "winner", "latency_p50_ms", "provisional", "settle", "reason")
@@ -28,14 +29,15 @@ _PLACE = ("device", "device_id", "model", "state", "winner", "latency_p50_ms", "
 
 @dataclass(slots=True)
 class End:
-    """What the run says of its end."""
+    """The report of a run about its end."""
 
     stopped: bool = False
 
 
 @contextmanager
 def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
-    """Around a run. `failed`: by an error; `stopped`: on request, and the next run goes on."""
+    """A context around a run, which sends the message at its end. State `failed`: an error ended the run; `stopped`: a
+    request did, and the next run goes on."""
     state: State | None = "failed"
     end = End()
     try:
@@ -44,7 +46,7 @@ def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
     except KeyboardInterrupt:
         state = "stopped"
         raise
-    except WorkspaceError:  # another run has it, and it is that one which ends
+    except WorkspaceError:  # another run has the workspace: only the end of that one is told
         state = None
         raise
     finally:
@@ -53,42 +55,42 @@ def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
 
 
 def document(workspace: Workspace, sweep: str, state: State) -> dict[str, Any]:
-    """What others are told: state, and for each device and model what wins (`places`), as `edgesweep rank --json` has
+    """The message to others: state, and for each device and model what wins (`places`), as `edgesweep rank --json` has
     it in `summary`."""
     try:
-        verdicts = [one._asdict() for one in overview(workspace, sweep)]
+        verdicts = [verdict._asdict() for verdict in overview(workspace, sweep)]
     except EdgeSweepError:  # nothing was planned
         verdicts = []
     except Exception as error:  # noqa: BLE001  # a disk or a database: the end of the run is what counts
         tell(f"on_end: the results cannot be read, and are left out: {in_one_line(error)}")
         verdicts = []
     places = [{name: verdict[name] for name in _PLACE} for verdict in verdicts]
-    told = {"sweep": sweep, "state": state, "workspace": str(workspace.root), "places": places}
-    return {**told, "edgesweep": version("edgesweep")}
+    message = {"sweep": sweep, "state": state, "workspace": str(workspace.root), "places": places}
+    return {**message, "edgesweep": version("edgesweep")}
 
 
-def _tell(asked: OnEndSpec, told: dict[str, Any]) -> None:
-    content = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
-    if asked.command:
+def _tell(on_end: OnEndSpec, message: dict[str, Any]) -> None:
+    content = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+    if on_end.command:
         try:
             # stdout is that of `--json`.
-            ended = subprocess.run(asked.command, input=content, timeout=COMMAND_S, check=False, stdout=2)  # noqa: S603
+            ended = subprocess.run(on_end.command, input=content, timeout=COMMAND_S, check=False, stdout=2)  # noqa: S603
             if ended.returncode:
                 _failed("command", f"exit code {ended.returncode}")
         except (OSError, ValueError) as error:
             _failed("command", getattr(error, "strerror", None) or str(error))
         except subprocess.TimeoutExpired:
             _failed("command", f"it took longer than {COMMAND_S:.0f} s")
-    if asked.webhook is not None:
+    if on_end.webhook is not None:
         try:
-            _post(asked.webhook, content)
+            _post(on_end.webhook, content)
         except (OSError, HTTPException, ValueError) as error:
-            _failed("webhook", redact(str(error), asked.webhook))
+            _failed("webhook", redact(str(error), on_end.webhook))
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """An address of the sweep file, and no other."""
+        """Follow no redirect: the sweep file names the only address."""
 
 
 def _post(address: str, content: bytes) -> None:
@@ -98,5 +100,5 @@ def _post(address: str, content: bytes) -> None:
         answer.read(1)
 
 
-def _failed(what: str, why: str) -> None:
-    tell(f"on_end: the {what} failed: {why}. The results are kept.")
+def _failed(channel: str, why: str) -> None:
+    tell(f"on_end: the {channel} failed: {why}. The results are kept.")

@@ -1,4 +1,4 @@
-"""A sweep's plan, with what of it is done already."""
+"""A sweep's plan, with the states of its jobs."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
@@ -27,25 +27,26 @@ State = Literal["done", "failed", "built", "to build"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What a run would do."""
+    """The work that a run would do."""
 
     plan: Plan
     states: Mapping[str, State]
-    """By job key."""
+    """The state of each job, by job key."""
     worth_retrying: int
-    """Of the jobs that failed, those that need not fail the same way again."""
+    """The number of failed jobs that need not fail the same way again."""
     left: Estimate
     programs: Mapping[str, Hashable]
-    """As `programs_of`."""
+    """The program of each job, as `programs_of` gives it."""
     sharing: tuple[str, ...]
-    """In words, how units share the work."""
+    """The way in which units share the work, in words."""
     machine: tuple[str, ...]
-    """In words, what the state of this machine will do to the run."""
+    """The effects of this machine's state on the run, in words."""
 
 
 def plan_with_states(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab: "Lab | None" = None) -> Planned:
-    """Runs nothing, and creates no workspace. Raises as `make_plan`."""
-    from workers.artifacts import ArtifactStore  # imports numpy, which `plan --help` does not need
+    """The plan of a sweep with the states of its jobs. Runs nothing, and creates no workspace. Raises as
+    `make_plan`."""
+    from workers.artifacts import ArtifactStore  # the module imports numpy, which `plan --help` does not need
 
     planned = make_plan(spec, roots, workspace, lab)
     with Journal.open(workspace.journal, read_only=True) if workspace.journal.exists() else nullcontext() as before:
@@ -60,10 +61,10 @@ def plan_with_states(spec: SweepSpec, roots: Sequence[Path], workspace: Workspac
     worth_retrying = 0
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            programs = programs_of(planned, journal.artifact)
-            ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
+            programs = programs_of(planned, journal.artifacts.latest)
+            ended = {job.key: journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs}
         failed = [ending for ending in ended.values() if isinstance(ending, Failed)]
-        worth_retrying = sum(one.kind not in FAILS_AGAIN for one in failed)
+        worth_retrying = sum(failure.kind not in FAILS_AGAIN for failure in failed)
         states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
     finished = {key for key, state in states.items() if state in ("done", "failed")}
     left = estimate(planned, planned.protocol, finished, built)

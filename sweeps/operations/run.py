@@ -1,6 +1,6 @@
-"""Builds and measures a sweep, and continues one that was interrupted."""
+"""The run of a sweep, which builds and measures, and continues one that was interrupted."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,34 +50,35 @@ from workers.models import apart
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 
-Stop = Callable[[], bool]  # whether an orderly end is asked for
+Stop = Callable[[], bool]  # tells whether an orderly end is asked for
 
 
-def _nobody(note: Callable[[str], None], asked: Callable[[], None]) -> AbstractContextManager[Stop]:
+def _nobody(note: Callable[[str], None], on_request: Callable[[], None]) -> AbstractContextManager[Stop]:
     return nullcontext(lambda: False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Who watches a run, and may ask for its end. By default nobody asks, and no signal handler is set."""
+    """The watcher of a run, which may ask for its end. By default nobody asks, and no signal handler is set."""
 
     event: Callable[[Event], object] = lambda _: None
-    """Called in the thread of the run. An event is in the journal by then."""
+    """A function that is called with each event in the thread of the run. The event is in the journal by then."""
     asking: Callable[[Callable[[str], None], Callable[[], None]], AbstractContextManager[Stop]] = _nobody
-    """Around the work. It is given two functions: one that shows a message, one to call when the end is asked for."""
+    """A context around the work. It is given two functions: one that shows a message, one to call when the end is asked
+    for."""
     quiet: bool = False
-    """No progress."""
+    """The run shows no progress."""
     file: Path | None = None
     """The sweep file, which advice names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended."""
+    """The end of a run."""
 
     interrupted: bool
     still_to_do: tuple[str, ...]
-    """In words, what the next run does."""
+    """The work of the next run, in words."""
 
 
 def run_sweep(
@@ -130,34 +131,34 @@ def _run(
         if lab is not None:
             ToldBook(lab).retell(facts.device_id for facts in whole.devices)
         with Journal.open(workspace.journal) as journal:
-            with journal.together():
+            with journal.transaction():
                 sharing = Sharing(whole, journal)
                 sharing.advance(wait=True)
                 planned = sharing.plan
                 journal.save_plan(planned)
                 if retry_failed:
-                    journal.retry_failures(spec.name)
+                    journal.attempts.retry_failures(spec.name)
                 for kind in RETRIED_KINDS:
-                    journal.retry_failures(spec.name, kind=kind)
+                    journal.attempts.retry_failures(spec.name, kind=kind)
             complete = _begin(planned, sharing, journal, ArtifactStore(workspace.artifacts))
             newcomers = Newcomers(spec.devices, planned.devices, lab)
             drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
-            away: dict[str, int] = {}
+            away: dict[str, Away] = {}
             interrupted = not complete and drive.shared(sharing, away)
-            while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away))):
+            while not interrupted and (names := newcomers.joining(whole.devices, gone(whole, journal, away.values()))):
                 try:
-                    anew = make_plan(spec, roots, workspace, lab)
+                    new_plan = make_plan(spec, roots, workspace, lab)
                 except EdgeSweepError as error:
                     tell(f"{', '.join(names)} came, and cannot be planned: {error.one_line}")
                     break
-                if not {facts.name for facts in anew.devices} & set(names):
+                if not {facts.name for facts in new_plan.devices} & set(names):
                     continue
-                if anew.identities != whole.identities:
+                if new_plan.identities != whole.identities:
                     tell(f"{', '.join(names)} came, but models, data or versions are others now: run again to measure")
                     break
                 tell(f"{', '.join(names)} came: measured now")
-                whole, sharing, complete = anew, Sharing(anew, journal), False
-                with journal.together():
+                whole, sharing, complete = new_plan, Sharing(new_plan, journal), False
+                with journal.transaction():
                     sharing.advance(wait=True)
                     journal.save_plan(sharing.plan)
                 away.clear()
@@ -166,7 +167,7 @@ def _run(
             if complete:
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
-            late: dict[str, int] = {}
+            late: dict[str, Away] = {}
             if retry_failed and not interrupted and (untrusted := disqualified_jobs(journal, planned)):
                 tell(f"{len(untrusted)} with a disqualifying label: measured again")
                 interrupted = drive.run(planned, late, with_links(planned, untrusted))
@@ -174,7 +175,7 @@ def _run(
                 more = dict.fromkeys(tied_jobs(results_of(workspace, spec.name)), settle)
                 tell(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
                 interrupted = bool(more) and drive.run(planned, late, with_links(planned, more))
-            pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
+            pending = sum(journal.outcomes.ending(planned_job(planned, job)) is None for job in planned.jobs)
             lag = read_lag(workspace, journal, spec.name)
         if interrupted:
             live.end("stopped")
@@ -183,13 +184,13 @@ def _run(
     if interrupted:
         stopped = "Stopped. Nothing is lost: run the same command again to continue."
         return RunEnd(interrupted=True, still_to_do=(stopped,))
-    left = tuple(_still_to_do(pending, sum(away.values()), sharing.waiting, late))
+    left = tuple(_still_to_do(pending, sum(event.pending for event in away.values()), sharing.waiting, late))
     return RunEnd(interrupted=False, still_to_do=left)
 
 
 def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
-    """Say what there is to do. Returns whether it is nothing."""
-    endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
+    """Say what there is to do. Returns whether nothing is."""
+    endings = [journal.outcomes.ending(planned_job(planned, job)) for job in planned.jobs]
     failed = [ended.kind for ended in endings if isinstance(ended, Failed)]
     measured = sum(isinstance(ended, Complete) for ended in endings)
     tell(
@@ -211,22 +212,22 @@ def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: Artifac
     return complete
 
 
-def _still_to_do(pending: int, waiting: int, shared: int, late: Mapping[str, int]) -> Iterator[str]:
+def _still_to_do(pending: int, waiting: int, shared: int, late: Collection[str]) -> Iterator[str]:
     """Messages about the jobs that are pending at the end. `waiting`: how many of them wait for devices. `shared`: how
     many variants wait for units that can be compared. `late`: devices that went away while more was measured."""
     if shared:
         yield f"{shared} variants have no unit yet: none of theirs has measured the common variant; run again"
     if waiting := min(waiting, pending):
         yield f"{waiting} jobs wait for devices that are away: run the same command again when they are back"
-    if again := pending - waiting:
-        yield f"{again} jobs will be tried again: run the same command again"
+    if to_retry := pending - waiting:
+        yield f"{to_retry} jobs will be tried again: run the same command again"
     if late:
         yield f"{', '.join(sorted(late))} went away: run the same command again when back, to add the rounds"
 
 
 @dataclass(frozen=True, slots=True)
 class _Drive:
-    """Runs pending jobs of a plan."""
+    """The drive of a plan's pending jobs."""
 
     roots: Sequence[Path]
     workspace: Workspace
@@ -236,8 +237,9 @@ class _Drive:
     lab: Lab | None
     watch: Watch
 
-    def shared(self, sharing: Sharing, away: dict[str, int]) -> bool:
-        """All of it: what units share is assigned once they have been compared. `away`, and returns, as `run`."""
+    def shared(self, sharing: Sharing, away: dict[str, Away]) -> bool:
+        """Run a whole plan: work that units share is assigned once they have been compared. `away` and the result are
+        those of `run`."""
         interrupted = self.run(sharing.plan, away)
         while not interrupted and sharing.advance(wait=False):
             self.journal.save_plan(sharing.plan)
@@ -246,38 +248,38 @@ class _Drive:
             interrupted = self.run(sharing.plan, away)
         return interrupted
 
-    def run(self, planned: Plan, away: dict[str, int], more: Mapping[str, int] | None = None) -> bool:
-        """Returns whether it was stopped before the end.
+    def run(self, planned: Plan, away: dict[str, Away], more: Mapping[str, int] | None = None) -> bool:
+        """Run the pending jobs of a plan. Returns whether the run was stopped before its end.
 
-        `away` is filled with the number of waiting jobs, by the names of devices that went away.
+        `away` is filled with the devices that went away, by their names.
         """
-        # The first of all: while one imports MLflow, the other imports torch.
+        # The publisher and the model process start first: while one imports MLflow, the other imports torch.
         publisher = Publisher(self.workspace, planned.sweep.name)
         apart.start()
         spec, journal = planned.sweep, self.journal
         spreads = batch_spreads(planned, self.workspace)
-        for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifact)):
+        for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifacts.latest)):
             tell(line)
-        pending = {job.model for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
+        pending = {job.model for job in planned.jobs if journal.outcomes.ending(planned_job(planned, job)) is None}
         with (
             publisher,
             RunProgress(quiet=self.watch.quiet) as progress,
             open_executor(self.executor, self.workspace, planned, self.lab) as executor,
             self.watch.asking(progress.note, self.live.stopping) as stop,
         ):
-            # All are told of before the first one is prepared, which may take long.
-            wanted = [one for one in spec.models if one.name in pending]
-            bad = unusable(wanted, spec.data, self.roots, self.workspace, progress, self.live, stop)
+            # Every model that cannot be used is told of before the first one is prepared, which may take long.
+            pending_models = [model for model in spec.models if model.name in pending]
+            bad = unusable(pending_models, spec.data, self.roots, self.workspace, progress, self.live, stop)
 
             def prepare(model: ModelSpec) -> PreparedModel:
                 if model.name in bad:
                     raise bad[model.name]
                 data = data_for(model, spec.data)
                 versions = planned.identities.versions
-                made = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
-                for text in made.texts:
+                prepared = models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
+                for text in prepared.texts:
                     progress.note(f"{model.name}: {text}")
-                return made
+                return prepared
 
             driver = Driver(
                 planned,
@@ -295,5 +297,5 @@ class _Drive:
                 show(event, progress, self.live, self.workspace)
                 self.watch.event(event)
                 if isinstance(event, Away):
-                    away[event.device] = max(event.pending, away.get(event.device, 0))
+                    away[event.device] = max(event, away.get(event.device, event), key=lambda lost: lost.pending)
             return stop()

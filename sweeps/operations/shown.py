@@ -1,4 +1,4 @@
-"""Shows the events of a driver: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
+"""The output of a driver's events: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -13,7 +13,6 @@ from sweeps.workspace import Workspace
 from workers.devices.interface import Rung
 from workers.driver import events
 from workers.driver.events import Event
-from workers.driver.recovery import has_devices
 
 _TOGETHER = ("Building", "Measuring on ")
 """Titles of bars that are shown at the same time: phones measure while the rest is built."""
@@ -41,7 +40,7 @@ _RUNGS: Mapping[Rung, str] = {
 
 
 def show(event: Event, progress: RunProgress, live: LiveFile | None = None, workspace: Workspace | None = None) -> None:
-    """`live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
+    """Show an event. `live`: the file for whoever looks from elsewhere. `workspace`: for commands in advice."""
     match event:
         case events.Preparing(model):
             progress.preparing(model, None)
@@ -63,8 +62,8 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None, work
 def in_words(event: _Noted) -> str:
     match event:
         case events.AttemptFailed(name, failed, final):
-            again = "" if final else "; trying again"
-            return f"{name}: {failed.stage} failed ({failed.kind}): {_short(failed)}{again}"
+            outlook = "" if final else "; trying again"
+            return f"{name}: {failed.stage} failed ({failed.kind}): {_short(failed)}{outlook}"
         case events.Waiting(device, lacking, waited):
             return f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}"
         case events.Back(device, host, seconds):
@@ -82,8 +81,8 @@ def in_words(event: _Noted) -> str:
         case events.Readmitted(device, _):
             return f"{device} is in quarantine no more: its canary job succeeded"
         case events.MeasuredAlone(names, failed):
-            which = names[0] if len(names) == 1 else f"{len(names)} builds"
-            return f"{which}: measured in processes of their own only ({failed.kind}): {_short(failed)}"
+            builds = names[0] if len(names) == 1 else f"{len(names)} builds"
+            return f"{builds}: measured in processes of their own only ({failed.kind}): {_short(failed)}"
         case events.TrackingDown(message):
             return f"MLflow does not take results now; the journal keeps them: {message}"
         case never:
@@ -104,7 +103,7 @@ def _keep(event: Event, live: LiveFile) -> None:
             live.measuring(device, done, total, running, job)
         case events.Published(done, total):
             live.step(f"publishing to MLflow: {done} of {total} jobs")
-        case events.Waiting(device, lacking, waited) if not has_devices(device):
+        case events.Waiting(device, lacking, waited, False):
             live.waiting(device, lacking, waited)
         case events.Away(device, failed, pending):
             live.away(device, failed.message, pending)

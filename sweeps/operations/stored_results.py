@@ -1,10 +1,10 @@
-"""What a command that ranks reads: results of the workspace's own journal, or of the copy of a tracking server."""
+"""The results that a ranking command reads: those of the workspace's own journal, or of the copy of a tracking
+server."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweeps.device_facts import DeviceFacts
@@ -18,8 +18,9 @@ from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec import catalog, places
 from sweeps.store.client import FIRST_STEP
+from sweeps.store.owner import is_own
 from sweeps.store.read_journal import read_sweep
-from sweeps.store.result_files import ResultFiles, result_files
+from sweeps.store.result_files import ResultFiles, copied_files, own_files
 from sweeps.store.uri import has_store
 from sweeps.workspace import Workspace
 
@@ -27,93 +28,118 @@ if TYPE_CHECKING:
     from sweeps.results import SweepResults
 
 
-def files_and_name(workspace: Workspace, sweep: str | None) -> tuple[ResultFiles, str]:
-    """What to read for a command, and the sweep that it means: a copy's state is told. Raises `StoreError`."""
-    if not workspace.journal.exists() and not has_store(workspace.tracking_uri):
-        open_journal(workspace)  # says that there is none
-    files = result_files(workspace, sweep, each=_told_of_reading())
-    if not files.is_copy:
-        with open_journal(workspace) as journal:
-            return files, sweep_name(journal, sweep)
-    tell(f"Results: {files.text}.")
-    with Journal.open(files.journal, read_only=True) as journal:
-        known = set(journal.plan_ids())
-        name = sweep or journal.latest_sweep()
-    if name is None or name not in known:
-        if workspace.journal.exists():
-            with open_journal(workspace) as journal:
-                known |= set(journal.plan_ids())
-        raise NoResultsError(
-            f"there is no sweep {name!r}, here or in MLflow{did_you_mean(name, sorted(known))}"
-            if name
-            else "there is no sweep in MLflow yet",
-            f"there is: {', '.join(sorted(known))}" if known else FIRST_STEP,
-        )
-    return files, name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSweep:
+    """One sweep's results, open for a command that ranks them."""
+
+    name: str
+    files: ResultFiles
+    journal: Journal
+    """The workspace's own journal, or the copy of a tracking server."""
+
+    @property
+    def plans(self) -> Journal | None:
+        """The journal that knows the jobs and devices of the sweep; `None` if the sweep is of another workspace."""
+        return None if self.files.is_copy else self.journal
+
+    @property
+    def device_names(self) -> dict[str, str]:
+        """The names of the sweep's devices, as `names_of` gives them."""
+        return {} if self.plans is None else names_of(self.plans, self.name)
+
+
+@contextmanager
+def open_results(workspace: Workspace, sweep: str | None) -> Iterator[StoredSweep]:
+    """The results that a command reads of the sweep that it means (`None`: the latest of the workspace, or else of its
+    tracking server). The journal is opened once; a copy's state is told. Raises `StoreError`, `NoResultsError` if there
+    is no such sweep."""
+    with ExitStack() as stack:
+        own = None
+        if not has_store(workspace.tracking_uri):
+            own = stack.enter_context(open_journal(workspace))  # `open_journal` says if there is none
+        elif workspace.journal.exists():
+            # Another version may have written it, or it is damaged: a server's results are read without it.
+            with nullcontext() if sweep is None else suppress(StoreError):
+                own = stack.enter_context(open_journal(workspace))
+        if own is not None and (_is_complete(workspace) or _has(own, sweep)):
+            yield StoredSweep(name=sweep_name(own, sweep), files=own_files(workspace), journal=own)
+            return
+        files = copied_files(workspace, each=_notice_of_reading())
+        tell(f"Results: {files.text}.")
+        copy = stack.enter_context(Journal.open(files.journal, read_only=True))
+        name = sweep or copy.sweeps.latest()
+        published = copy.plans.current_ids()
+        if name is None or name not in published:
+            known = sorted({*published, *(() if own is None else own.plans.current_ids())})
+            raise NoResultsError(
+                f"there is no sweep {name!r}, here or in MLflow{did_you_mean(name, known)}"
+                if name
+                else "there is no sweep in MLflow yet",
+                f"there is: {', '.join(known)}" if known else FIRST_STEP,
+            )
+        yield StoredSweep(name=name, files=files, journal=copy)
+
+
+def _is_complete(workspace: Workspace) -> bool:
+    """Tell whether the workspace's journal has all results that are at its tracking server."""
+    return is_own(workspace) or not has_store(workspace.tracking_uri)
+
+
+def _has(journal: Journal, sweep: str | None) -> bool:
+    """Tell whether a journal has a sweep (`None`: any)."""
+    planned = journal.plans.current_ids()
+    return sweep in planned if sweep else bool(planned)
 
 
 def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
-    """All results of a sweep. Raises `StoreError` as `files_and_name`, `NoResultsError` if it has none."""
-    with of_latest(workspace, sweep):
-        files, name = files_and_name(workspace, sweep)
-        return replace(read_sweep(files.journal, name), names=names_of(plans_of(files), name))
+    """All results of a sweep. Raises `StoreError` as `open_results`, `NoResultsError` if it has none."""
+    with of_latest(workspace, sweep), open_results(workspace, sweep) as stored:
+        return replace(read_sweep(stored.journal, stored.name), names=stored.device_names)
 
 
-def plans_of(files: ResultFiles) -> Path | None:
-    """The journal that knows the jobs and devices of what is read; `None` if it is of another workspace."""
-    return None if files.is_copy else files.journal
-
-
-def still_open(workspace: Workspace, files: ResultFiles, sweep: str) -> Iterator[str]:
-    """A line for what waits, and for each device of the sweep that is away, as Fleet has it."""
-    path = plans_of(files)
-    if path is None:
+def still_open(workspace: Workspace, stored: StoredSweep) -> Iterator[str]:
+    """A line for the jobs that wait, and one for each device of the sweep that is away, as Fleet has it."""
+    if stored.plans is None:
         yield JOBS_UNKNOWN
         return
     yield from running_now(workspace)
-    if not runs_now(workspace, sweep):
-        yield from waiting(path, sweep)
-    gone = gone_now(workspace)
-    if not gone.devices:
-        return
-    with Journal.open(path, read_only=True) as journal:
-        for facts in journal.devices(sweep):
-            if facts.name in gone.devices:
-                yield f"{facts.name}: {gone.text(facts.name)}"
+    if not runs_now(workspace, stored.name):
+        yield from waiting(stored.plans, stored.name)
+    away = gone_now(workspace)
+    for facts in stored.plans.plans.devices(stored.name) if away.devices else ():
+        if facts.name in away.devices:
+            yield f"{facts.name}: {away.text(facts.name)}"
 
 
-def names_of(path: Path | None, sweep: str) -> dict[str, str]:
-    """What the sweep file calls each device of the current plan, by its id; devices that share a name keep the id, as
-    in a plan. `path`: as of `plans_of`."""
-    if path is None:
-        return {}
-    with Journal.open(path, read_only=True) as journal:
-        devices = journal.devices(sweep)
+def names_of(journal: Journal, sweep: str) -> dict[str, str]:
+    """The names of the current plan's devices in the sweep file, by device id; devices that share a name keep the id,
+    as in a plan."""
+    devices = journal.plans.devices(sweep)
     counts = Counter(facts.name for facts in devices)
     return {facts.device_id: facts.name for facts in devices if counts[facts.name] == 1}
 
 
 def meant(device: str | None, names: Mapping[str, str]) -> str | None:
-    """What `--device` names, for results: the id of the device that the sweep file calls so (`names_of`), else the text
-    itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
+    """The device that `--device` names, for results: the id of the device that the sweep file calls so (`names_of`),
+    else the text itself, which is an id or a part of a device's name (`sweeps.results.devices_called`)."""
     return next((device_id for device_id, name in names.items() if name == device), device)
 
 
 def connectable(workspace: Workspace, device: str) -> str:
-    """What `--device` names, to connect to: the name in the workspace's sweep files of the device with this id or text
-    for people, else the text itself."""
+    """The device that `--device` names, to connect to: the name in the workspace's sweep files of the device with this
+    id or text for people, else the text itself."""
     if catalog.device(device) is not None or places.host_of(device) is not None or not workspace.journal.exists():
         return device
     with open_journal(workspace) as journal:
-        every = [from_json(DeviceFacts, facts) for _, facts in journal.current_devices()]
-    found = {
-        facts.device_id: facts.name for facts in reversed(every) if device in (facts.device_id, facts.device_class)
+        all_facts = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]
+    names = {
+        facts.device_id: facts.name for facts in reversed(all_facts) if device in (facts.device_id, facts.device_class)
     }
-    return next(iter(found.values())) if len(found) == 1 else device
+    return next(iter(names.values())) if len(names) == 1 else device
 
 
-def _told_of_reading() -> Callable[[int], None]:
-    """Say how far it is, where a server has many runs."""
+def _notice_of_reading() -> Callable[[int], None]:
+    """A function that says how far the reading is, where a server has many runs."""
     count = 0
 
     def each(results: int) -> None:
@@ -134,10 +160,10 @@ def of_latest(workspace: Workspace, sweep: str | None) -> Iterator[None]:
         if sweep is not None or not workspace.journal.exists():
             raise
         with open_journal(workspace) as journal:
-            latest = journal.latest_sweep()
-            others = [info.name for info in journal.sweeps() if info.name != latest]
-        if not others:
+            latest = journal.sweeps.latest()
+            other_sweeps = [info.name for info in journal.sweeps.all() if info.name != latest]
+        if not other_sweeps:
             raise
         raise StoreError(
-            f"{latest}, the latest sweep here, has no results yet", f"name another one: {', '.join(others)}"
+            f"{latest}, the latest sweep here, has no results yet", f"name another one: {', '.join(other_sweeps)}"
         ) from error

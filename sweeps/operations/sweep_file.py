@@ -1,4 +1,4 @@
-"""Reads a sweep file and makes its plan."""
+"""A sweep file, and the plan that is made from it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def load_sweep(sweep_file: Path, yes: bool) -> SweepSpec:
-    """Raises `SpecError`, also if the sweep has too many jobs and `yes` was not given."""
+    """The sweep of a file. Raises `SpecError`, also if the sweep has too many jobs and `yes` was not given."""
     spec = load(sweep_file)
     check_size(spec, len(spec.devices), yes)
     return spec
@@ -41,33 +41,34 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
 
     Raises as `plan_sweep` does.
     """
-    from workers.plan import plan_sweep  # imports numpy, pillow and psutil: `plan --help` needs none
+    from workers.plan import plan_sweep  # the module imports numpy, pillow and psutil: `plan --help` needs none
 
     before: tuple[DeviceFacts, ...] = ()
     last: Protocol | None = None
-    kept = ""
+    kept_reason = ""
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            if spec.name in {info.name for info in journal.sweeps()}:
-                before, last = journal.devices(spec.name), journal.protocol(spec.name)
-                spec, kept = keep_budget(spec, last)
+            if spec.name in {info.name for info in journal.sweeps.all()}:
+                before, last = journal.plans.devices(spec.name), journal.plans.protocol(spec.name)
+                spec, kept_reason = keep_budget(spec, last)
     planned = plan_sweep(spec, workspace.root, roots, before, tell, lab.select if lab is not None else None)
-    planned = replace(planned, budget_reason=kept or planned.budget_reason)
+    planned = replace(planned, budget_reason=kept_reason or planned.budget_reason)
     noise, errors = known(planned, workspace, known_noise)
     for error in errors:
-        tell(error.one_line)  # the plan does not need it
+        tell(error.one_line)  # the plan does not need that noise
     own = planned.protocol
     rounds = rounds_by_device(spec.protocol, own, noise, _had(planned, last, before))
     names = {facts.device_id: facts.name for facts in planned.devices}
-    for device_id, wanted in rounds:
-        tell(f"{names[device_id]}: {wanted} rounds, not {own.rounds}: edgesweep noise found that it needs more")
+    for device_id, needed in rounds:
+        tell(f"{names[device_id]}: {needed} rounds, not {own.rounds}: edgesweep noise found that it needs more")
     return replace(planned, rounds_on=rounds)
 
 
 def _had(planned: Plan, last: Protocol | None, before: Sequence[DeviceFacts]) -> Mapping[str, int]:
-    """The rounds that devices needed by the sweep's last plan, by device id: of those that are the same since."""
+    """The rounds that devices needed by the sweep's last plan, by device id, for the devices that have not changed
+    since."""
     if last is None or last.preset != planned.protocol.preset:
         return {}
     now = {(facts.device_id, facts.fingerprint) for facts in planned.devices}
-    same = {facts.device_id for facts in before if (facts.device_id, facts.fingerprint) in now}
-    return {device_id: rounds for device_id, rounds in last.rounds_on if device_id in same}
+    unchanged = {facts.device_id for facts in before if (facts.device_id, facts.fingerprint) in now}
+    return {device_id: rounds for device_id, rounds in last.rounds_on if device_id in unchanged}

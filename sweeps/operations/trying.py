@@ -1,4 +1,4 @@
-"""Tries the models and images of a run before its first build."""
+"""The trial of a run's models and images before its first build."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from sweeps.workspace import Workspace
 from workers.models.trial import RUN_SILENT_S, Tried, together, try_evaluation, try_models
 
 RUN_IMAGES_S = 2.0
-"""For decoding: what is whole at both ends is decoded once more before its first use."""
+"""The seconds for decoding images: one that is whole at both ends is decoded once more before its first use."""
 
 
 def unusable(
@@ -23,9 +23,9 @@ def unusable(
     live: LiveFile,
     stop: Callable[[], bool],
 ) -> dict[str, ModelError | DataError]:
-    """Why models cannot be used, by name; each is told of. `stop`: asked between two of them, and then the others are
-    not tried."""
-    found: dict[str, ModelError | DataError] = {}
+    """The reasons why models cannot be used, by name; each is told of. `stop`: asked between two models; once it says
+    yes, the others are not tried."""
+    errors: dict[str, ModelError | DataError] = {}
     classes: dict[str, int] = {}
     for model in models:
         if stop():
@@ -33,31 +33,31 @@ def unusable(
         _tell(model.name, progress, live)
         for _, answer, _ in try_models([model], roots, workspace, RUN_SILENT_S, workspace.temporary):
             if isinstance(answer, ModelError):
-                found[model.name] = answer
+                errors[model.name] = answer
             else:
                 classes[model.name] = answer
     if classes and not stop():
         _tell("the evaluation images", progress, live)
-        evaluated, tried = try_evaluation(data, RUN_IMAGES_S, workspace.temporary)
-        if problems := [one for one in tried if one.problem]:
-            found |= dict.fromkeys(classes, _as_error(problems))
+        evaluated, trials = try_evaluation(data, RUN_IMAGES_S, workspace.temporary)
+        if problems := [trial for trial in trials if trial.problem]:
+            errors |= dict.fromkeys(classes, _as_error(problems))
         else:
             fitting = list(together(classes, evaluated))
-            found |= {one.what: _as_error([one]) for one in fitting if one.problem}
+            errors |= {trial.what: _as_error([trial]) for trial in fitting if trial.problem}
             untrained = {model.name for model in models if model.weights == "random"}
-            for one in fitting:
-                if not one.problem and one.what not in untrained:
-                    progress.note(one.text)
-    for name, error in found.items():
+            for trial in fitting:
+                if not trial.problem and trial.what not in untrained:
+                    progress.note(trial.text)
+    for name, error in errors.items():
         progress.note(f"{name} cannot be used: {error.one_line}")
-    return found
+    return errors
 
 
-def _tell(what: str, progress: RunProgress, live: LiveFile) -> None:
-    progress.step(f"Trying {what}", 0, None, "")
-    live.step(f"trying {what}")
+def _tell(subject: str, progress: RunProgress, live: LiveFile) -> None:
+    progress.step(f"Trying {subject}", 0, None, "")
+    live.step(f"trying {subject}")
 
 
 def _as_error(problems: Sequence[Tried]) -> DataError:
-    first, *others = problems
-    return DataError(first.message + (f"; {len(others)} more cannot be used" if others else ""), first.next_step)
+    first, *rest = problems
+    return DataError(first.message + (f"; {len(rest)} more cannot be used" if rest else ""), first.next_step)

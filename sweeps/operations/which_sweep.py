@@ -1,4 +1,4 @@
-"""Selects the sweep of a command: the named one, otherwise the latest of the workspace."""
+"""The sweep of a command: the named one, otherwise the latest of the workspace."""
 
 from sweeps.errors import StoreError, WorkspaceError, did_you_mean
 from sweeps.journal.journal import Journal
@@ -6,16 +6,17 @@ from sweeps.workspace import Workspace
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
-    """Raises `WorkspaceError` if no sweep was run yet, `StoreError` if the file cannot be used."""
+    """The open journal of a workspace. Raises `WorkspaceError` if no sweep was run yet, `StoreError` if the file cannot
+    be used."""
     if not workspace.journal.exists():
         raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
     return Journal.open(workspace.journal, read_only=read_only)
 
 
 def sweep_name(journal: Journal, sweep: str | None) -> str:
-    """Raises `StoreError` if there is no sweep, or none of that name."""
-    name = sweep or journal.latest_sweep()
-    known = [info.name for info in journal.sweeps()]
+    """The name of the sweep that a command means. Raises `StoreError` if there is no sweep, or none of that name."""
+    name = sweep or journal.sweeps.latest()
+    known = [info.name for info in journal.sweeps.all()]
     if name is None or name not in known:
         raise StoreError(
             f"there is no sweep called {name!r} in this workspace{did_you_mean(name, known)}",

@@ -1,4 +1,4 @@
-"""Plans: from a sweep file to its jobs and skipped combinations.
+"""A plan has the jobs and the skipped combinations of a sweep file.
 
 Step: planning
 Start: plan

@@ -1,4 +1,5 @@
-"""Which build axes have a choice. An axis without a choice for a backend or precision gets its only value.
+"""Some build axes have a choice for a runtime, backend and precision, and others have none. An axis without a choice
+for a backend or precision gets its only value.
 
 So two cells of a grid that give the same artifact are one variant, and a grid over backends needs no exceptions.
 """
@@ -16,7 +17,7 @@ from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
 BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
 RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 _DECIDING = ("runtime", "backend", "precision", "quantization")
-"""These decide which of the others have a choice. They are the first of `BUILD_AXES`."""
+"""The values of these axes decide which of the others have a choice. They are the first of `BUILD_AXES`."""
 
 _RELEASES = ("toolchain", "runner_toolchain")
 _ANY = {"auto", "all"}
@@ -50,7 +51,7 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
     """
     for name, backend, precision in itertools.product(*(getattr(grid, axis) for axis in _DECIDING[:3])):
         entry = catalog.runtimes()[name]
-        # Of what a runtime does not choose, only the first value is taken.
+        # An axis that a runtime does not choose has only its first value.
         if ("backend" not in entry.axes and backend != grid.backend[0]) or (
             "precision" not in entry.axes and precision != grid.precision[0]
         ):
@@ -61,34 +62,34 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
             free = free_axes(name, where, numbers, quantization)
             if "quantization" not in free and quantization != grid.quantization[0]:
                 continue
-            others = BUILD_AXES[len(_DECIDING) :]
-            swept = (_values(grid, axis, name) if axis in free else getattr(grid, axis)[:1] for axis in others)
+            rest = BUILD_AXES[len(_DECIDING) :]
+            swept = (_values(grid, axis, name) if axis in free else getattr(grid, axis)[:1] for axis in rest)
             yield ((name,), (backend,), (precision,), (quantization,), *swept)
 
 
 def without_choice(grid: GridSpec) -> dict[str, tuple[str, ...]]:
-    """What a grid says in vain: by runtime, or runtime and backend, the axes without a choice there to which it gives
-    another value than the only one. Releases are left out: each means its own runtime."""
-    found: dict[str, tuple[str, ...]] = {}
+    """The axes that a grid names in vain: by runtime, or runtime and backend, those without a choice there to which it
+    gives another value than the only one. Releases are left out: each means its own runtime."""
+    unused: dict[str, tuple[str, ...]] = {}
     for name in grid.runtime:
         entry = catalog.runtimes()[name]
-        known = [one for one in entry.backends if one.name in grid.backend] or list(entry.backends[:1])
-        ignored = {where.name: _ignored(grid, entry, where) for where in known}
+        backends = [backend for backend in entry.backends if backend.name in grid.backend] or list(entry.backends[:1])
+        ignored = {where.name: _ignored(grid, entry, where) for where in backends}
         everywhere = frozenset.intersection(*ignored.values())
         parts = {name: everywhere} | {f"{name} {where}": axes - everywhere for where, axes in ignored.items()}
         for part, axes in parts.items():
             if axes:
-                found[part] = tuple(axis for axis in BUILD_AXES if axis in axes)
-    return found
+                unused[part] = tuple(axis for axis in BUILD_AXES if axis in axes)
+    return unused
 
 
 def _ignored(grid: GridSpec, entry: RuntimeEntry, where: BackendEntry) -> frozenset[str]:
     chosen = entry.axes | where.chosen_axes | {"runtime", *_RELEASES}
-    asked = (Variant(runtime=entry.name, backend=where.name, precision=precision) for precision in grid.precision)
-    builds = [resolve_variant(one, "") for one in asked]
+    variants = (Variant(runtime=entry.name, backend=where.name, precision=precision) for precision in grid.precision)
+    builds = [resolve_variant(variant, "") for variant in variants]
     named = grid.model_fields_set.intersection(BUILD_AXES)
     without = {
-        axis for axis in named - chosen if {*getattr(grid, axis)} - _ANY - {getattr(one, axis) for one in builds}
+        axis for axis in named - chosen if {*getattr(grid, axis)} - _ANY - {getattr(build, axis) for build in builds}
     }
     # Values of other runtimes that all come to one here.
     taken_for_one = {
@@ -101,12 +102,12 @@ def _ignored(grid: GridSpec, entry: RuntimeEntry, where: BackendEntry) -> frozen
 
 
 def is_calibrated(variant: Variant) -> bool:
-    """Whether the artifact depends on calibration data."""
+    """Tell whether the artifact depends on calibration data."""
     return variant.precision == "int8" and variant.quantization not in _UNCALIBRATED
 
 
 def saturates_int8(abi: str, cpu_features: Collection[str]) -> bool:
-    """Whether oneDNN's sums of 8-bit products may saturate on this CPU: x86 without a known exact instruction."""
+    """Tell whether oneDNN's sums of 8-bit products may saturate on this CPU: x86 without a known exact instruction."""
     return abi.startswith("x86") and _EXACT_INT8.isdisjoint(cpu_features)
 
 
@@ -119,8 +120,8 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
     backend = variant.backend if "backend" in runtime.axes else runtime.backends[0].name
     precision = variant.precision if "precision" in runtime.axes else _DEFAULTS["precision"]
     free = free_axes(runtime.name, backend, precision, variant.quantization)
-    given = {axis: runtime.synonyms.get(axis, {}).get(value, value) for axis, value in _all(variant) if axis in free}
-    variant = Variant(**_DEFAULTS | _fixed(runtime.backend(backend), precision) | given | {"backend": backend})
+    values = {axis: runtime.synonyms.get(axis, {}).get(value, value) for axis, value in _all(variant) if axis in free}
+    variant = Variant(**_DEFAULTS | _fixed(runtime.backend(backend), precision) | values | {"backend": backend})
     if variant.qengine == "auto":
         engines = (engine for family, engine in _ENGINE_OF_ABI.items() if abi.startswith(family))
         variant = replace(variant, qengine=next(engines, "auto"))
@@ -132,19 +133,20 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
 
 
 def saturates(variant: Variant) -> bool:
-    """Whether it would saturate on an x86 CPU without VNNI, with weights of 8 bits."""
+    """Tell whether the variant would saturate on an x86 CPU without VNNI, with weights of 8 bits."""
     methods = catalog.backend_of(variant).saturating.get(variant.qengine, frozenset())
     return variant.precision == "int8" and variant.quantization in methods
 
 
 def has_exact_sums(variant: Variant) -> bool:
-    """Whether the device that runs it adds 8-bit products exactly, as another CPU may not: this machine's."""
+    """Tell whether the device that runs the variant adds 8-bit products exactly, as another CPU may not: this
+    machine's."""
     return saturates(variant) and not variant.reduced_range
 
 
 def _values(grid: GridSpec, axis: str, runtime: str) -> tuple[Any, ...]:
-    """Of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names only such
-    ones, it keeps its usual one."""
+    """The values of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names
+    only such ones, it keeps its usual one."""
     values: tuple[Any, ...] = getattr(grid, axis)
     if axis not in _RELEASES:
         synonyms = _synonyms(catalog.runtimes()[runtime], axis)

@@ -12,8 +12,8 @@ from sweeps.spec.protocol import MinutesBudget
 from sweeps.spec.sweep import SweepSpec
 
 MANY = 8
-"""With more variants than this of one model on one device, a sweep races. A race costs a few batches more than it saves
-among a handful, which is also read as a table."""
+"""A sweep races if it has more variants than this of one model on one device. A race costs a few batches more than it
+saves among a handful, which is also read as a table."""
 
 
 _SHARED = "default: units that share the work do not race"
@@ -30,11 +30,11 @@ def keep_budget(sweep: SweepSpec, before: Protocol) -> tuple[SweepSpec, str]:
         return _full(sweep), _SHARED
     minutes = before.device_minutes
     budget = before.budget if minutes is None else MinutesBudget(device_minutes=minutes)
-    kept = sweep.model_copy(update={"budget": budget})
-    if why_not := _refused(kept):
+    changed = sweep.model_copy(update={"budget": budget})
+    if why_not := _refused(changed):
         return _full(sweep), f"this sweep raced before, but now {why_not}"
-    other = "race" if budget == "full" else "full"
-    return kept, f"kept, as this sweep had it before; write budget: {other} to change it"
+    alternative = "race" if budget == "full" else "full"
+    return changed, f"kept, as this sweep had it before; write budget: {alternative} to change it"
 
 
 def default_budget(sweep: SweepSpec, variants: Mapping[tuple[str, str], int]) -> tuple[SweepSpec, str]:
@@ -62,7 +62,7 @@ def _full(sweep: SweepSpec) -> SweepSpec:
 
 
 def _refused(sweep: SweepSpec) -> str:
-    """Why the protocol of this race is refused; empty if it is not."""
+    """The reason why the protocol of this race is refused; empty if it is not."""
     try:
         protocol_of(sweep)
     except SpecError as error:

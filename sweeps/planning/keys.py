@@ -29,7 +29,7 @@ class Identities:
     """Everything outside the sweep file that keys depend on; the caller provides it."""
 
     models: Mapping[str, ModelIdentity]
-    """By the model's name in the sweep file."""
+    """The identity of each model, by its name in the sweep file."""
     calibration_id: str
     """sha256 of the calibration manifest."""
     evaluation_id: str
@@ -45,7 +45,7 @@ class Identities:
     """Per runtime, its own part of `references`: a reference runs the files of one runtime."""
 
     def reference(self, variant: Variant) -> str:
-        """What stands in for the variant's backend; empty if nothing does."""
+        """The reference that stands in for the variant's backend; empty if nothing does."""
         return self.own_references.get(variant.runtime, self.references).get(variant.backend, "")
 
 

@@ -1,8 +1,9 @@
-"""From a sweep file to jobs and skipped combinations. Pure, deterministic; trains, downloads and builds nothing."""
+"""A plan turns a sweep file into jobs and skipped combinations. Pure, deterministic; trains, downloads and builds
+nothing."""
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sweeps.device_facts import DeviceFacts, pool_id
@@ -13,12 +14,13 @@ from sweeps.planning.keys import Identities, build_key, job_key, runner_of
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import Job, Skipped
+from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant
 
-Supports = Callable[[Variant, DeviceFacts], str | None]
+Supports = Callable[[Variant, DeviceFacts], Skip | None]
 
 
 _WORDS_FOR_0 = {"calibration_images": "all", "opset": "auto"}
@@ -33,20 +35,20 @@ class Plan:
     """The jobs of one sweep in a fixed order, and the skipped combinations."""
 
     sweep: SweepSpec
-    """With a budget, also where the sweep file gives none."""
+    """The sweep with a budget, also where the sweep file gives none."""
     devices: tuple[DeviceFacts, ...]
     identities: Identities
     jobs: tuple[Job, ...]
     skipped: tuple[Skipped, ...]
     sentinels: tuple[Job, ...] = ()
-    """One for each timed device, if the protocol uses the sentinel; not ranked."""
+    """The job of each timed device's sentinel, if the protocol uses the sentinel; not ranked."""
     budget_reason: str = ""
-    """Where the budget comes from, for people; empty if the sweep file gives a budget or a preset."""
+    """The origin of the budget, for people; empty if the sweep file gives a budget or a preset."""
     rounds_on: tuple[tuple[str, int], ...] = ()
-    """As `Protocol.rounds_on`."""
+    """The rounds on devices, as `Protocol.rounds_on` has them."""
     pooled: tuple[tuple[str, str], ...] = ()
-    """With `share: class`: the key of each job of a unit that is not the only one of its fingerprint, and the key of
-    its variant in the pool of these units, which is the same on each of them."""
+    """The pooled jobs with `share: class`: the key of each job of a unit that is not the only one of its fingerprint,
+    and the key of its variant in the pool of these units, which is the same on each of them."""
 
     @property
     def protocol(self) -> Protocol:
@@ -55,7 +57,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Combination:
-    """One cell of one grid. Equal cells are the same job, also if they come from two unnamed grids."""
+    """A cell of a grid. Equal cells are the same job, also if they come from two unnamed grids."""
 
     facts: DeviceFacts
     model: str
@@ -63,7 +65,7 @@ class _Combination:
     variant: Variant
     run: RunAxes
     reference: str = ""
-    """What stands in for the backend, so that nothing is timed; empty: the device itself runs it."""
+    """The reference that stands in for the backend, so that nothing is timed; empty: the device itself runs it."""
 
     @property
     def emulated(self) -> bool:
@@ -71,22 +73,32 @@ class _Combination:
 
 
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
-    """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
+    """The plan of all combinations of all grids on all devices, in the order of devices, models, grids and axes.
 
     `supports` is called with resolved variants. If the sweep has no budget, it gets the one of a new sweep. Raises
     `SpecError` if the protocol contradicts itself, or has too few rounds for units that share the work.
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
     combinations = list(dict.fromkeys(_combinations(spec, units, identities)))
-    names = _names(combinations)
+    devices_in_names = _device_words(units)
+    names = _names(combinations, devices_in_names)
     models = {model.name: model for model in spec.models}
-    reasons = [
-        _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
-        for one in combinations
+    skips = [
+        _not_of_runtime(combination)
+        or _no_engine(combination)
+        or _no_such_cores(combination)
+        or supports(combination.variant, combination.facts)
+        for combination in combinations
     ]
-    timed = (one for one, reason in zip(combinations, reasons, strict=True) if not reason and not one.emulated)
+    timed = (
+        combination
+        for combination, skip in zip(combinations, skips, strict=True)
+        if skip is None and not combination.emulated
+    )
     # Before all keys, which contain the preset.
-    spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
+    spec, budget_reason = default_budget(
+        spec, Counter((combination.model, combination.facts.device_id) for combination in timed)
+    )
     protocol = protocol_of(spec)
     if spec.share is not None and protocol.rounds < _FEWEST_SHARED:
         raise SpecError(
@@ -95,44 +107,49 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         )
     alike = Counter(facts.fingerprint for facts in units)
     pooled: list[tuple[str, str]] = []
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
-    for one, name, reason in zip(combinations, names, reasons, strict=True):
-        device_id = one.facts.device_id
-        if reason:
+    for combination, name, skip in zip(combinations, names, skips, strict=True):
+        device_id = combination.facts.device_id
+        if skip is not None:
             skipped.append(
                 Skipped(
                     name=name,
-                    model=one.model,
-                    grid=one.grid,
-                    variant=one.variant,
-                    run=one.run,
+                    model=combination.model,
+                    grid=combination.grid,
+                    variant=combination.variant,
+                    run=combination.run,
                     device_id=device_id,
-                    reason=reason,
+                    kind=skip.kind,
+                    reason=skip.reason,
+                    device_word=devices_in_names[device_id],
                 )
             )
             continue
-        key = build_key(models[one.model], one.variant, identities)
-        runner, reference = runner_of(one.facts, one.variant, identities), one.reference
-        first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
-        replicate = seen[first_key]
-        seen[first_key] += 1
-        own_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate)
-        if spec.share is not None and alike[one.facts.fingerprint] > 1:
-            any_unit = replace(one.facts, device_id=pool_id(one.facts.fingerprint))
-            pooled.append((own_key, job_key(key, any_unit, one.run, protocol, runner, reference, replicate=replicate)))
+        key = build_key(models[combination.model], combination.variant, identities)
+        runner, reference = runner_of(combination.facts, combination.variant, identities), combination.reference
+        first_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=0)
+        replicate = counts[first_key]
+        counts[first_key] += 1
+        own_key = job_key(key, combination.facts, combination.run, protocol, runner, reference, replicate=replicate)
+        if spec.share is not None and alike[combination.facts.fingerprint] > 1:
+            any_unit = replace(combination.facts, device_id=pool_id(combination.facts.fingerprint))
+            pooled.append(
+                (own_key, job_key(key, any_unit, combination.run, protocol, runner, reference, replicate=replicate))
+            )
         jobs.append(
             Job(
                 key=own_key,
                 build_key=key,
                 name=name,
-                model=one.model,
-                grid=one.grid,
-                variant=one.variant,
-                run=one.run,
+                model=combination.model,
+                grid=combination.grid,
+                variant=combination.variant,
+                run=combination.run,
                 device_id=device_id,
                 reference=reference,
+                device_word=devices_in_names[device_id],
             )
         )
     sentinels = _sentinels(jobs, units, protocol, identities)
@@ -160,23 +177,25 @@ def _sentinels(
     if not protocol.sentinel_every:
         return {}
     timed = {job.device_id for job in jobs if not job.emulated}
-    found: dict[str, Job] = {}
+    sentinels: dict[str, Job] = {}
     for facts in devices:
         if facts.device_id in timed:
-            one = _Combination(facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes())
-            key = build_key(sentinel.MODEL, one.variant, identities)
-            runner = runner_of(facts, one.variant, identities)
-            found[facts.device_id] = Job(
-                key=job_key(key, one.facts, one.run, protocol, runner, "", replicate=0),
+            combination = _Combination(
+                facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes()
+            )
+            key = build_key(sentinel.MODEL, combination.variant, identities)
+            runner = runner_of(facts, combination.variant, identities)
+            sentinels[facts.device_id] = Job(
+                key=job_key(key, combination.facts, combination.run, protocol, runner, "", replicate=0),
                 build_key=key,
-                name=f"{one.model} · {facts.name}",
-                model=one.model,
+                name=f"{combination.model} · {facts.name}",
+                model=combination.model,
                 grid="",
-                variant=one.variant,
-                run=one.run,
+                variant=combination.variant,
+                run=combination.run,
                 device_id=facts.device_id,
             )
-    return found
+    return sentinels
 
 
 def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: Identities) -> Iterator[_Combination]:
@@ -189,7 +208,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                 variant = resolve_variant(Variant(**axes), facts.abi, facts.cpu_features)
                 reference = identities.reference(variant) if variant.backend in facts.emulates else ""
                 for run in itertools.product(*runs):
-                    one = _Combination(
+                    combination = _Combination(
                         facts=facts,
                         model=model.name,
                         grid=grid.name,
@@ -197,52 +216,66 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts], identities: I
                         run=RunAxes(**dict(zip(RUN_AXES, run, strict=True))),
                         reference=reference,
                     )
-                    if one.emulated:
+                    if combination.emulated:
                         # Run axes do not affect a job that is not timed.
-                        yield replace(one, run=RunAxes())
+                        yield replace(combination, run=RunAxes())
                         break
-                    yield one
+                    yield combination
 
 
-def _not_of_runtime(one: _Combination) -> str | None:
-    variant = one.variant
+def _not_of_runtime(combination: _Combination) -> Skip | None:
+    variant = combination.variant
     free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
-    return catalog.not_of_runtime(asdict(variant), free)
+    reason = catalog.not_of_runtime(asdict(variant), free)
+    return None if reason is None else Skip("not_of_runtime", reason)
 
 
-def _no_engine(one: _Combination) -> str | None:
-    if one.variant.qengine != "auto":
+def _no_engine(combination: _Combination) -> Skip | None:
+    if combination.variant.qengine != "auto":
         return None
-    return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
+    return Skip(
+        "no_quantized_engine", f"no quantized engine is known for the ABI {combination.facts.abi}; name one in qengine"
+    )
 
 
-def _no_such_cores(one: _Combination) -> str | None:
-    if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
+def _no_such_cores(combination: _Combination) -> Skip | None:
+    if combination.run.cpus not in ("big", "little") or len(combination.facts.core_clusters) > 1:
         return None
-    return f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
+    return Skip(
+        "no_such_cores",
+        f"{combination.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs",
+    )
 
 
-def _names(combinations: Sequence[_Combination]) -> list[str]:
+def _device_words(devices: Sequence[DeviceFacts]) -> dict[str, str]:
+    """By id, what tells the device of a job in its name; empty if there is one only."""
+    # Two units may have the same name, but not the same id.
+    called = Counter(facts.name for facts in devices)
+    return {
+        facts.device_id: "" if len(devices) == 1 else facts.name if called[facts.name] == 1 else facts.device_id
+        for facts in devices
+    }
+
+
+def _names(combinations: Sequence[_Combination], device_words: Mapping[str, str]) -> list[str]:
     """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
-    runs = [one.run for one in combinations if not one.emulated]
+    runs = [combination.run for combination in combinations if not combination.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1
     several_inputs = len({run.reuse_input for run in runs}) > 1
-    several_devices = len({one.facts.device_id for one in combinations}) > 1
-    # Two units may have the same name, but not the same id.
-    labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
     names = []
-    for one in combinations:
-        words = [one.model, label_of(one.variant)]
-        if several_threads and not one.emulated:
-            words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
-        if several_cpus and not one.emulated:
-            words.append(f"{one.run.cpus} cpus" if one.run.cpus.isalpha() else f"cpus {one.run.cpus}")
-        if several_inputs and not one.emulated:
-            words.append("reused input" if one.run.reuse_input else "fresh input")
-        if one.grid:
-            words.append(one.grid)
-        if several_devices:
-            words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
+    for combination in combinations:
+        words = [combination.model, label_of(combination.variant)]
+        if several_threads and not combination.emulated:
+            words.append(f"{combination.run.threads} thread" + "s" * (combination.run.threads > 1))
+        if several_cpus and not combination.emulated:
+            words.append(
+                f"{combination.run.cpus} cpus" if combination.run.cpus.isalpha() else f"cpus {combination.run.cpus}"
+            )
+        if several_inputs and not combination.emulated:
+            words.append("reused input" if combination.run.reuse_input else "fresh input")
+        if combination.grid:
+            words.append(combination.grid)
+        words += filter(None, [device_words[combination.facts.device_id]])
         names.append(" · ".join(words))
     return names

@@ -19,12 +19,12 @@ class PlannedUnder:
     """sha256 of the evaluation manifest; `None` if no accuracy is needed."""
     facts: DeviceFacts
     stale: bool = False
-    """No longer in the sweep's current plan."""
+    """The job is no longer in the sweep's current plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob(PlannedUnder):
-    """A job as `Journal.ending` and `Journal.outcome` need it."""
+    """A job as `sweeps.journal.outcomes.Outcomes` needs it."""
 
     job: Job
 

@@ -30,15 +30,15 @@ def pools_of(plan: Plan) -> tuple[Pool, ...]:
     """The pools of a plan. Units that have no variant in common are none: each measures its own."""
     pooled = dict(plan.pooled)
     fingerprints = {facts.device_id: facts.fingerprint for facts in plan.devices}
-    found: dict[tuple[str, str], dict[str, dict[str, Job]]] = {}
+    by_place: dict[tuple[str, str], dict[str, dict[str, Job]]] = {}
     for job in plan.jobs:
         if job.key in pooled:
-            variants = found.setdefault((fingerprints[job.device_id], job.model), {})
+            variants = by_place.setdefault((fingerprints[job.device_id], job.model), {})
             variants.setdefault(pooled[job.key], {})[job.device_id] = job
     pools = []
-    for variants in found.values():
+    for variants in by_place.values():
         able = {device_id for jobs in variants.values() for device_id in jobs}
-        pool = Pool(units=tuple(one for one in fingerprints if one in able), variants=variants)
+        pool = Pool(units=tuple(unit for unit in fingerprints if unit in able), variants=variants)
         if len(pool.units) > 1 and pool.common:
             pools.append(pool)
     return tuple(pools)
@@ -57,7 +57,7 @@ def assigned(
     for key in pool.variants:
         if key in left:
             builds.setdefault(next(iter(pool.variants[key].values())).build_key, []).append(key)
-    found: dict[str, str] = {}
+    units: dict[str, str] = {}
 
     def long(keys: list[str]) -> float:
         return sum(max(map(seconds, pool.variants[key].values())) for key in keys)
@@ -65,11 +65,14 @@ def assigned(
     for keys in sorted(builds.values(), key=long, reverse=True):
         able = [unit for unit in pool.units if unit in ready and all(unit in pool.variants[key] for key in keys)]
         if able:
-            ends_s = {one: busy_s[one] + sum(seconds(pool.variants[key][one]) for key in keys) for one in able}
+            ends_s = {
+                able_unit: busy_s[able_unit] + sum(seconds(pool.variants[key][able_unit]) for key in keys)
+                for able_unit in able
+            }
             unit = min(able, key=ends_s.__getitem__)
             busy_s[unit] = ends_s[unit]
-            found |= dict.fromkeys(keys, unit)
-    return found
+            units |= dict.fromkeys(keys, unit)
+    return units
 
 
 def shared_plan(
@@ -83,17 +86,17 @@ def shared_plan(
     these measure nothing.
     """
     keys = {job.key: key for pool in pools for key, jobs in pool.variants.items() for job in jobs.values()}
-    kept = []
+    planned = []
     for job in plan.jobs:
         if job.key not in keys:
-            kept.append(job)
+            planned.append(job)
             continue
         link = links[place_of(job)]
         if link not in apart and (job.key == link or places.get(keys[job.key]) == job.device_id):
-            kept.append(replace(job, link=link))
-    return replace(plan, jobs=tuple(kept))
+            planned.append(replace(job, link=link))
+    return replace(plan, jobs=tuple(planned))
 
 
 def place_of(job: Job) -> str:
-    """Of its unit and model."""
+    """The place of a job: its unit and model."""
     return f"{job.device_id} {job.model}"

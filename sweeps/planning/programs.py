@@ -1,4 +1,4 @@
-"""Which jobs run the same program. Pure."""
+"""Jobs that run the same program have the same identity. Pure."""
 
 from collections.abc import Callable, Hashable
 
@@ -8,8 +8,8 @@ from sweeps.records import Job
 
 
 def program_of(job: Job, manifest: Manifest | None) -> Hashable | None:
-    """What decides how long the job takes, beside the device: equal for jobs of which a race times one. `None` if that
-    is not known: there is no build yet, or its program was not identified."""
+    """The identity of a job's program, which decides how long the job takes, beside the device: equal for jobs of which
+    a race times one. `None` if that is not known: there is no build yet, or its program was not identified."""
     if manifest is None or manifest.program_id is None:
         return None
     variant = job.variant
@@ -18,6 +18,6 @@ def program_of(job: Job, manifest: Manifest | None) -> Hashable | None:
 
 
 def programs_of(plan: Plan, manifest: Callable[[str], Manifest | None]) -> dict[str, Hashable]:
-    """By job key, the programs that are known. `manifest` finds that of a build, by its key."""
-    found = {job.key: program_of(job, manifest(job.build_key)) for job in plan.jobs}
-    return {key: program for key, program in found.items() if program is not None}
+    """The programs that are known, by job key. `manifest` finds that of a build, by its key."""
+    programs = {job.key: program_of(job, manifest(job.build_key)) for job in plan.jobs}
+    return {key: program for key, program in programs.items() if program is not None}

@@ -59,9 +59,9 @@ class Estimate:
 
     builds_s: float
     devices_s: Mapping[str, float]
-    """By device id: its blocks and accuracy passes."""
+    """The time of a device's blocks and accuracy passes, by device id."""
     seconds: float
-    """Until all is done, as a run is scheduled."""
+    """The time until all is done, as a run is scheduled."""
 
 
 def estimate(
@@ -96,8 +96,9 @@ def estimate(
 def _until_the_end(
     plan: Plan, on_device: Mapping[str, float], builds: Mapping[str, set[str]], builds_s: float
 ) -> float:
-    """One build after the other, those of the device with the most work first. A device measures once its own are
-    there, or all of them where it is a part of this computer; and this computer itself after all others."""
+    """The time until the last job ends, if one build follows the other, those of the device with the most work first. A
+    device measures once its own are there, or all of them where it is a part of this computer; and this computer itself
+    after all others."""
     last = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
     late = {facts.device_id for facts in plan.devices if catalog.is_here(facts)}
     end_s = builds_s + max((on_device[device_id] for device_id in late - last), default=0.0)
@@ -129,8 +130,8 @@ def evaluation_seconds(plan: Plan, job: Job) -> float:
 def seconds_anew(spec: SweepSpec, rows: Sequence[ResultRow]) -> float:
     """A rough estimate of jobs of one device that have no figures: their builds, blocks and accuracy passes."""
     protocol = resolve(spec.protocol, spec.budget or "full")
-    known = {model.name for model in spec.models}
-    rows = [row for row in rows if row.model in known]  # a table of results may be of an earlier file
+    in_file = {model.name for model in spec.models}
+    rows = [row for row in rows if row.model in in_file]  # a table of results may be of an earlier file
     models = {row.build_key: row.model for row in rows}
     blocks_s = protocol.rounds * sum(_block_seconds(spec, protocol, row.model) for row in rows)
     return blocks_s + sum(BUILD_S + _evaluation_seconds(spec, model) for model in models.values())

@@ -1,7 +1,7 @@
-"""Do builds that share a process keep the ratios that they have in processes of their own? Pure.
+"""The comparison of builds in a shared process with builds in processes of their own: do their ratios stay? Pure.
 
-A batch times several builds in one process. What differs from process to process cancels in their ratios, but what the
-builds do to each other in a shared process (caches, memory, clocks) does not: that is a fact of a device.
+A batch times several builds in one process. Differences from process to process cancel in their ratios, but the effect
+of the builds on each other in a shared process (caches, memory, clocks) does not: that is a fact of a device.
 """
 
 import math
@@ -25,11 +25,11 @@ DECIDE_UP_TO = 0.01
 FEWEST_VARIANTS = 8
 
 BLOCKS = ProtocolSpec(preset="quick", iterations=5, min_seconds=0.2)
-"""How long blocks last in a batch and beside it."""
+"""The protocol of the blocks in a batch and of those in processes of their own."""
 
 
 def batch_key() -> str:
-    """Identifies how a block of a batch is measured now: keys of jobs do not tell how a batch warms up."""
+    """The key identifies how a block of a batch is measured now: keys of jobs do not tell how a batch warms up."""
     return canonical_key(resolve(BLOCKS).in_batch().comparable())
 
 
@@ -40,37 +40,38 @@ class PairedRound:
     builds: str
     """Identifies the builds, their order in this record, and the protocol."""
     batch: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
-    """`batch_key` when it was measured; empty in records of earlier versions."""
+    """The `batch_key` when the round was measured; empty in records of earlier versions."""
     session: int
     round: int
     together_ns: tuple[float, ...]
     """Figures of the blocks in the batch; one per build."""
     alone_ns: tuple[float, ...]
     device_seconds: float
-    """Of the batch and of all processes, with waits."""
+    """Device time of the batch and of all processes, with waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSpread:
-    """How far ratios of builds that share a process lie from those of processes of their own. Shares."""
+    """The distance (a share) between ratios of builds that share a process and those of processes of their own."""
 
     variants: int
     rounds: int
-    """Of the kind that has fewer."""
+    """The number of rounds of the kind (batches or single processes) that has fewer."""
     spread: float
     upper: float
     """Upper 90 % bound of `spread`."""
     noise: float
-    """Standard deviation of the logarithms of blocks in processes of their own, beside those of their round."""
+    """The standard deviation of the logarithms of blocks in processes of their own, without what their round shares."""
 
     @property
     def decide(self) -> bool:
-        """Whether batches may decide between builds that are close."""
+        """Tell whether batches may decide between builds that are close."""
         return self.upper <= DECIDE_UP_TO
 
 
 def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[float]]) -> BatchSpread:
-    """`batches` and `solos`: per variant, its block medians by round, in one unit; a row has all rounds of that kind.
+    """Return how far ratios from batches lie from those of single processes. `batches` and `solos` have, per variant,
+    its block medians by round, in one unit; a row has all rounds of that kind.
 
     The spread over variants of log(batch / solo), each beside the mean of all variants, less what the noise of the
     rounds explains. The bound is that of a difference of variances by modified large samples, without its cross term
@@ -85,7 +86,7 @@ def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[fl
         raise ValueError(f"{together.shape[0]} variants in batches, {alone.shape[0]} alone")
     variants = together.shape[0]
     shifts = together.mean(axis=1) - alone.mean(axis=1)
-    seen = float(shifts.var(ddof=1))
+    variance = float(shifts.var(ddof=1))
     of_alone = _residual(alone)
     noise = _residual(together) / together.shape[1] + of_alone / alone.shape[1]
     degrees = variants - 1
@@ -93,34 +94,34 @@ def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[fl
     noise_degrees = degrees * (rounds - 1)
     above = degrees / float(chdtri(degrees, 0.9)) - 1.0
     below = 1.0 - noise_degrees / float(chdtri(noise_degrees, 0.1))
-    upper = seen - noise + math.hypot(above * seen, below * noise)
+    upper = variance - noise + math.hypot(above * variance, below * noise)
     return BatchSpread(
         variants=variants,
         rounds=rounds,
-        spread=math.sqrt(max(0.0, seen - noise)),
+        spread=math.sqrt(max(0.0, variance - noise)),
         upper=math.sqrt(max(0.0, upper)),
         noise=math.sqrt(of_alone),
     )
 
 
 def of_rounds(rounds: Sequence[PairedRound]) -> BatchSpread | None:
-    """From the rounds with the last one's builds; `None` if they show nothing: fewer than two, or all equal. Rounds
-    whose batches were measured in another way than now do not count."""
-    current = [one for one in rounds if one.batch == batch_key()]
-    same = [one for one in current if _builds(one) == _builds(current[-1])]
-    if len({(one.together_ns, one.alone_ns) for one in same}) < 2:
+    """Return the spread from the rounds with the last round's builds; `None` if they show nothing: fewer than two, or
+    all equal. Rounds whose batches were measured in another way than now do not count."""
+    current = [paired for paired in rounds if paired.batch == batch_key()]
+    of_builds = [paired for paired in current if _builds(paired) == _builds(current[-1])]
+    if len({(paired.together_ns, paired.alone_ns) for paired in of_builds}) < 2:
         return None
-    together = zip(*(one.together_ns for one in same), strict=True)
-    alone = zip(*(one.alone_ns for one in same), strict=True)
+    together = zip(*(paired.together_ns for paired in of_builds), strict=True)
+    alone = zip(*(paired.alone_ns for paired in of_builds), strict=True)
     return batch_spread([list(row) for row in together], [list(row) for row in alone])
 
 
-def _builds(one: PairedRound) -> tuple[str, int]:
-    return one.builds, len(one.alone_ns)
+def _builds(paired: PairedRound) -> tuple[str, int]:
+    return paired.builds, len(paired.alone_ns)
 
 
 def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":
-    """The logarithms, without what the variants of a round share."""
+    """Return the logarithms without the part that all variants of a round share."""
     import numpy as np
 
     if len(rows) < FEWEST_VARIANTS or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
@@ -134,7 +135,7 @@ def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":
 
 
 def _residual(table: "NDArray[np.float64]") -> float:
-    """Variance of one block, from the rounds of each variant."""
+    """Return the variance of one block, from the rounds of each variant."""
     variants, rounds = table.shape
     residuals = table - table.mean(axis=1, keepdims=True)
     return float((residuals**2).sum() / ((variants - 1) * (rounds - 1)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sweeps.batches import BatchItem
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
+from sweeps.metrics import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.bursts import BURST_SHARE, burst_share
 from sweeps.protocol.clock import Readings, figure_ns, is_coarse, shows_ticks, spike_share, with_resolution
 from sweeps.protocol.lost_rounds import is_lost
@@ -31,15 +32,12 @@ _OUTLIERS_FROM_SAMPLES = 20
 """In smaller blocks, two random outliers would already be 10 %; `few_samples` covers those blocks."""
 
 FILLED_SHARE = 0.01
-"""Of the least duration of a block, samples fill this share or more. Between them the runner fills the input, which
-takes longer than a tiny model; less is a wrong unit, or no inference. A judgement, not measured."""
+"""Samples fill this share of the least duration of a block, or more. Between two samples the runner fills the input,
+which takes longer than a tiny model; a smaller share is a wrong unit, or no inference. The share is a judgement, not
+measured."""
 
 FASTEST_NS = 100
 """Two readings of a clock, with a call of a runtime between them, take longer. A judgement, not measured."""
-
-P90_FROM_SAMPLES = 64
-
-P99_FROM_SAMPLES = 662
 
 
 def block_labels(
@@ -60,10 +58,10 @@ def block_labels(
     samples = block.samples_ns
     invalid = [sample for sample in samples if not (math.isfinite(sample) and sample > 0)]
     if invalid or not samples:
-        found = f"{len(invalid)} of {len(samples)} samples, e.g. {invalid[0]} ns" if invalid else "no sample at all"
+        fault = f"{len(invalid)} of {len(samples)} samples, e.g. {invalid[0]} ns" if invalid else "no sample at all"
         raise RunnerError(
             "invalid_samples",
-            f"the runner reported impossible times: {found}",
+            f"the runner reported impossible times: {fault}",
             "check the clock and the runner of the device, then run again",
         )
     conditions = block.conditions
@@ -92,11 +90,11 @@ def block_labels(
         or (load is not None and load > BUSY_LOAD)
         or (conditions.steal_share is not None and conditions.steal_share > STEAL_SHARE),
     }
-    return in_order(name for name, found in labels.items() if found)
+    return in_order(name for name, applies in labels.items() if applies)
 
 
 def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timing:
-    """One timing from all accepted blocks of a job.
+    """Return one timing from all accepted blocks of a job.
 
     p90 and p99 are over the pooled samples of all blocks (with linear interpolation), if there are enough samples. All
     other figures are medians over the blocks, so that one unusual process does not change them. The p50 of a race's
@@ -105,11 +103,15 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     only a warning, about the blocks that make the p50.
     Raises `ValueError` for no blocks, a block of another job, one that only checks batches, or two blocks of one round.
     """
-    import numpy as np  # as in sweeps.stats
+    import numpy as np  # numpy is imported inside functions, as in sweeps.stats.
 
     blocks = sorted(blocks, key=lambda block: block.round)
     rounds = [block.round for block in blocks]
-    if not blocks or len(set(rounds)) != len(rounds) or any(one.job_key != job_key or one.checks for one in blocks):
+    if (
+        not blocks
+        or len(set(rounds)) != len(rounds)
+        or any(block.job_key != job_key or block.checks for block in blocks)
+    ):
         raise ValueError(f"not the blocks of job {job_key}, one a round: rounds {rounds}")
 
     if protocol.budget == "race":
@@ -126,19 +128,20 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     confirming = [block for block in blocks if block.confirms or (won and block.added)]
     known = [block for block in confirming if "device_moved" not in block.labels]
     if len(known) >= protocol.confirmations:
-        confirming = known  # measured again, because it was open of which speed the others are
+        confirming = known  # The blocks were measured again: it was open which speed the others have.
     if len(confirming) < 2 and selecting:
-        confirming = []  # one alone has no interval
+        confirming = []  # A single block has no interval.
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
     medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in confirming or blocks]
     readings = [_readings(block) for block in confirming or blocks]
     p50 = with_resolution(p50_estimate(medians_ms), readings)
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
-    # A block of few samples does not show it, and early versions did not see every tick.
+    # A block of few samples does not show its clock's tick, and early versions did not see every tick.
     if shows_ticks(readings):
         labels.add("coarse_clock")
-    # It is about the blocks that make the time. Where some were left out, the others are from before and after a shift.
+    # The label concerns the blocks that make the time. Where some blocks were left out, the others are from before and
+    # after a shift.
     labels.discard("device_moved")
     doubtful = any("device_moved" in block.labels for block in confirming or blocks)
     if doubtful or (shifted and "device_changed" not in labels):
@@ -151,32 +154,37 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     if few or len(blocks) < protocol.rounds:
         labels.add("few_samples")
 
+    p99 = float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None
+    figures: dict[str, float | None] = {
+        "latency_p50_ms": p50.value,
+        "latency_ci_low_ms": p50.low,
+        "latency_ci_high_ms": p50.high,
+        "latency_p90_ms": float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
+        "latency_p99_ms": p99,
+        "p99_over_p50": None if p99 is None else p99 / float(np.quantile(pooled, 0.50)),
+        "spread_within": median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
+        "spread_between": _spread(medians_ms) if len(blocks) > 1 else None,
+        "first_inference_ms": _median_of_known([_ms(block.first_inference_ns) for block in blocks]),
+        "load_ms": _median_of_known([_ms(block.load_ns) for block in blocks]),
+        "model_rss_mb": _median_of_known([_model_rss_mb(block) for block in blocks]),
+        "temp_start_c": _median_of_known([block.conditions.temp_start_c for block in blocks]),
+        "temp_end_c": _median_of_known([block.conditions.temp_end_c for block in blocks]),
+    }
     return Timing(
         job_key=job_key,
         rounds=len(blocks),
         samples=pooled.size,
-        latency_p50_ms=p50.value,
-        latency_ci_low_ms=p50.low,
-        latency_ci_high_ms=p50.high,
-        latency_p90_ms=float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
-        latency_p99_ms=float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
-        spread_within=median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
-        spread_between=_spread(medians_ms) if len(blocks) > 1 else None,
-        first_inference_ms=_median_of_known([_ms(block.first_inference_ns) for block in blocks]),
-        load_ms=_median_of_known([_ms(block.load_ns) for block in blocks]),
-        model_rss_mb=_median_of_known([_model_rss_mb(block) for block in blocks]),
+        figures={name: value for name, value in figures.items() if value is not None},
         block_medians_ms=_by_visit(selecting),
         confirmed_medians_ms=_by_visit(confirming),
-        temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
-        temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
         labels=stored_in_order(labels),
         extra_metrics=_extra_medians(blocks),
     )
 
 
 def _do_not_fit(samples_ns: Sequence[int], protocol: Protocol, *, mean_only: bool) -> bool:
-    """Whether no inference can have taken these times. What exceeds its process's time ends the attempt as a failure
-    (`workers.measure.requests.check_clocks`)."""
+    """Tell whether no inference can have taken these times. A sample that exceeds the time of its process ends the
+    attempt as a failure (`workers.measure.requests.check_clocks`)."""
     filled_s = sum(samples_ns) / 1e9
     return median(samples_ns) < FASTEST_NS or (not mean_only and filled_s < FILLED_SHARE * protocol.min_seconds)
 

@@ -1,4 +1,4 @@
-"""Finds load that comes in bursts from the samples of one block: slow samples that follow one another. Pure.
+"""The search for load that comes in bursts in the samples of one block: slow samples that follow one another. Pure.
 
 Spikes that do not depend on each other also follow one another by chance. If n of N samples are slow, a run of L slow
 ones lies somewhere in fewer than (N - L + 1) (n / N)^L of all orders. Only runs for which this is tiny are bursts.
@@ -25,8 +25,8 @@ def burst_share(samples_ns: Sequence[float]) -> float:
     limit = max(SLOW * middle, middle + _DEVIATIONS * mad(samples_ns) / MAD_PER_SIGMA)
     count, slow = len(samples_ns), sum(sample > limit for sample in samples_ns)
     in_bursts = 0.0
-    for is_slow, those in groupby(samples_ns, key=lambda sample: sample > limit):
-        run = list(those)
+    for is_slow, neighbours in groupby(samples_ns, key=lambda sample: sample > limit):
+        run = list(neighbours)
         if is_slow and (count - len(run) + 1) * (slow / count) ** len(run) < _BY_CHANCE:
             in_bursts += sum(run)
     return in_bursts / sum(samples_ns)

@@ -1,4 +1,4 @@
-"""How many rounds a preset has on a device whose noise was measured (`edgesweep noise`). Pure.
+"""The number of rounds that a preset has on a device whose noise was measured (`edgesweep noise`). Pure.
 
 Where the sweep file gives no rounds, they are as many as tell builds apart that differ by 5 % (`WANTED`), but no fewer
 than the preset's own and no more than `MOST_ROUNDS`.
@@ -12,14 +12,15 @@ from sweeps.protocol.presets import Protocol
 from sweeps.spec.protocol import ProtocolSpec
 
 MOST_ROUNDS: Mapping[str, int] = MappingProxyType({"quick": 6, "full": 10})
-"""By preset; other presets keep their rounds. A first look may take twice as long, and `full` ends where it always
-ended: what needs more is noise that a person should look at, or the work of a race."""
+"""The largest number of rounds by preset; other presets keep their rounds. A first look may take twice as long, and
+`full` ends where it always ended: what needs more is noise that a person should look at, or the work of a race."""
 
 
 def rounds_by_device(
     spec: ProtocolSpec, protocol: Protocol, noise: Mapping[str, Calibration], before: Mapping[str, int]
 ) -> tuple[tuple[str, int], ...]:
-    """`Protocol.rounds_on` of `protocol`, which comes from `spec`: of the devices that need more rounds than it has.
+    """Return `Protocol.rounds_on` of `protocol`, which comes from `spec`: the devices that need more rounds than it
+    has.
 
     `noise` by device id, where it is known; `before`: the rounds that the sweep had by its last plan. Rounds never
     become fewer within one sweep, or what was settled would be so by another rule than the rest.
@@ -29,9 +30,9 @@ def rounds_by_device(
         return ()
     if spec.max_rounds is not None:
         most = min(most, spec.max_rounds)
-    found = dict(before)
+    rounds_on = dict(before)
     for device_id, calibration in noise.items():
         needed = rounds_for(calibration.block_under(protocol))
-        found[device_id] = max(most if needed is None else needed, found.get(device_id, 0))
-    limited = {device_id: min(most, rounds) for device_id, rounds in sorted(found.items())}
+        rounds_on[device_id] = max(most if needed is None else needed, rounds_on.get(device_id, 0))
+    limited = {device_id: min(most, rounds) for device_id, rounds in sorted(rounds_on.items())}
     return tuple((device_id, rounds) for device_id, rounds in limited.items() if rounds > protocol.rounds)

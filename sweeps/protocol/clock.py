@@ -1,10 +1,10 @@
-"""A block's figure, and what it is worth where the device's clock is coarse. Pure.
+"""The figure of a block, and its worth where the device's clock is coarse. Pure.
 
 Some clocks tick every millisecond, every 1/300 s, or 32,768 times a second. Then all samples are multiples of one tick,
 but for what readings are rounded to when they are printed: a tick need be no whole number of nanoseconds. Their median
 is a multiple, too, in every process alike: it is wrong by up to a tick, and an interval of equal medians has no width.
 
-What their mean is worth depends on how the samples were made. Where each begins at the reading at which the last one
+The worth of their mean depends on how the samples were made. Where each begins at the reading at which the last one
 ended, the errors cancel but for the first and the last: the mean is right to a tick divided by the number of samples.
 Where a tool rounds each sample by itself, nothing cancels. It may round up, down or to the nearest tick, and a program
 whose iterations hardly differ is rounded alike in all processes: the mean is right to a tick, however many samples
@@ -32,11 +32,11 @@ _ROUNDED_NS = 2
 _PRINTED = 1.25
 """Multiples of a tick that are printed in a coarser unit differ by up to one unit: slightly more than that."""
 _APART = 10.0
-"""A tick is at least so many times as long as what multiples of it may differ by."""
+"""A tick is at least so many times as long as the difference that its multiples may have."""
 _EVIDENCE = 12.0
 """Samples lie on a grid by chance in fewer than one of exp(12) blocks."""
 _SURE = 0.25
-"""Of a tick: a multiple that is not known as closely as this says nothing."""
+"""A multiple is known to this share of a tick, or it says nothing."""
 
 _NEAR_TICKS = 2.5
 """Samples of a program that hardly varies lie within so many ticks of their median."""
@@ -52,11 +52,11 @@ to 15 samples of two values; with 30 samples 0.6 and 0.2 %)."""
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What one process measured with its clock, in ns."""
+    """The times (ns) that one process measured with its clock."""
 
     samples: Sequence[int]
-    others: Sequence[int] = ()
-    """Warm-up, first inference and loading. They vary more than samples, and so show a tick where these are equal."""
+    other_times: Sequence[int] = ()
+    """Warm-up, first inference and loading vary more than samples, and so show a tick where samples are equal."""
 
 
 def tick_ns(samples_ns: Sequence[int]) -> float:
@@ -90,31 +90,29 @@ def spike_share(samples_ns: Sequence[int]) -> float:
     return 1 - statistics.fmean(_ordinary(samples_ns, tick_ns(samples_ns)))
 
 
-def resolution_ns(samples_ns: Sequence[int]) -> float:
-    """By how much the clock alone may falsify `figure_ns`; 0 for a fine clock.
-
-    With a coarse clock it is a tick, up or down, unless the samples show that they share their readings.
-    """
-    return _resolution_ns([Readings(samples_ns)])
-
-
 def shows_ticks(processes: Sequence[Readings]) -> bool:
-    """Whether the clock of these processes is coarse: one of them shows it, or those of too few samples together."""
+    """Tell whether the clock of these processes is coarse: one process shows it, or all with too few samples show it
+    together."""
     return any(is_coarse(process.samples) for process in processes) or is_coarse(_few_together(processes).samples)
 
 
 def with_resolution(p50_ms: Estimate, processes: Sequence[Readings]) -> Estimate:
-    """A p50 in ms, from the figures of these processes: its interval, if it has one, allows for their clock."""
+    """The p50 (ms) comes from the figures of these processes; its interval, if it has one, allows for their clock."""
     if p50_ms.low is None or p50_ms.high is None:
         return p50_ms
     resolution_ms = _resolution_ns(processes) / 1e6
-    # No sample is shown as 0 ticks: that is half a tick at least, unless it is rounded up.
+    # A sample that is shown as one tick took half a tick at least, unless the clock rounds up: no sample is shown as 0
+    # ticks.
     low = max(p50_ms.low - resolution_ms, min(p50_ms.low, p50_ms.value / 2))
     return Estimate(p50_ms.value, low, p50_ms.high + resolution_ms)
 
 
 def _resolution_ns(processes: Sequence[Readings]) -> float:
-    """Of the median of their figures, as of `resolution_ns`."""
+    """The clock alone may falsify the median of the processes' figures (`figure_ns`) by this time (ns); 0 for a fine
+    clock.
+
+    With a coarse clock it is a tick, up or down, unless the samples show that they share their readings.
+    """
     coarse = [process for process in processes if is_coarse(process.samples)]
     if not coarse or 2 * len(coarse) < len(processes):
         together = _few_together(processes)
@@ -135,22 +133,22 @@ def _resolution_ns(processes: Sequence[Readings]) -> float:
 
 
 def _few_together(processes: Sequence[Readings]) -> Readings:
-    """As one process, all that have too few samples to show a tick."""
+    """All processes with too few samples to show a tick are taken as one process."""
     few = [process for process in processes if len(process.samples) < _SAMPLES]
     return Readings(
         [sample for process in few for sample in process.samples],
-        [other for process in few for other in process.others],
+        [other for process in few for other in process.other_times],
     )
 
 
 def _finest_ns(process: Readings) -> float:
-    """The tick of a coarse clock, as everything shows that it timed."""
-    tick, every = tick_ns(process.samples), tick_ns([*process.samples, *process.others])
+    """Return the tick of a coarse clock, from all times that the process measured."""
+    tick, every = tick_ns(process.samples), tick_ns([*process.samples, *process.other_times])
     return every if COARSE * median(process.samples) < every < tick else tick
 
 
 def _ordinary(samples_ns: Sequence[int], tick: float) -> list[bool]:
-    """For each sample, whether it is no spike."""
+    """Tell for each sample whether it is no spike."""
     middle, deviation = median(samples_ns), mad(samples_ns)
     # A deviation of one tick or less says nothing but that there are ticks.
     noise = OUTLIER_SCORE * deviation / MAD_PER_SIGMA if deviation > _PRINTED * tick else 0.0
@@ -159,7 +157,7 @@ def _ordinary(samples_ns: Sequence[int], tick: float) -> list[bool]:
 
 
 def _range(deviations: Sequence[float]) -> float | None:
-    """The range of their sums (rescaled, by Hurst); `None` where it says nothing."""
+    """The range of the sums of deviations (rescaled, by Hurst); `None` where the range says nothing."""
     squares = math.fsum(by * by for by in deviations)
     if len(deviations) < _SUMMED or not squares:
         return None
@@ -193,19 +191,19 @@ def _longer_tick_ns(ordered: Sequence[int], unit: int) -> float | None:
             # A gap of several ticks has been tried more often, and so fits by chance more often.
             certain = (ties + len(gaps) - 1) * math.log(tick / ticks / (4 * close)) >= _EVIDENCE
             return tick if tick >= least and certain else None
-    # They lie on few values, at distances that have nothing in common: more was rounded than is understood.
+    # The samples lie on few values, at distances that have nothing in common: more was rounded than is understood.
     certain = most > 1 and 2 * ties >= len(ordered) and ties * math.log(gaps[0] / (4 * close)) >= _EVIDENCE
     return gaps[0] if certain else None
 
 
 def _groups(ordered: Sequence[int], close: float, widest: float) -> list[list[int]]:
-    """Neighbours that are `close`. None at all, and that soon, if one group is wider than `widest` times that, or two
-    are too near for two ticks."""
+    """Groups hold neighbours that are `close`. There is no group at all, and the search ends early, if one group is
+    wider than `widest` times `close`, or two groups are too near for two ticks."""
     groups = [[ordered[0]]]
-    apart = (_APART - 2 * widest) * close
+    least_gap = (_APART - 2 * widest) * close
     for before, sample in pairwise(ordered):
         if sample - before > close:
-            if sample - before < apart:
+            if sample - before < least_gap:
                 return []
             groups.append([])
         elif sample - groups[-1][0] > widest * close:

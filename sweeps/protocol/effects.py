@@ -16,16 +16,17 @@ _HUBER_STEPS = 10
 def additive(
     logs: NDArray[np.float64], weights: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted least squares; `weights` (rounds, variants) are those of the measured values, by default 1.
+    """The effects come from weighted least squares; `weights` (rounds, variants) are those of the measured values, by
+    default 1.
 
     Returns the variants' effects, up to a constant (NaN without any round), and the residuals.
     """
-    seen = np.isfinite(logs)
-    if weights is None and seen.all():
+    measured = np.isfinite(logs)
+    if weights is None and measured.all():
         effects = logs.mean(axis=0)
         return effects, logs - effects - (logs - effects).mean(axis=1, keepdims=True)
-    weights = np.where(seen, 1.0 if weights is None else weights, 0.0)
-    logs = np.where(seen, logs, 0.0)
+    weights = np.where(measured, 1.0 if weights is None else weights, 0.0)
+    logs = np.where(measured, logs, 0.0)
     in_round, of_variant = weights.sum(axis=1), weights.sum(axis=0)
     per_variant = weights / np.where(of_variant > 0, of_variant, 1.0)
     # The normal equations after elimination of the variants' effects: one unknown per round, one of them redundant.
@@ -33,7 +34,7 @@ def additive(
     right = (weights * logs).sum(axis=1) - per_variant @ (weights * logs).sum(axis=0)
     rounds = np.linalg.lstsq(matrix, right)[0]
     effects = (weights * (logs - rounds[:, None])).sum(axis=0) / np.where(of_variant > 0, of_variant, 1.0)
-    residuals = np.where(seen, logs - effects - rounds[:, None], np.nan)
+    residuals = np.where(measured, logs - effects - rounds[:, None], np.nan)
     return np.where(of_variant > 0, effects, np.nan), residuals
 
 

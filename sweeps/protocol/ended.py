@@ -1,11 +1,11 @@
-"""Whether a stored end of a job's rounds is still valid. Pure."""
+"""The check whether a stored end of a job's rounds is still valid. Pure."""
 
 from sweeps.protocol.presets import Protocol
 from sweeps.settled import Settled
 
 
 def settles(settled: Settled, protocol: Protocol) -> bool:
-    """Whether a stored end of a job's rounds is also valid under this protocol."""
+    """Tell whether a stored end of a job's rounds is also valid under this protocol."""
     if not same_question(settled, protocol):
         return False
     match settled.reason:
@@ -19,7 +19,7 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
             allowed = protocol.device_minutes
             return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
         case "slower" | "constraint" | "same_program":
-            # Even with few rounds, or none: more rounds cannot make it win.
+            # The end stays valid with few rounds, or none: more rounds cannot make the job win.
             return True
         case "disqualified" if settled.batches_decide:
             return settled.batches >= protocol.rounds
@@ -32,5 +32,5 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
 
 
 def same_question(settled: Settled, protocol: Protocol) -> bool:
-    """Whether both belong to the same race, or neither to a race."""
+    """Tell whether the end and the protocol belong to the same race, or neither to a race."""
     return (settled.budget, settled.question) == (protocol.budget, protocol.question)

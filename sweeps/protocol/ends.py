@@ -11,34 +11,35 @@ if TYPE_CHECKING:
     from sweeps.protocol.screened_race import ScreenedRace
 
 CHECKS = 1
-"""Blocks of the nearest rival in a process of its own."""
+"""The nearest rival gets this many blocks in a process of its own."""
 
 
-def eliminated(one: "Elimination", names: Mapping[str, str], blocks: int, question: str) -> Settled:
-    """`names`: for people, by job key. `blocks`: those that it had."""
-    by = names[one.by]
-    unit, plural = ("batch", "es") if one.in_batches else ("round", "s")
-    rounds = f"{one.rounds} {unit}{plural * (one.rounds > 1)}"
-    if one.reason == "constraint":
+def eliminated(elimination: "Elimination", names: Mapping[str, str], blocks: int, question: str) -> Settled:
+    """Return the end of an eliminated job. `names`: for people, by job key. `blocks`: the number of blocks that the job
+    had."""
+    by = names[elimination.by]
+    unit, plural = ("batch", "es") if elimination.in_batches else ("round", "s")
+    rounds = f"{elimination.rounds} {unit}{plural * (elimination.rounds > 1)}"
+    if elimination.reason == "constraint":
         message = f"left after {rounds}: it cannot win at any latency, and {by} can"
     else:
         message = (
-            f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
-            f"{one.ratio_low:.3f} times (wrong with a probability of at most {100 * one.error:g} %)"
+            f"left after {rounds}: {elimination.ratio:.3f} times as slow as {by}, and at least "
+            f"{elimination.ratio_low:.3f} times (wrong with a probability of at most {100 * elimination.error:g} %)"
         )
     return Settled(
-        job_key=one.key,
+        job_key=elimination.key,
         budget="race",
         rounds=blocks,
-        reason=one.reason,
+        reason=elimination.reason,
         message=message,
         by=by,
-        by_key=one.by,
-        ratio=one.ratio,
-        ratio_low=one.ratio_low,
-        error=one.error,
+        by_key=elimination.by,
+        ratio=elimination.ratio,
+        ratio_low=elimination.ratio_low,
+        error=elimination.error,
         question=question,
-        batches=one.rounds if one.in_batches else 0,
+        batches=elimination.rounds if elimination.in_batches else 0,
     )
 
 
@@ -64,21 +65,21 @@ def ended_in_batches(
     )
     if out_of_time and not race.decided:
         reason, why = "out_of_time", f"{out_of_time}: who led after {race.most_batches} batches is measured again"
-    found = [end(key, reason, why) for key in keys if key in race.contending]
-    ratios = {one.job_key: ratio for one in found if (ratio := race.ratio(one.job_key)) is not None}
+    ends = [end(key, reason, why) for key in keys if key in race.contending]
+    ratios = {settled.job_key: ratio for settled in ends if (ratio := race.ratio(settled.job_key)) is not None}
     nearest = min(ratios, key=lambda key: ratios[key].value, default="")
     leader = race.leader or ""
-    for place, one in enumerate(found):
-        if (ratio := ratios.get(one.job_key)) is not None:
-            found[place] = replace(
-                one,
-                message=f"{one.message}; in batches it was {ratio.value:.3f} times as slow as {names[leader]}",
+    for place, settled in enumerate(ends):
+        if (ratio := ratios.get(settled.job_key)) is not None:
+            ends[place] = replace(
+                settled,
+                message=f"{settled.message}; in batches it was {ratio.value:.3f} times as slow as {names[leader]}",
                 by=names[leader],
                 by_key=leader,
                 ratio=ratio.value,
                 ratio_low=ratio.low,
                 ratio_high=ratio.high,
-                checks=CHECKS if one.job_key == nearest else 0,
-                noise=noise if one.job_key == nearest else None,
+                checks=CHECKS if settled.job_key == nearest else 0,
+                noise=noise if settled.job_key == nearest else None,
             )
-    return found
+    return ends

@@ -1,4 +1,4 @@
-"""The block medians of a race, round by round, and what they say of each candidate. Pure."""
+"""The block medians of a race, round by round, and their evidence about each candidate. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from sweeps.protocol.posterior import Posterior, posterior
 
 SCREEN_WEIGHT = 0.5
-"""What batches said before counts like one round of doubled variance."""
+"""The medians of earlier batches count like one round of doubled variance."""
 
 FEWEST_ROUNDS = 2
 """One round does not show how much processes differ."""
 
 
 def candidates(precedence: Mapping[str, float], error: float) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """The keys in the order of a race, and the precedence of each.
+    """Return the keys in the order of a race, and the precedence of each.
 
     Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
     """
@@ -29,23 +29,23 @@ def candidates(precedence: Mapping[str, float], error: float) -> tuple[tuple[str
 
 
 class Evidence:
-    """Arrays are by candidate, in the order of `keys`."""
+    """The evidence of one race. Arrays are by candidate, in the order of `keys`."""
 
     def __init__(self, keys: Sequence[str], screened: Sequence[Mapping[str, float]] = ()) -> None:
-        """`screened`: what batches said, one entry per group."""
+        """`screened` has the medians of earlier batches, one entry per group."""
         self._keys = tuple(keys)
-        self._logs = np.array([self._row(one) for one in screened]).reshape(-1, len(self._keys))
+        self._logs = np.array([self._row(medians_ms) for medians_ms in screened]).reshape(-1, len(self._keys))
         self._screened = len(screened)
         self._rounds = 0
 
     @property
     def rounds(self) -> int:
-        """Without the batches."""
+        """The number of rounds does not include batches."""
         return self._rounds
 
     @property
     def logs(self) -> NDArray[np.float64]:
-        """(rounds, candidates) of log block medians, NaN where nothing was measured; batches first.
+        """The array (rounds, candidates) has log block medians, NaN where nothing was measured; batches come first.
 
         A round of several processes has a row for each.
         """
@@ -61,45 +61,48 @@ class Evidence:
         self._rounds += 1
 
     def blocks(self) -> NDArray[np.intp]:
-        """Number of blocks, without what batches said before."""
-        found: NDArray[np.intp] = np.isfinite(self._logs[self._screened :]).sum(axis=0)
-        return found
+        """The number of blocks of each candidate does not include earlier batches."""
+        counts: NDArray[np.intp] = np.isfinite(self._logs[self._screened :]).sum(axis=0)
+        return counts
 
     def measured(self) -> NDArray[np.bool_]:
-        """Whether there is anything, also in batches."""
-        found: NDArray[np.bool_] = np.isfinite(self._logs).any(axis=0)
-        return found
+        """Tell for each candidate whether it has any block, also in batches."""
+        measured: NDArray[np.bool_] = np.isfinite(self._logs).any(axis=0)
+        return measured
 
     def enough(self, leader: int, fewest: int) -> NDArray[np.bool_]:
-        """Whether there is enough to hold each against `leader`: `fewest` blocks of both, or one where batches held
-        both. Batches of two groups say nothing of each other, nor do two processes without anything in common."""
+        """Tell for each candidate whether there is enough to compare it with `leader`: `fewest` blocks of both, or one
+        block where batches held both. Batches of two groups say nothing of each other, nor do two processes without a
+        common candidate."""
         blocks = np.minimum(self.blocks(), self.blocks()[leader])
-        found: NDArray[np.bool_] = (blocks >= fewest) | (self.shared(leader) & (blocks > 0))
-        return found & self.linked(leader)
+        enough: NDArray[np.bool_] = (blocks >= fewest) | (self.shared(leader) & (blocks > 0))
+        return enough & self.linked(leader)
 
     def linked(self, leader: int) -> NDArray[np.bool_]:
-        """Whether each was held against `leader`: in one round or process, or through others that met both."""
-        seen = np.isfinite(self._logs)
-        found = np.zeros(len(self._keys), dtype=np.bool_)
-        found[leader] = True
+        """Tell for each candidate whether it was compared with `leader`: in one round or process, or through others
+        that met both."""
+        measured = np.isfinite(self._logs)
+        linked = np.zeros(len(self._keys), dtype=np.bool_)
+        linked[leader] = True
         while True:
-            grown = found | seen[seen[:, found].any(axis=1)].any(axis=0)
-            if np.array_equal(grown, found):
-                return found
-            found = grown
+            grown = linked | measured[measured[:, linked].any(axis=1)].any(axis=0)
+            if np.array_equal(grown, linked):
+                return linked
+            linked = grown
 
     def shared(self, leader: int) -> NDArray[np.bool_]:
-        """Whether batches held each together with `leader`."""
+        """Tell for each candidate whether a batch held it together with `leader`."""
         rows = np.isfinite(self._logs[: self._screened])
-        found: NDArray[np.bool_] = (rows & rows[:, [leader]]).any(axis=0)
-        return found
+        shared: NDArray[np.bool_] = (rows & rows[:, [leader]]).any(axis=0)
+        return shared
 
     def common(self, place: int, other: int) -> int:
-        """Number of rounds in which both were measured; what batches said before is one round."""
+        """The number of rounds in which both were measured; all earlier batches are one round."""
         return int(np.isfinite(self._logs[:, place] - self._logs[:, other]).sum())
 
     def posterior(self, near: NDArray[np.bool_]) -> Posterior | None:
-        """`None` before anything was measured. `near`: the candidates that are near the best."""
+        """Return the posterior, or `None` before anything was measured. `near`: the candidates that are near the
+        best."""
         if not self.measured().any():
             return None
         weights = np.where(np.arange(len(self._logs)) < self._screened, SCREEN_WEIGHT, 1.0)

@@ -53,7 +53,7 @@ class FrontRace:
     """
 
     def __init__(self, precedence: Mapping[str, float], error: float = ERROR) -> None:
-        """`precedence`: of each candidate, by its key.
+        """`precedence` has a number for each candidate, by its key.
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
@@ -70,7 +70,7 @@ class FrontRace:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """Nobody rests in this race."""
+        """All candidates in the race are active: none rests."""
         return self.contending
 
     @property
@@ -118,7 +118,7 @@ class FrontRace:
 
     @property
     def why(self) -> str:
-        """Why the race is decided, for people; empty while it is undecided."""
+        """The reason for which the race is decided, for people; empty while it is undecided."""
         left = np.flatnonzero(self._in)
         if left.size < 2:
             return "one variant is left" if left.size else "no variant is left"
@@ -137,15 +137,17 @@ class FrontRace:
         return f"every variant left is on the front, within 2 % with {confidence}"
 
     def _fastest(self, places: NDArray[np.intp]) -> int:
-        """By the additive model variant + round: a missed round is no advantage, single slow blocks matter little."""
+        """The fastest candidate follows from the additive model variant + round: a missed round is no advantage, single
+        slow blocks matter little."""
         return int(places[np.argmin(robust_effects(self._evidence.logs)[places])])
 
     def _lower_bounds(self) -> NDArray[np.float64]:
-        """(variants, variants): the lower bound of log(row / column); -infinity for pairs with too little data."""
+        """The array (variants, variants) has the lower bound of log(row / column); -infinity for pairs with too little
+        data."""
         bounds = np.full((len(self._keys), len(self._keys)), -math.inf)
         _, residuals = additive(self._evidence.logs)
-        seen = np.isfinite(self._evidence.logs)
-        degrees = int(seen.sum()) - int(seen.any(axis=0).sum()) - int(seen.any(axis=1).sum()) + 1
+        measured = np.isfinite(self._evidence.logs)
+        degrees = int(measured.sum()) - int(measured.any(axis=0).sum()) - int(measured.any(axis=1).sum()) + 1
         if degrees < 1 or len(self._keys) < 2:
             return bounds
         pooled = float(np.nansum(residuals**2)) / degrees
@@ -173,7 +175,7 @@ class FrontRace:
         may_beat = self._precedence[None, :] >= self._precedence[:, None]
         beaten: NDArray[np.bool_] = (bounds > 0) & may_beat & self._in[:, None] & self._in[None, :]
         losing: NDArray[np.bool_] = np.any(beaten, axis=1)
-        # Only a candidate that stays may eliminate others. So one is always left, also with missing rounds.
+        # Only a candidate that stays may eliminate others. So one candidate is always left, also with missing rounds.
         by = np.where(beaten & ~losing[None, :], bounds, -math.inf)
         leaving = [place for place in np.argsort(-by.max(axis=1), kind="stable") if by[place].max() > 0]
         return [self._leaves(int(place), int(by[place].argmax())) for place in leaving]

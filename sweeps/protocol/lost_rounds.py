@@ -11,7 +11,7 @@ from sweeps.records import Block
 
 
 def is_lost(block: Block) -> bool:
-    """Whether the device shifted around it, by the labels with which a journal reads it."""
+    """Tell whether the device shifted around the block, by the labels with which a journal reads it."""
     return "device_changed" in block.labels
 
 
@@ -20,14 +20,14 @@ def lost_count(blocks: Iterable[Block]) -> int:
 
 
 def missing_rounds(protocol: Protocol, blocks: int, lost: int) -> int:
-    """How many more rounds a job of `budget: full` gets because `lost` of its `blocks` are lost."""
+    """A job of `budget: full` gets this many more rounds because `lost` of its `blocks` are lost."""
     return min(lost, _missing(protocol.rounds, blocks, lost, max(protocol.last_round, 2 * protocol.rounds)))
 
 
-def missing_confirmations(wanted: int, blocks: int, lost: int) -> int:
-    """How many more blocks confirm the winner of a race, of which `blocks` are there and `lost` of these are lost."""
-    return _missing(wanted, blocks, lost, 2 * wanted)
+def missing_confirmations(needed: int, blocks: int, lost: int) -> int:
+    """The winner of a race needs this many more confirming blocks: it has `blocks`, of which `lost` are lost."""
+    return _missing(needed, blocks, lost, 2 * needed)
 
 
-def _missing(wanted: int, blocks: int, lost: int, most: int) -> int:
-    return max(0, min(wanted - (blocks - lost), most - blocks))
+def _missing(needed: int, blocks: int, lost: int, most: int) -> int:
+    return max(0, min(needed - (blocks - lost), most - blocks))

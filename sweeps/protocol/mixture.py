@@ -1,12 +1,12 @@
-"""What one variant's blocks say of its latency, when a few of all blocks met something else. Pure.
+"""The estimate of each variant's latency from its blocks, when a few of all blocks met something else. Pure.
 
 The model is log latency = variant + round + noise (`sweeps.protocol.effects`). The noise of most blocks is normal. Its
 variance is the variant's own, drawn from the scaled inverse chi-square distribution of all: with two rounds a variant's
 own spread says little (limma: Smyth 2004). The other blocks met a burst of other work, or another state of the clocks:
-they are slower, seldom faster, by anything up to 3 times, and say nothing of their variant. How many they are is
-estimated, too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks,
-of which the faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in place of
-larger variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier pulls it.
+they are slower, seldom faster, by anything up to 3 times, and say nothing of their variant. Their number is estimated,
+too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks, of which the
+faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in place of larger
+variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier pulls it.
 
 Arrays are (rounds, variants) unless they say otherwise.
 """
@@ -44,57 +44,61 @@ _FINE, _COARSE = 121, 120
 _FINE_SIGMAS = 12.0
 _MARGIN_SIGMAS = 6.0
 _BEYOND_SLOWEST = math.log(1.35)
-"""How far the likelihood is computed beyond the slowest block of a variant; beyond the fastest, `_LARGEST_SHIFT`."""
+"""The likelihood is computed so far beyond the slowest block of a variant; beyond the fastest, `_LARGEST_SHIFT`."""
 _FLOOR = 1e-9
 """The density of a block that nothing explains."""
 _LEAST_WEIGHT = 1e-6
-"""Of a block that met something else: with 0, a variant could have no estimate at all."""
+"""The weight of a block that met something else is not 0, or a variant could have no estimate at all."""
 _CLEAR = 7.0
-"""Blocks met something else where that makes all blocks more likely by this, in logarithms. With few blocks some lie
-close together by chance."""
+"""The fit with shifted blocks is taken where it makes all blocks more likely by this, in logarithms. With few blocks
+some lie close together by chance."""
 _ROOT = math.sqrt(2.0 * math.pi)
 
 
 def _log_prior(size: float, residual_degrees: float) -> float:
-    """Up to a constant; the sizes lie evenly in their logarithms. The variance of all is not known exactly, either."""
+    """The prior is known up to a constant; the sizes lie evenly in their logarithms. The variance of all is not known
+    exactly, either."""
     degrees = 1.0 / (1.0 / _OWN_DEGREES + 1.0 / (_SPREAD_DEGREES + residual_degrees))
     return -degrees * (math.log(size) + 1.0 / (2.0 * size * size))
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks that say something of a variant. One that is alone in its round says nothing."""
+    """The blocks that say something of a variant. A block that is alone in its round says nothing."""
 
     logs: NDArray[np.float64]
-    """NaN where there is none."""
+    """The value is NaN where there is no block."""
     weights: NDArray[np.float64]
-    """One over the variance, in units of a block's; 0 where there is none."""
+    """The weight is one over the variance, in units of a block's variance; 0 where there is no block."""
 
     @classmethod
     def of(cls, logs: NDArray[np.float64], weights: NDArray[np.float64]) -> "Blocks":
-        """`weights`: one per round."""
-        seen = np.isfinite(logs)
-        beside = seen & (seen.sum(axis=1, keepdims=True) > 1)
+        """Keep the blocks that share their round with another block. `weights`: one per round."""
+        present = np.isfinite(logs)
+        beside = present & (present.sum(axis=1, keepdims=True) > 1)
         return cls(np.where(beside, logs, np.nan), np.where(beside, weights[:, None], 0.0))
 
     @property
-    def seen(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.weights > 0
-        return found
+    def present(self) -> NDArray[np.bool_]:
+        present: NDArray[np.bool_] = self.weights > 0
+        return present
 
     @property
     def degrees(self) -> float:
         """Degrees of freedom of the residuals of the additive model."""
-        seen = self.seen
-        return max(0.0, float(seen.sum() - seen.any(axis=0).sum() - seen.any(axis=1).sum() + seen.any()))
+        present = self.present
+        return max(0.0, float(present.sum() - present.any(axis=0).sum() - present.any(axis=1).sum() + present.any()))
 
     @property
     def deflation(self) -> NDArray[np.float64]:
-        """(variants) A block's noise over its residual: a round's effect is estimated from the same blocks."""
+        """The array (variants) has a block's noise over its residual: a round's effect is estimated from the same
+        blocks."""
         in_round = self.weights.sum(axis=1, keepdims=True)
-        kept = np.where(self.seen, 1.0 - self.weights / np.where(in_round > 0, in_round, 1.0), 0.0).sum(axis=0)
-        found: NDArray[np.float64] = np.sqrt(np.where(kept > 0, self.seen.sum(axis=0) / np.where(kept > 0, kept, 1), 1))
-        return found
+        remaining = np.where(self.present, 1.0 - self.weights / np.where(in_round > 0, in_round, 1.0), 0.0).sum(axis=0)
+        deflation: NDArray[np.float64] = np.sqrt(
+            np.where(remaining > 0, self.present.sum(axis=0) / np.where(remaining > 0, remaining, 1), 1)
+        )
+        return deflation
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +106,9 @@ class Fit:
     """The additive model and its noise."""
 
     effects: NDArray[np.float64]
-    """(variants) 0 where there is no block."""
+    """The array (variants) has 0 where there is no block."""
     rounds: NDArray[np.float64]
-    """(rounds)"""
+    """The array (rounds) has 0 where there is no block."""
     spread: float
     """The standard deviation of one block, of most variants."""
     slowed: float
@@ -114,8 +118,8 @@ class Fit:
 
 
 def fitted(blocks: Blocks) -> Fit:
-    """Repeats: where is each variant's likelihood highest, which blocks belong there, what do these say of the rounds
-    and of the noise."""
+    """The fit repeats three steps: find where each variant's likelihood is highest, find which blocks belong there, and
+    estimate the rounds and the noise from these blocks."""
     fit = _first(blocks)
     if not blocks.degrees:
         return fit
@@ -126,12 +130,12 @@ def fitted(blocks: Blocks) -> Fit:
 
 
 def _plain(blocks: Blocks) -> Fit:
-    """That of blocks which all belong to their variants."""
+    """The plain fit takes all blocks as belonging to their variants."""
     effects, residuals = additive(blocks.logs, blocks.weights)
-    squares = float((blocks.weights * np.where(blocks.seen, residuals, 0.0) ** 2).sum())
+    squares = float((blocks.weights * np.where(blocks.present, residuals, 0.0) ** 2).sum())
     return Fit(
         effects=_without_gaps(effects),
-        rounds=_of_rounds(blocks.seen, blocks.logs - effects - residuals, np.mean),
+        rounds=_of_rounds(blocks.present, blocks.logs - effects - residuals, np.mean),
         spread=_moderated(squares, blocks.degrees),
         slowed=_SLOWED,
         hastened=_HASTENED,
@@ -147,46 +151,47 @@ def _evidence(blocks: Blocks, fit: Fit) -> float:
 
 
 def likelihoods(blocks: Blocks, fit: Fit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Effects, ascending, and the likelihood of each: (variants, points), up to a factor. Flat without any block."""
+    """Return effects, ascending, and the likelihood of each: (variants, points), up to a factor. The likelihood is flat
+    without any block."""
     points = _points(blocks, fit)
     logs = _log_likelihoods(blocks, fit, points, _SIZES)
     likelihood = np.exp(logs - logs.max(axis=(0, 2), keepdims=True)).sum(axis=0)
-    # As if the effects were independent: those of one round share its effect.
+    # The effects are taken as independent, though those of one round share its effect.
     return fit.effects[:, None] + (points - fit.effects[:, None]) * blocks.deflation[:, None], likelihood
 
 
 def _first(blocks: Blocks) -> Fit:
-    """By least squares, with rounds and spread from medians, which a few blocks do not move."""
-    if not blocks.seen.any():
+    """The first fit is by least squares, with rounds and spread from medians, which a few blocks do not move."""
+    if not blocks.present.any():
         effects, rounds = np.zeros(blocks.logs.shape[1]), np.zeros(blocks.logs.shape[0])
         return Fit(effects, rounds, SPREAD, _SLOWED, _HASTENED)
     effects = _without_gaps(additive(blocks.logs, blocks.weights)[0])
-    rounds = _of_rounds(blocks.seen, blocks.logs - effects, np.median)
-    sizes = np.abs(blocks.logs - effects - rounds[:, None])[blocks.seen]
+    rounds = _of_rounds(blocks.present, blocks.logs - effects, np.median)
+    sizes = np.abs(blocks.logs - effects - rounds[:, None])[blocks.present]
     degrees = blocks.degrees
     squares = (np.median(sizes) / MAD_PER_SIGMA) ** 2 * sizes.size if degrees else 0.0
     return Fit(effects, rounds, _moderated(squares, degrees), _SLOWED, _HASTENED)
 
 
 def _better(blocks: Blocks, fit: Fit) -> Fit:
-    """One step of `fitted`."""
-    seen = blocks.seen
+    """Return the fit after one more step of `fitted`."""
+    present = blocks.present
     points = _points(blocks, fit)[:, ::2]
     logs = _log_likelihoods(blocks, fit, points, sizes := _SIZES[::2])
     highest = np.logaddexp.reduce(logs, axis=0).argmax(axis=1)
     each = np.arange(highest.size)
     sizes = sizes[logs[:, each, highest].argmax(axis=0)]
-    residuals = np.where(seen, blocks.logs - fit.rounds[:, None] - points[each, highest], 0.0)
+    residuals = np.where(present, blocks.logs - fit.rounds[:, None] - points[each, highest], 0.0)
     normal = _normal(blocks, fit, residuals, sizes)
-    share = np.where(seen, normal / (normal + _shifted(fit, residuals)), 0.0)
+    share = np.where(present, normal / (normal + _shifted(fit, residuals)), 0.0)
 
-    weights = np.where(seen, np.maximum(blocks.weights * share / sizes**2, _LEAST_WEIGHT), 0.0)
+    weights = np.where(present, np.maximum(blocks.weights * share / sizes**2, _LEAST_WEIGHT), 0.0)
     effects, residuals = additive(blocks.logs, weights)
-    rounds = _of_rounds(blocks.seen, blocks.logs - effects - residuals, np.mean)
-    residuals = np.where(seen, residuals, 0.0)
-    other = seen.sum() - share.sum()
+    rounds = _of_rounds(blocks.present, blocks.logs - effects - residuals, np.mean)
+    residuals = np.where(present, residuals, 0.0)
+    other = present.sum() - share.sum()
     spread = _moderated(float((blocks.weights * share * residuals**2).sum()), max(0.0, blocks.degrees - float(other)))
-    strange = np.where(seen, 1.0 - share, 0.0)
+    strange = np.where(present, 1.0 - share, 0.0)
     return Fit(
         effects=_without_gaps(effects),
         rounds=rounds,
@@ -197,14 +202,14 @@ def _better(blocks: Blocks, fit: Fit) -> Fit:
 
 
 def _points(blocks: Blocks, fit: Fit) -> NDArray[np.float64]:
-    """(variants, points): dense around the effects, and wherever else they may be."""
-    seen = blocks.seen
-    measured = seen.any(axis=0)
-    at = np.where(seen, blocks.logs - fit.rounds[:, None], np.nan)
+    """The points (variants, points) are dense around the effects, and cover wherever else these may be."""
+    present = blocks.present
+    measured = present.any(axis=0)
+    at = np.where(present, blocks.logs - fit.rounds[:, None], np.nan)
     margin = _MARGIN_SIGMAS * fit.spread
-    lowest = np.where(measured, np.where(seen, at, np.inf).min(axis=0), 0.0) - _LARGEST_SHIFT - margin
-    highest = np.where(measured, np.where(seen, at, -np.inf).max(axis=0), 0.0) + _BEYOND_SLOWEST + margin
-    widths = _FINE_SIGMAS * fit.spread / np.sqrt(np.maximum(1, seen.sum(axis=0)))
+    lowest = np.where(measured, np.where(present, at, np.inf).min(axis=0), 0.0) - _LARGEST_SHIFT - margin
+    highest = np.where(measured, np.where(present, at, -np.inf).max(axis=0), 0.0) + _BEYOND_SLOWEST + margin
+    widths = _FINE_SIGMAS * fit.spread / np.sqrt(np.maximum(1, present.sum(axis=0)))
     fine = fit.effects[:, None] + np.linspace(-1.0, 1.0, _FINE) * widths[:, None]
     coarse = np.linspace(lowest, highest, _COARSE, axis=1)
     return np.sort(np.concatenate([fine, coarse], axis=1), axis=1)
@@ -213,30 +218,31 @@ def _points(blocks: Blocks, fit: Fit) -> NDArray[np.float64]:
 def _log_likelihoods(
     blocks: Blocks, fit: Fit, points: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(sizes, variants, points): the logarithm of the likelihood of an effect, and of a spread of its own."""
-    variants, rounds = np.nonzero(blocks.seen.T)
+    """The array (sizes, variants, points) has the logarithm of the likelihood of an effect, and of a spread of its
+    own."""
+    variants, rounds = np.nonzero(blocks.present.T)
     residuals = (blocks.logs[rounds, variants] - fit.rounds[rounds])[:, None] - points[variants]
     belongs = (variants == np.arange(points.shape[0])[:, None]).astype(np.float64)
     shifted = _shifted(fit, residuals)
     sigmas = (fit.spread / np.sqrt(blocks.weights[rounds, variants]))[:, None]
     squares = -((residuals * blocks.deflation[variants, None] / sigmas) ** 2) / 2
     heights = (1.0 - fit.slowed - fit.hastened) / (_ROOT * sigmas)
-    found = np.empty((sizes.size, *points.shape))
+    logs = np.empty((sizes.size, *points.shape))
     for place, size in enumerate(sizes):
-        found[place] = belongs @ np.log(np.exp(squares / size**2) * (heights / size) + shifted) + _log_prior(
+        logs[place] = belongs @ np.log(np.exp(squares / size**2) * (heights / size) + shifted) + _log_prior(
             size, blocks.degrees
         )
-    return found
+    return logs
 
 
 def _normal(
     blocks: Blocks, fit: Fit, residuals: NDArray[np.float64], sizes: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """The density of blocks that belong to their variant."""
-    sigmas = fit.spread * sizes / np.sqrt(np.where(blocks.seen, blocks.weights, 1.0))
+    sigmas = fit.spread * sizes / np.sqrt(np.where(blocks.present, blocks.weights, 1.0))
     scaled = residuals * blocks.deflation / sigmas
-    found: NDArray[np.float64] = (1.0 - fit.slowed - fit.hastened) * np.exp(-(scaled**2) / 2) / (_ROOT * sigmas)
-    return found
+    density: NDArray[np.float64] = (1.0 - fit.slowed - fit.hastened) * np.exp(-(scaled**2) / 2) / (_ROOT * sigmas)
+    return density
 
 
 def _shifted(fit: Fit, residuals: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -254,10 +260,12 @@ def _share(prior: float, count: float, degrees: float) -> float:
 
 
 def _of_rounds(
-    seen: NDArray[np.bool_], values: NDArray[np.float64], middle: Callable[[NDArray[np.float64]], np.floating]
+    present: NDArray[np.bool_], values: NDArray[np.float64], middle: Callable[[NDArray[np.float64]], np.floating]
 ) -> NDArray[np.float64]:
-    """(rounds) 0 where there is no block."""
-    return np.array([middle(row[here]) if here.any() else 0.0 for row, here in zip(values, seen, strict=True)])
+    """The array (rounds) has 0 where there is no block."""
+    return np.array(
+        [middle(row[in_round]) if in_round.any() else 0.0 for row, in_round in zip(values, present, strict=True)]
+    )
 
 
 def _without_gaps(effects: NDArray[np.float64]) -> NDArray[np.float64]:

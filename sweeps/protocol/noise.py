@@ -1,4 +1,5 @@
-"""What a device can tell apart, from blocks of one artifact in fresh processes (A/A): all their differences are noise.
+"""The differences that a device can resolve, from blocks of one artifact in fresh processes (A/A): all their
+differences are noise.
 
 Pure. Parts of a block's noise are shares: standard deviations of logarithms, 0.01 is 1 %.
 
@@ -32,15 +33,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROUND = 8
-"""So many neighbouring blocks are taken together, as those of a round of so many variants."""
+"""This many neighbouring blocks are taken together, as those of a round of so many variants."""
 
 FEWEST_BLOCKS = 5
 
 POWER = 0.8
-"""What can be told apart is told apart in 4 of 5 sweeps."""
+"""A difference that can be told apart is told apart in this share of sweeps: 4 of 5."""
 
 WANTED = 0.05
-"""The difference for which the rounds are given that it takes: the limit for stable rounds of one build."""
+"""The rounds of a preset resolve this difference: the limit for stable rounds of one build."""
 
 MOST_ROUNDS = 1000
 
@@ -51,9 +52,9 @@ _FEWEST_HALVED = 4
 _STEPS = 60
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 _CERTAIN = 30.0
-"""So many standard errors are found even by two rounds."""
+"""Even two rounds resolve a difference of this many standard errors."""
 _BOUNDLESS = 600.0
-"""As a logarithm: no float holds larger ratios."""
+"""The largest difference, as a logarithm: no float holds larger ratios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,10 @@ class Calibration:
 
     blocks: int
     left_out: int
-    """Further blocks, with a disqualifying label."""
+    """The number of further blocks, with a disqualifying label."""
     sessions: int
     p50_ms: float
-    """Of the artifact that was timed."""
+    """The p50 of the artifact that was timed."""
     block: float
     """Spread of blocks within a round ..."""
     block_low: float
@@ -78,13 +79,13 @@ class Calibration:
     slow: float | None
     """Spread of slow changes within a session; `None` if no session has two whole rounds."""
     session: float
-    """Spread between sessions: what is assumed, and what was seen as far as there are sessions."""
+    """The spread between sessions: the assumed one, and the observed one as far as there are sessions."""
     block_s: float
     """Device time of a block, the median: with start, load and warm-up, without waiting."""
     warm_up_s: float
-    """Of it, warm-up, without the first inference."""
+    """The part of `block_s` that is warm-up, without the first inference."""
     timed_s: float
-    """Of it, timed iterations."""
+    """The part of `block_s` that is timed iterations."""
 
     def timed_s_under(self, protocol: Protocol) -> float:
         return min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * self.p50_ms / 1e3))
@@ -96,16 +97,17 @@ class Calibration:
         return start_s + warm_up_s + self.timed_s_under(protocol)
 
     def block_under(self, protocol: Protocol) -> float:
-        """`block` under another protocol: the sampling error's variance falls as a block measures longer."""
+        """Return `block` under another protocol: the sampling error's variance falls as a block measures longer."""
         share = self.timed_s / self.timed_s_under(protocol)
         return math.hypot(self.process, self.sampling * math.sqrt(share))
 
     def told_apart_in_sessions(self, rounds: int) -> float:
-        """As `told_apart`, of two builds that have so many rounds each in a session of its own. Never less than within
-        one session, where rounds are paired."""
+        """Return the smallest difference, as `told_apart` does, of two builds that have so many rounds each in a
+        session of its own. It is never less than within one session, where rounds are paired."""
         inside = (self.block**2 + (self.slow or 0.0) ** 2) / rounds
         between = self.session**2
-        # Satterthwaite's: the rounds of both show the one, the sessions so far (and what is assumed) the other.
+        # The degrees are Satterthwaite's: the rounds of both builds show one variance, the sessions so far (and the
+        # prior) the other.
         degrees = (inside + between) ** 2 / (
             inside**2 / (2 * (rounds - 1)) + between**2 / (PRIOR_DEGREES + self.sessions - 1)
         )
@@ -113,14 +115,14 @@ class Calibration:
 
 
 def calibrate(blocks: Sequence[Block]) -> Calibration:
-    """`blocks`: of one job, in the order of measuring. Raises `EdgeSweepError` if they do not show the noise, because
-    they are too few or all equal."""
+    """Return the noise of a device. `blocks`: of one job, in the order of measuring. Raises `EdgeSweepError` if they do
+    not show the noise, because they are too few or all equal."""
     from scipy.special import chdtri
 
     sound = [block for block in blocks if not disqualified(block.labels)]
     sessions = [_logs(list(run)) for _, run in groupby(sound, lambda block: block.session)]
     rounds = [session[at : at + ROUND] for session in sessions for at in range(0, session.size, ROUND)]
-    degrees = sum(one.size - 1 for one in rounds)
+    degrees = sum(logs.size - 1 for logs in rounds)
     left_out = len(blocks) - len(sound)
     if degrees < FEWEST_BLOCKS - 1:
         labels = in_order({label for block in blocks for label in disqualified(block.labels)})
@@ -129,7 +131,7 @@ def calibrate(blocks: Sequence[Block]) -> Calibration:
             f"{len(sound)} blocks{bad} are too few to show the noise: {FEWEST_BLOCKS} of one session are needed",
             "measure longer: --minutes",
         )
-    within = sum(float(((one - one.mean()) ** 2).sum()) for one in rounds) / degrees
+    within = sum(float(((logs - logs.mean()) ** 2).sum()) for logs in rounds) / degrees
     if math.sqrt(within) < _EQUAL:
         raise EdgeSweepError(
             f"all {len(sound)} blocks took {figure_ns(sound[0].samples_ns) / 1e6:g} ms: a clock that shows no "
@@ -168,7 +170,9 @@ def rounds_for(spread: float, difference: float = WANTED) -> int | None:
     """The fewest rounds that tell two builds apart that differ by this share; `None` if `MOST_ROUNDS` do not."""
     shift = math.log1p(difference)
     counts = range(2, MOST_ROUNDS + 1)
-    return next((rounds for rounds in counts if _found(shift, spread * math.sqrt(2.0 / rounds), rounds - 1)), None)
+    return next(
+        (rounds for rounds in counts if _is_resolved(shift, spread * math.sqrt(2.0 / rounds), rounds - 1)), None
+    )
 
 
 def _logs(blocks: Sequence[Block]) -> "NDArray[np.float64]":
@@ -212,33 +216,34 @@ def _session(sessions: "Sequence[NDArray[np.float64]]", within: float, slow: flo
     return (prior + degrees * excess) / (PRIOR_DEGREES + degrees)
 
 
-def _found(shift: float, error: float, degrees: float) -> bool:
-    """Whether a difference (of logarithms) is resolved with `POWER`, and seen to be 2 % or more with `POWER`, too.
+def _is_resolved(shift: float, error: float, degrees: float) -> bool:
+    """Tell whether a difference (of logarithms) is resolved with `POWER`, and estimated as 2 % or more with `POWER`,
+    too.
 
-    `error`: the standard error of its estimate. What is seen is a median, whose error is a quarter larger.
+    `error`: the standard error of its estimate. The figure of a build is a median, whose error is a quarter larger.
     """
-    return shift >= _seen(error) and (error == 0.0 or _power(shift / error, degrees) >= POWER)
+    return shift >= _least_observed(error) and (error == 0.0 or _power(shift / error, degrees) >= POWER)
 
 
 def _smallest(error: float, degrees: float) -> float:
-    """The smallest difference (a share) that is `_found`."""
-    return math.expm1(min(max(_seen(error), error * _errors_found(degrees)), _BOUNDLESS))
+    """The smallest difference (a share) that is resolved, see `_is_resolved`."""
+    return math.expm1(min(max(_least_observed(error), error * _errors_found(degrees)), _BOUNDLESS))
 
 
-def _seen(error: float) -> float:
-    """The smallest difference (of logarithms) that is seen to be 2 % or more with `POWER`."""
+def _least_observed(error: float) -> float:
+    """The smallest difference (of logarithms) that is estimated as 2 % or more with `POWER`."""
     return math.log1p(NEGLIGIBLE) + normal_quantile(POWER) * _MEDIAN_ERROR * error
 
 
 def _power(errors: float, degrees: float) -> float:
-    """How likely a difference of so many standard errors is resolved at 95 %."""
+    """The probability that a difference of so many standard errors is resolved at 95 %."""
     limit = student_t_quantile(degrees, 0.5 + CONFIDENCE / 2)
     return noncentral_t_above(degrees, limit, min(errors, _CERTAIN))
 
 
 @lru_cache(maxsize=1024)
 def _errors_found(degrees: float) -> float:
-    """So many standard errors are resolved with `POWER`."""
+    """A difference of this many standard errors is resolved with `POWER`."""
     low, high = 0.0, _CERTAIN
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -1,12 +1,12 @@
-"""What a device lacked when waiting for it was in vain (`sweeps.records.Conditions.lacking`), and a gate for it. Pure.
+"""The conditions that a device lacked when waiting for it was in vain (`sweeps.records.Lack`), and a gate for it.
+Pure."""
 
-The conditions are words, as `workers.measure.readiness.judge` makes them; a test holds the two together.
-"""
-
+import json
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from sweeps.records import Lack
 
 
 def _above(figure: float) -> int:
@@ -17,67 +17,65 @@ def _below(figure: float) -> int:
     return max(0, math.floor(figure) - 1)
 
 
-_FIGURE = r"(\d+(?:\.\d+)?)"
-
-
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    field: str
-    """Of a sweep file's `protocol.gate`."""
-    words: re.Pattern[str]
-    """With the figure that was read."""
     beyond: Callable[[float], int]
-    """A limit that the figure keeps, which was rounded off."""
+    """The function returns a limit that the figure keeps, which was rounded off."""
     most: float
     """The largest value of the field."""
+    farther: Callable[[float, float], float] = max
+    """The function returns that of two figures, or of two limits, which is farther from the usual limit."""
 
 
-_LIMITS = (
-    _Limit("max_battery_temp_c", re.compile(rf"battery at {_FIGURE} °C"), _above, 60),
-    _Limit("max_cpu_temp_c", re.compile(rf"CPU at {_FIGURE} °C"), _above, 110),
-    _Limit("max_thermal_status", re.compile(rf"thermal status {_FIGURE}"), int, 6),
-    _Limit("min_battery_percent", re.compile(rf"battery at {_FIGURE} %"), _below, 100),
-)
+_LIMITS = {
+    "max_battery_temp_c": _Limit(_above, 60),
+    "max_cpu_temp_c": _Limit(_above, 110),
+    "max_thermal_status": _Limit(int, 6),
+    "min_battery_percent": _Limit(_below, 100, min),
+}
+"""The limits are by the names of the fields of a sweep file's `protocol.gate`."""
 _KEPT_RESULTS = frozenset({"min_battery_percent"})
-"""Limits that are in no job key: with another one, what was measured counts on."""
+"""The limits are in no job key: after a change, earlier measurements count on."""
 
 
-def worst(lacking: Iterable[str]) -> tuple[str, ...]:
-    """Of each condition the words with the figure farthest from its limit, in the order of their first."""
-    found: dict[str, str] = {}
-    for words in lacking:
-        what, read = _read(words)
-        if what not in found or (read is not None and _is_worse(what, read, found[what])):
-            found[what] = words
-    return tuple(found.values())
+def worst(lacking: Iterable[Lack]) -> tuple[Lack, ...]:
+    """Return for each condition the lack whose figure is farthest from its limit, in the order of each condition's
+    first."""
+    farthest: dict[str, Lack] = {}
+    for lack in lacking:
+        name = lack.limit or lack.text
+        before = farthest.setdefault(name, lack)
+        if lack.limit and _LIMITS[lack.limit].farther(lack.figure, before.figure) != before.figure:
+            farthest[name] = lack
+    return tuple(farthest.values())
 
 
-def looser_gate(lacking: Iterable[str]) -> dict[str, int] | None:
-    """The limits, by their names under `protocol.gate`, that all these conditions keep. `None` if no limit allows one
-    of them: another program on the device, a sensor that is gone, or a figure beyond what a sweep file may set."""
-    found: dict[str, int] = {}
-    for words in worst(lacking):
-        what, read = _read(words)
-        limit = next((one for one in _LIMITS if one.field == what), None)
-        if limit is None or read is None or limit.beyond(read) > limit.most:
-            return None
-        found[what] = limit.beyond(read)
-    return found or None
+def figures_text(lacking: Iterable[Lack]) -> str:
+    """The text is JSON of limits and figures, as a row of results has it; empty if nothing lacked."""
+    figures = [(lack.limit, lack.figure) for lack in lacking]
+    return json.dumps(figures) if figures else ""
+
+
+def looser_gate(rows: Iterable[str]) -> dict[str, int] | None:
+    """The limits, by their names under `protocol.gate`, that all conditions of these rows keep (`figures_text`).
+
+    `None` if no limit allows one of them: another program on the device, a sensor that is gone, or a figure beyond
+    what a sweep file may set. Rows may be of other computers: what cannot be read has no limit, either.
+    """
+    gate: dict[str, int] = {}
+    try:
+        figures = [(str(name), float(figure)) for row in rows if row for name, figure in json.loads(row)]
+        for name, figure in figures:
+            limit = _LIMITS[name]
+            beyond = limit.beyond(figure)
+            if beyond > limit.most:
+                return None
+            gate[name] = int(limit.farther(beyond, gate.get(name, beyond)))
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+    return gate or None
 
 
 def keeps_results(limits: Iterable[str]) -> bool:
-    """Whether a change of these limits leaves the results that there are as they are."""
+    """Tell whether a change of these limits leaves the stored results as they are."""
     return set(limits) <= _KEPT_RESULTS
-
-
-def _read(words: str) -> tuple[str, float | None]:
-    """The limit's name and the figure; of a condition without one, its words."""
-    for limit in _LIMITS:
-        if match := limit.words.match(words):
-            return limit.field, float(match[1])
-    return words, None
-
-
-def _is_worse(what: str, read: float, words: str) -> bool:
-    before = _read(words)[1]
-    return before is not None and (read < before if what.startswith("min_") else read > before)

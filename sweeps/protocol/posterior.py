@@ -1,4 +1,4 @@
-"""What the rounds of a race say of each variant's latency: a distribution per variant. Pure.
+"""The posterior of each variant's latency from the rounds of a race: a distribution per variant. Pure.
 
 It is the likelihood of its blocks (`sweeps.protocol.mixture`), times a normal prior of the variants' effects, whose
 centre and spread are those of the candidates that are near the best, as in empirical Bayes: of several that are equal,
@@ -22,27 +22,29 @@ _NEAR_DEGREES = 2.0
 _FAR_SPREAD = 0.3
 """The standard deviation of the effects of all others."""
 _HALVINGS = 40
-"""Of the range in which a bound is sought: enough for every digit that is shown."""
+"""The range in which a bound is sought is halved so often: enough for every digit that is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """Independent distributions of log latencies, up to a common constant; NaN where never measured."""
+    """The posterior has independent distributions of log latencies, up to a common constant; NaN where never
+    measured."""
 
     effects: NDArray[np.float64]
     """The estimates without the prior."""
     means: NDArray[np.float64]
     edges: NDArray[np.float64]
-    """(variants, points)"""
+    """The array has the shape (variants, points)."""
     cumulative: NDArray[np.float64]
-    """(variants, points): the probability of less than each edge."""
+    """The array (variants, points) has the probability of less than each edge."""
 
     def not_slower(self, places: NDArray[np.intp], than: int) -> NDArray[np.float64]:
-        """For each of `places`, the probability that it is not slower than `than`."""
+        """Return the probability, for each of `places`, that it is not slower than `than`."""
         return self._below(places, than, 0.0)
 
     def faster(self, places: NDArray[np.intp], than: int, by: float) -> NDArray[np.float64]:
-        """For each of `places`, the probability that it is faster than `than` by more than `by` (in logarithms)."""
+        """Return the probability, for each of `places`, that it is faster than `than` by more than `by` (in
+        logarithms)."""
         return self._below(places, than, by)
 
     def none_faster(self, places: NDArray[np.intp], than: int, by: float) -> float:
@@ -62,34 +64,36 @@ class Posterior:
         return float(low)
 
     def ratio(self, place: int, other: int) -> Estimate | None:
-        """Latency of `place` / that of `other`, with 95 %; `None` unless both were measured."""
+        """Return the latency of `place` / that of `other`, with 95 %; `None` unless both were measured."""
         middle = float(self.means[place] - self.means[other])
         if math.isnan(middle):
             return None
         low = self.log_ratio_low(place, other, TAIL)
-        # Not mirrored: with two blocks that contradict each other, one side is longer than the other.
+        # The upper bound does not mirror the lower one: with two blocks that contradict each other, one side is longer
+        # than the other.
         high = -self.log_ratio_low(other, place, TAIL)
         return Estimate(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
 
     def _below(self, places: NDArray[np.intp], than: int, by: float) -> NDArray[np.float64]:
         mass = np.diff(self.cumulative[than])
-        found: NDArray[np.float64] = _middles(self._cdf(places, self.edges[than] - by)) @ mass
-        found[places == than] = 0.0
-        return found
+        chances: NDArray[np.float64] = _middles(self._cdf(places, self.edges[than] - by)) @ mass
+        chances[places == than] = 0.0
+        return chances
 
     def _cdf(self, places: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(places, values)"""
+        """Return an array of the shape (places, values)."""
         rows = [np.interp(values, self.edges[place], self.cumulative[place]) for place in places]
         return np.array(rows).reshape(len(places), values.size)
 
 
 def _middles(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = (values[..., 1:] + values[..., :-1]) / 2
-    return found
+    middles: NDArray[np.float64] = (values[..., 1:] + values[..., :-1]) / 2
+    return middles
 
 
 def posterior(logs: NDArray[np.float64], weights: NDArray[np.float64], near: NDArray[np.bool_]) -> Posterior:
-    """`logs` (rounds, variants) has NaN where nothing was measured; a round of weight 0.5 has twice the variance.
+    """Return the distributions of the variants' log latencies. `logs` (rounds, variants) has NaN where nothing was
+    measured; a round of weight 0.5 has twice the variance.
 
     `near` (variants): the candidates that are near the best. At least one variant was measured.
     """

@@ -24,21 +24,23 @@ FINAL_SECONDS = 0.3
 """The least duration of a race's block in a process of its own."""
 
 BATCH_WARMUP_ITERATIONS = 2
-"""After the first inference. TorchScript's executor optimizes a model in its first two."""
+"""The number of warm-up iterations after the first inference. TorchScript's executor optimizes a model in its first
+two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """When a device is ready for a block. A condition without a sensor is not waited for."""
+    """The conditions under which a device is ready for a block. A condition without a sensor is not waited for."""
 
     max_battery_temp_c: float
     """Temperature of a phone's battery."""
     max_cpu_temp_c: float
-    """Temperature of a host's hottest zone. A judgement: boards throttle from 80, idle laptops show 40 to 60."""
+    """The temperature of a host's hottest zone. This limit is a judgement: boards throttle from 80, idle laptops show
+    40 to 60."""
     max_thermal_status: int
     """Android's thermal status, from 0 (none) to 6 (shutdown)."""
     min_battery_percent: float
-    """Only for devices with a battery; a level that cannot be read is too low."""
+    """The charge of a battery, for devices that have one; a level that cannot be read is too low."""
     max_load: float
     """Share of all CPU time (0 to 1) that other programs may use."""
     wait_seconds: float
@@ -77,19 +79,19 @@ class Protocol:
     """Number of new blocks of a race's winner. Only these make its interval: its other blocks are those that made it
     win, which is partly luck."""
     budget: Literal["full", "race"] = "full"
-    """`race`: a job leaves the rounds as soon as it cannot win."""
+    """A job leaves the rounds of a `race` as soon as it cannot win."""
     device_minutes: float | None = None
     """No new round of a device starts after this time, which includes waiting."""
     question: str = ""
     """Identifies what a race decides: a hash of the objective, its constraints and the data."""
     gate: Gate | None = None
-    """`None`: blocks start in any state of the device."""
+    """The gate is `None` where blocks start in any state of the device."""
     on_not_ready: Literal["fail", "mark"] = "mark"
     fixed_performance: bool = False
     sentinel_every: int = 0
     """Number of blocks between two sentinel checks; 0: no checks."""
     rounds_on: tuple[tuple[str, int], ...] = field(default=(), metadata=LEFT_OUT_WHEN_EMPTY)
-    """By device id: `rounds` of devices that need more (`sweeps.protocol.calibrated`)."""
+    """The `rounds` of devices that need more, by device id (`sweeps.protocol.calibrated`)."""
 
     def on(self, device_id: str) -> "Protocol":
         """The protocol of one device."""
@@ -102,20 +104,22 @@ class Protocol:
 
     @property
     def in_own_process(self) -> "Protocol":
-        """That of a block in a process of its own: in a race it lasts `FINAL_SECONDS` or more, as it takes seconds to
-        start its process. Not in job keys: a longer block is the same measurement, as are more rounds."""
+        """The protocol of a block in a process of its own: in a race such a block lasts `FINAL_SECONDS` or more, as its
+        process takes seconds to start. The longer duration is not in job keys: a longer block is the same measurement,
+        as are more rounds."""
         if self.budget != "race":
             return self
         return replace(self, min_seconds=max(self.min_seconds, min(FINAL_SECONDS, self.max_seconds)))
 
     def in_batch(self, *, brief: bool = False) -> "Protocol":
-        """That of a short block in a batch: its process has run others before, so half the warm-up does. `brief`: half
-        the duration, as of `sweeps.protocol.screen.Screen.brief`."""
+        """Return the protocol of a short block in a batch: the process has run other builds before, so half the warm-up
+        does. `brief`: half the duration, as of `sweeps.protocol.screen.Screen.brief`."""
         iterations, seconds = max(BATCH_WARMUP_ITERATIONS, self.warmup_iterations), self.min_seconds / (1 + brief)
         return replace(self, warmup_iterations=iterations, warmup_seconds=self.warmup_seconds / 2, min_seconds=seconds)
 
     def comparable(self) -> dict[str, Any]:
-        """The part that enters job keys: all but rounds, budget and seed, so that more rounds extend stored results."""
+        """Return the part that enters job keys: all but rounds, budget and seed, so that more rounds extend stored
+        results."""
         return {
             "preset": self.preset,
             "warmup_iterations": self.warmup_iterations,
@@ -249,15 +253,15 @@ def protocol_of(sweep: SweepSpec) -> Protocol:
             f"a race needs the second metric of the front before anything is timed; {sweep.objective.front} is timed",
             "name an accuracy or artifact_mb as front, or write budget: full",
         )
-    bounded = {one.metric for one in sweep.objective.constraints} - {"latency_p50_ms"}
+    bounded = {constraint.metric for constraint in sweep.objective.constraints} - {"latency_p50_ms"}
     if late := sorted(filter(catalog.is_timed, bounded)):
         raise SpecError(
             f"a race cannot check a bound on {', '.join(late)}: its candidates are chosen before anything is timed",
             "write budget: full, or bound accuracy, artifact_mb or latency_p50_ms",
         )
     # Sweeps share jobs, but an elimination holds only among the jobs of one sweep.
-    asked = sweep.model_dump(mode="json", include={"name", "objective", "data"})
-    return replace(protocol, question=canonical_key(asked))
+    question = sweep.model_dump(mode="json", include={"name", "objective", "data"})
+    return replace(protocol, question=canonical_key(question))
 
 
 def _check(protocol: Protocol, spec: ProtocolSpec, full_budget: bool) -> None:

@@ -6,18 +6,18 @@ After every round, `sweeps.protocol.posterior` gives the distribution of each ca
   1 - `error`, and has two blocks of its own, or one where batches held it beside all of its rivals.
 * **Measured on.** Only the leader and those who may be faster than it by more than 2 % get further blocks. The others
   rest: as long as their probabilities sum up to `RESTING` at most, measuring them would change nothing. So near-ties do
-  not hold up a race. Who rests is asked again after every round, and may come back.
-* **Eliminated.** Who is slower than the leader beyond doubt is out for good: those whose probabilities of not being
-  slower sum up to `ELIMINATED` at most. Nobody leaves after the first round, however slow: a single block, and all that
-  is near it in time, may have met a burst of other work.
+  not hold up a race. The choice is made again after every round, so a candidate may come back.
+* **Eliminated.** A candidate that is slower than the leader beyond doubt is out for good: those whose probabilities of
+  not being slower sum up to `ELIMINATED` at most. No candidate leaves after the first round, however slow: a single
+  block, and all that is near it in time, may have met a burst of other work.
 
 The leader has the smallest mean among the candidates of the highest precedence.
 
 **Error.** These are Bayesian stopping rules: the probabilities hold under the model and its priors, and testing after
 every round needs no correction. How often they are wrong with other noise (heavy tails, bursts, two-state clocks,
-correlated samples) was simulated: `infra/protocol.md` shows it, `tests/benchmarks/bench_policy.py` repeats it. The
-scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke, Chick and
-Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
+correlated samples) was simulated: `infra/protocol-evidence.md` shows it, `tests/benchmarks/bench_policy.py` repeats
+it. The scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke,
+Chick and Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
 
 **Precedence** says which candidate may eliminate which: a class (`sweeps.ranking.precedence`). 2 passes the
 constraints, 1 is unresolved, 0 fails and cannot win while another may.
@@ -44,7 +44,7 @@ _NEGLIGIBLE_LOG = math.log1p(NEGLIGIBLE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elimination:
-    """Why a variant was eliminated, with the evidence."""
+    """The elimination of a variant, with its reason and the evidence."""
 
     key: str
     by: str
@@ -61,7 +61,7 @@ class Elimination:
     error: float
     """The probability that `ratio_low` is wrong is at most this."""
     reason: Literal["slower", "constraint"]
-    """`constraint`: `key` fails a constraint, and `by` does not."""
+    """The reason `constraint` says that `key` fails a constraint, and `by` does not."""
     in_batches: bool = False
     """The evidence is from batches, not from blocks in processes of their own."""
 
@@ -78,10 +78,11 @@ class Race:
         near: float = 1.0,
         screened: Sequence[Mapping[str, float]] = (),
     ) -> None:
-        """`precedence`: of each candidate, by its key. `fewest`: rounds before the leader may be called the best.
+        """`precedence` has the class of each candidate, by its key. `fewest`: rounds before the leader may be called
+        the best.
 
-        Nobody is eliminated that is less than `near` times as slow as the leader. `screened`: what batches said before
-        (`sweeps.protocol.screen`), each entry like a round of doubled variance.
+        A candidate that is less than `near` times as slow as the leader is not eliminated. `screened`: what batches
+        said before (`sweeps.protocol.screen`), each entry like a round of doubled variance.
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
@@ -100,17 +101,17 @@ class Race:
 
     @property
     def contending(self) -> tuple[str, ...]:
-        """All that were not eliminated."""
+        """All candidates that were not eliminated."""
         return _named(self._keys, self._in)
 
     @property
     def active(self) -> tuple[str, ...]:
-        """Those of `contending` whose next block may change the result."""
+        """The candidates of `contending` whose next block may change the result."""
         return _named(self._keys, self._in & self._active)
 
     @property
     def rounds(self) -> int:
-        """Without the batches."""
+        """The number of rounds does not include batches."""
         return self._evidence.rounds
 
     @property
@@ -143,25 +144,26 @@ class Race:
         self._rest()
 
     def leave_behind(self) -> tuple[Elimination, ...]:
-        """Eliminate all that rest and are more than `near` times as slow as the leader, and return why."""
+        """Eliminate all candidates that rest and are more than `near` times as slow as the leader, and return the
+        eliminations."""
         leader = self._leader()
         if leader is None or self._posterior is None:
             return ()
         resting = np.flatnonzero(self._in & ~self._active)
-        gone = resting[self._behind(resting, leader) > math.log(self._near)]
-        leaving = tuple(self._leaves(int(place), leader, "slower", RESTING) for place in gone)
+        far_behind = resting[self._behind(resting, leader) > math.log(self._near)]
+        leaving = tuple(self._leaves(int(place), leader, "slower", RESTING) for place in far_behind)
         self._eliminations += leaving
         return leaving
 
     @property
     def effects_ms(self) -> dict[str, float]:
-        """The latency of those still in the race, up to a common factor; without those never held against the leader,
-        whose factor is another one."""
+        """The latency of the candidates still in the race, up to a common factor. Candidates never compared with the
+        leader, whose factor is another one, are left out."""
         leader = self._leader()
         if leader is None or self._posterior is None:
             return {}
-        kept = np.flatnonzero(self._in & self._evidence.measured() & self._evidence.linked(leader))
-        return {self._keys[place]: float(np.exp(self._posterior.effects[place])) for place in kept}
+        comparable = np.flatnonzero(self._in & self._evidence.measured() & self._evidence.linked(leader))
+        return {self._keys[place]: float(np.exp(self._posterior.effects[place])) for place in comparable}
 
     @property
     def leader(self) -> str | None:
@@ -175,7 +177,7 @@ class Race:
 
     @property
     def why(self) -> str:
-        """Why the race is decided, for people; empty while it is undecided."""
+        """The reason for which the race is decided, for people; empty while it is undecided."""
         left = np.flatnonzero(self._in)
         if left.size < 2:
             return "one variant is left" if left.size else "no variant is left"
@@ -183,7 +185,7 @@ class Race:
         if self._posterior is None or leader is None:
             return ""
         rivals = self._rivals(leader)
-        # One block of the leader is enough only beside rivals that it was in batches with.
+        # One block of the leader is enough only beside rivals that shared a batch with it.
         fewest = 1 if rivals.size and self._evidence.shared(leader)[rivals].all() else self._fewest
         if self._evidence.blocks()[leader] < fewest or not self._evidence.linked(leader)[rivals].all():
             return ""
@@ -200,10 +202,10 @@ class Race:
         return int(places[np.argmin(self._posterior.means[places])])
 
     def _rivals(self, leader: int) -> NDArray[np.intp]:
-        """Who may take the leader's place: those of its own class, or of a higher one."""
-        others = self._in & (self._precedence >= self._precedence[leader])
-        others[leader] = False
-        return np.flatnonzero(others)
+        """The candidates that may take the leader's place: those of its own class, or of a higher one."""
+        rivals = self._in & (self._precedence >= self._precedence[leader])
+        rivals[leader] = False
+        return np.flatnonzero(rivals)
 
     def _failing(self, leader: int) -> list[Elimination]:
         if self._precedence[leader] <= 0 or self.rounds < FEWEST_ROUNDS:
@@ -213,38 +215,38 @@ class Race:
 
     def _slower(self, leader: int) -> list[Elimination]:
         assert self._posterior is not None
-        others = self._in & self._evidence.measured()
-        others[leader] = False
-        places = np.flatnonzero(others)
+        rivals = self._in & self._evidence.measured()
+        rivals[leader] = False
+        places = np.flatnonzero(rivals)
         enough = self._evidence.enough(leader, FEWEST_ROUNDS)
         places = places[enough[places] & (self._behind(places, leader) > math.log(self._near))]
-        gone = _least(places, self._posterior.not_slower(places, leader), ELIMINATED)
-        return [self._leaves(int(place), leader, "slower") for place in gone]
+        slower = _least(places, self._posterior.not_slower(places, leader), ELIMINATED)
+        return [self._leaves(int(place), leader, "slower") for place in slower]
 
     def _behind(self, places: NDArray[np.intp], leader: int) -> NDArray[np.float64]:
-        """How much slower they are than the leader, in logarithms."""
+        """Return how much slower the candidates at `places` are than the leader, in logarithms."""
         assert self._posterior is not None
-        found: NDArray[np.float64] = self._posterior.means[places] - self._posterior.means[leader]
-        return found
+        distances: NDArray[np.float64] = self._posterior.means[places] - self._posterior.means[leader]
+        return distances
 
     def _rest(self) -> None:
-        """Say who is measured on."""
+        """Choose the candidates that are measured on."""
         leader = self._leader()
         self._active = self._in.copy()
         if self._posterior is None or leader is None:
             return
         rivals = self._rivals(leader)
         chances = self._posterior.faster(rivals, leader, _NEGLIGIBLE_LOG)
-        # Who was near in batches has to show it in a process of its own.
+        # A candidate that was near the leader in batches has to show it in a process of its own.
         may_rest = self._in & self._evidence.enough(leader, self._fewest)
         self._active[np.setdiff1d(np.flatnonzero(may_rest), [*rivals, leader])] = False
         self._active[_least(rivals[may_rest[rivals]], chances[may_rest[rivals]], RESTING)] = False
         if self._near > 1:
-            # In batches, one block is enough where nothing that a block may meet explains it.
+            # In batches, one block of a rival is enough where nothing that a block may meet explains its distance.
             known = self._evidence.enough(leader, 1)[rivals]
             active = self._active.copy()
             active[_least(rivals[known], chances[known], ELIMINATED)] = False
-            # A leader that needs more blocks is not left alone: it would be held against nobody.
+            # A leader that needs more blocks is not left alone: it would be compared with nobody.
             if active.sum() > 1 or self._evidence.blocks()[leader] >= self._fewest:
                 self._active = active
 
@@ -269,7 +271,8 @@ class Race:
 
 
 def ratio_to_leader(race: Race, key: str) -> Estimate | None:
-    """The latency of `key` divided by that of the leader, with 95 %; `None` unless it was held against the leader."""
+    """Return the latency of `key` divided by that of the leader, with 95 %; `None` unless it was compared with the
+    leader."""
     leader, place = race._leader(), race._keys.index(key)
     if race._posterior is None or leader is None or not race._evidence.linked(leader)[place]:
         return None
@@ -281,7 +284,7 @@ def _named(keys: Sequence[str], chosen: NDArray[np.bool_]) -> tuple[str, ...]:
 
 
 def _least(places: NDArray[np.intp], chances: NDArray[np.float64], most: float) -> NDArray[np.intp]:
-    """As many of `places` as have `chances` that sum up to `most` at most, the smallest first."""
+    """Return as many of `places` as have `chances` that sum up to `most` at most, the smallest chances first."""
     order = np.argsort(chances, kind="stable")
-    found: NDArray[np.intp] = places[order][np.cumsum(chances[order]) <= most]
-    return found
+    least: NDArray[np.intp] = places[order][np.cumsum(chances[order]) <= most]
+    return least

@@ -9,12 +9,12 @@ screened for itself. Across groups, only the finals decide: blocks in processes 
 A batch that ends early is continued in a second process, without whatever ended it. Each process has an effect of its
 own: the two are one batch, and two rounds of the model. So an item that had its process to itself says nothing.
 
-What a variant shows in a shared process may differ from what it shows alone. So a screen eliminates only who is more
-than `NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled variance.
+A variant's figure in a shared process may differ from its figure alone. So a screen eliminates only who is more than
+`NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled variance.
 
 Where the device was shown to keep the ratios (`sweeps.protocol.batch_noise`) and all candidates are of one group, the
-batches decide: they go on until the race is decided, and there are no finals. Who is still in the race then has a ratio
-to the leader, and no time of its own.
+batches decide: they go on until the race is decided, and there are no finals. A candidate that is still in the race
+then has a ratio to the leader, and no time of its own.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,17 +30,17 @@ ENOUGH = 0.9
 """A screen ends when its leader is within 2 % of the group's best with this probability."""
 NEAR = 1.07
 FAR = 1.3
-"""Who is more than so many times as slow as the leader has short blocks until that is sure."""
+"""A candidate that is more than this many times as slow as the leader has short blocks until that is sure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """Batches that decide: nothing follows."""
+    """The limits of batches that decide: no finals follow."""
 
     fewest: int
-    """Batches before the leader may be called the best."""
+    """The number of batches before the leader may be called the best."""
     most: int
-    """Batches of a race that is not decided."""
+    """The largest number of batches of a race that is not decided."""
 
 
 class Screen:
@@ -50,45 +50,46 @@ class Screen:
     """
 
     def __init__(self, precedence: Mapping[str, float], deciding: Deciding | None = None) -> None:
-        """`precedence`: as of a `Race`; at least one candidate. `deciding`: the batches decide, and do not only
+        """The `precedence` is as of a `Race`; at least one candidate. `deciding`: the batches decide, and do not only
         screen."""
         error, fewest = (1 - ENOUGH, FEWEST_ROUNDS) if deciding is None else (ERROR, deciding.fewest)
         self._race = Race(precedence, error, fewest=fewest, near=NEAR)
         self._deciding = deciding
         self._joined: dict[str, int] = {}
-        """Batches before the first one of each candidate ..."""
+        """The number of batches before the first one of each candidate ..."""
         self._looks: dict[str, int] = {}
-        """... and those that it was in."""
+        """... and the number of batches that each candidate was in."""
         self._counted: set[str] = set()
-        """Those with a block that counts."""
+        """The candidates with a block that counts."""
         self._unusable: list[str] = []
         self._ended = len(precedence) < FEWEST
 
     @property
     def contending(self) -> tuple[str, ...]:
-        """Those that were not eliminated: once the screen has ended, those in the finals."""
+        """The candidates that were not eliminated: once the screen has ended, those in the finals."""
         return self._race.contending
 
     @property
     def active(self) -> tuple[str, ...]:
-        """Those in the next batch; nobody once it has ended."""
+        """The candidates in the next batch; none once the screen has ended."""
         return () if self._ended else self._race.active
 
     @property
     def brief(self) -> tuple[str, ...]:
-        """Those of `active` whose blocks may be half as long: the batches so far show them far behind the leader, or
-        nothing of them. Only between those that are near does precision decide."""
+        """The candidates of `active` whose blocks may be half as long: the batches so far show them far behind the
+        leader, or show nothing of them. Precision decides only between candidates that are near."""
         known, leader = self._race.effects_ms, self._race.leader
         near = {key for key, ms in known.items() if leader in known and ms <= FAR * known[leader]}
         return tuple(key for key in self.active if key not in near)
 
     @property
     def rounds(self) -> int:
-        """Batches so far."""
+        """The number of batches so far."""
         return self._race.rounds
 
     def add_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> tuple[Elimination, ...]:
-        """Add what one batch measured, by its processes, and return who is eliminated. See `ScreenedRace.add_batch`."""
+        """Add the block medians of one batch, by its processes, and return the eliminations. See
+        `ScreenedRace.add_batch`."""
         for key in apart:
             if key in self.contending:
                 self.finals_follow()
@@ -97,29 +98,29 @@ class Screen:
         for key in {key for medians_ms in processes for key in medians_ms} & contending:
             self._joined.setdefault(key, self.rounds)
             self._looks[key] = self._looks.get(key, 0) + 1
-        gone: tuple[Elimination, ...] = ()
+        eliminations: tuple[Elimination, ...] = ()
         if any(processes):
             counting = [
                 {key: value for key, value in medians_ms.items() if value is not None and key in contending}
                 for medians_ms in processes
             ]
-            self._counted |= {key for one in counting for key in one}
-            gone = self._race.add_round(*(one for one in counting if len(one) > 1))
+            self._counted |= {key for medians in counting for key in medians}
+            eliminations = self._race.add_round(*(medians for medians in counting if len(medians) > 1))
         self._put_aside()
         if self._race.decided or self._spent():
             self._ended = True
-            gone += self._race.leave_behind()
-        return tuple(replace(one, in_batches=True) for one in gone)
+            eliminations += self._race.leave_behind()
+        return tuple(replace(elimination, in_batches=True) for elimination in eliminations)
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """Those that were put aside: none of their blocks counts, in as many batches as it takes to decide, though
-        blocks of others do. They would hold the race open. In the finals they leave by themselves."""
+        """The candidates that were put aside: none of their blocks counts, in as many batches as it takes to decide,
+        though blocks of others do. They would hold the race open. In the finals they leave by themselves."""
         return tuple(self._unusable)
 
     @property
     def fruitless(self) -> bool:
-        """Whether no block of anyone counts, in as many batches as it takes to decide."""
+        """Tell whether no block of anyone counts, in as many batches as it takes to decide."""
         return self._deciding is not None and not self._counted and self.rounds >= self._deciding.fewest
 
     def _put_aside(self) -> None:
@@ -132,19 +133,20 @@ class Screen:
                 self._unusable.append(key)
 
     def finals_follow(self) -> None:
-        """From now on the batches only screen."""
+        """Let the batches only screen from now on."""
         self._deciding = None
         self._ended = self._ended or self._spent()
 
     def stop(self) -> None:
-        """There is no time left: where enough batches were there to say who leads, these were the last ones."""
+        """End the screen because no time is left, if its batches are enough to say who leads: these were the last
+        batches then."""
         if self._deciding is not None and self.rounds >= self._deciding.fewest and self.leader is not None:
             self._ended = True
 
     def _spent(self) -> bool:
         if self._deciding is None:
             return self.rounds >= MOST_BATCHES
-        # Who joined a race that had batches before has the same number with the others.
+        # A candidate that joined a race with earlier batches has the same number of batches with the others.
         since = max(self._joined.get(key, self.rounds) for key in self.contending)
         return self.rounds - since >= self._deciding.most
 
@@ -155,7 +157,7 @@ class Screen:
 
     @property
     def effects_ms(self) -> Mapping[str, float]:
-        """What the batches say of those in the finals, up to a common factor."""
+        """The latency of the candidates in the finals as batches show it, up to a common factor."""
         return self._race.effects_ms
 
     @property

@@ -20,7 +20,8 @@ class ScreenedRace:
         *,
         deciding: Deciding | None = None,
     ) -> None:
-        """`groups`: the group of each candidate that can be measured in batches, by its key. The rest as of `Race`.
+        """`groups` has the group of each candidate that can be measured in batches, by its key. The other parameters
+        are those of `Race`.
 
         `deciding`: the batches decide, if they can: all candidates are of one group, which is screened.
         """
@@ -40,7 +41,7 @@ class ScreenedRace:
 
     @property
     def contending(self) -> tuple[str, ...]:
-        """All that were not eliminated."""
+        """All candidates that were not eliminated."""
         return tuple(sorted(self._precedence)) if self._finals is None else self._finals.contending
 
     @property
@@ -60,17 +61,17 @@ class ScreenedRace:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """The keys of those that are measured next in processes of their own; nobody while there are batches."""
+        """The keys of the candidates that are measured next in processes of their own; none while there are batches."""
         return () if self._finals is None else self._finals.active
 
     @property
     def batches_decide(self) -> bool:
-        """Whether the batches decide: there are no finals."""
+        """Tell whether the batches decide: there are no finals."""
         return self._batches_decide
 
     @property
     def ended_in_batches(self) -> bool:
-        """Whether the last batch was the last measurement of the race, decided or not."""
+        """Tell whether the last batch was the last measurement of the race, decided or not."""
         return self._batches_decide and not self.batches
 
     @property
@@ -101,37 +102,39 @@ class ScreenedRace:
 
     @property
     def why(self) -> str:
-        """Why the race is decided, for people; empty while it is undecided."""
+        """The reason for which the race is decided, for people; empty while it is undecided."""
         if self._finals is not None:
             return self._finals.why
         return self._screens[0].why if self.ended_in_batches else ""
 
     def add_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> tuple[Elimination, ...]:
-        """Add one batch, which is of one group, and return who is eliminated. Those not in a screen are ignored.
+        """Add one batch, which is of one group, and return the eliminations. Candidates that are not in a screen are
+        ignored.
 
         It has the medians (ms) of each of its processes; `None`: it was in the batch, but its block does not count.
         `apart`: cannot be measured in batches, as this one showed. They go to the finals, which follow in any case.
         """
-        gone: tuple[Elimination, ...] = ()
+        eliminations: tuple[Elimination, ...] = ()
         keys = {key for medians_ms in processes for key in medians_ms} | set(apart)
         for screen in self._screens:
             if screen.active and keys & set(screen.contending):
                 self._batches_decide = self._batches_decide and not set(apart) & set(screen.contending)
-                gone = screen.add_batch(*processes, apart=apart)
-                if screen.fruitless:  # the device's doing: nothing is known of anyone
+                eliminations = screen.add_batch(*processes, apart=apart)
+                if screen.fruitless:  # The device caused this: nothing is known of any candidate.
                     self._batches_decide = False
                     screen.finals_follow()
                 break
-        for key in (*(one.key for one in gone), *self.unusable):
+        for key in (*(elimination.key for elimination in eliminations), *self.unusable):
             self._precedence.pop(key, None)
-        self._screened += gone
-        # Where no two blocks of any batch count, nothing is known of anyone.
+        self._screened += eliminations
+        # Nothing is known of any candidate where no two blocks of any batch count.
         self._batches_decide = self._batches_decide and not (self.ended_in_batches and self.leader is None)
         self._begin_finals()
-        return gone
+        return eliminations
 
     def stop(self) -> bool:
-        """There is no time left. Returns whether the batches so far say who leads: then these were the last ones."""
+        """End the batches because no time is left. Returns whether the batches so far say who leads: then these were
+        the last ones."""
         for screen in self._screens:
             screen.stop()
         return self.ended_in_batches
@@ -165,6 +168,6 @@ class ScreenedRace:
 
     def _begin_finals(self) -> None:
         if self._finals is None and not self.batches and not self._batches_decide:
-            # One that is left alone by its group is held against nobody by it.
+            # A candidate that its group left alone was compared with nobody in that group.
             screened = [effects for screen in self._screens if len(effects := screen.effects_ms) > 1]
             self._finals = Race(self._precedence, fewest=self._fewest, screened=screened)

@@ -1,14 +1,14 @@
 """The sentinel: a small built-in model, timed at intervals, that shows when the device itself changed speed. Pure.
 
 A sweep compares variants within rounds, so what a whole round shares cancels in the comparison: slow drift, and speeds
-between which the device goes back and forth. Only a shift that lasts cuts a round in two. It is found where all
-checks after it are slower (or all faster) than every check before it, by more than 5 %. What was measured between the
-last check before and the first one after gets the label `device_changed`: on which side of the shift it lies is not
-known. Blocks before and after it keep their rounds.
+between which the device goes back and forth. Only a shift that lasts cuts a round in two. It is found where all checks
+after it are slower (or all faster) than every check before it, by more than 5 %. Blocks between the last check before
+the shift and the first one after it get the label `device_changed`: on which side of the shift they lie is not known.
+Blocks before and after it keep their rounds.
 
 Where a speed that was not known before ended and did not come again, as in a burst, the blocks around the checks that
-saw it are in doubt (`device_moved`): they are left out where there are enough others. Of the blocks after the last
-check of a run that was interrupted, the first check of the next run says whether the device is still the same.
+saw it are in doubt (`device_moved`): they are left out where there are enough others. For the blocks after the last
+check of an interrupted run, the first check of the next run says whether the device is still the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,21 +50,21 @@ class Span:
 
     @property
     def label(self) -> str:
-        """What blocks in it are labelled with."""
+        """The trust label of the blocks in the span."""
         return "device_changed" if self.lasts else "device_moved"
 
     session: int
     after: int
     until: int
     lasts: bool = True
-    """Whether it changed for good; otherwise it came back."""
+    """The device changed for good if this is true; otherwise it came back."""
 
-    def holds(self, one: PlacedBlock) -> bool:
-        return one.block.session == self.session and self.after < one.position < self.until
+    def holds(self, placed_block: PlacedBlock) -> bool:
+        return placed_block.block.session == self.session and self.after < placed_block.position < self.until
 
 
 def data_for(model: ModelSpec, data: DataSpec) -> DataSpec:
-    """The sweep's own data, but for the sentinel, whose answers nobody asks for."""
+    """Return the sweep's own data, but for the sentinel, whose answers nobody uses."""
     return _DATA if model == MODEL else data
 
 
@@ -74,7 +74,7 @@ def round_of(check: int, number: int) -> int:
 
 
 def check_of(round_: int) -> int:
-    """The check that a block of this round is part of."""
+    """Return the check that a block of this round is part of."""
     return round_ // _ROUNDS_PER_CHECK
 
 
@@ -83,8 +83,8 @@ def next_check(blocks: Sequence[Block]) -> int:
 
 
 def moved(blocks: Sequence[Block], known: Sequence[Block]) -> bool:
-    """Whether a check differs by more than 5 % from the median of the `known` blocks, and by more than the noise
-    between processes: all its blocks are slower, or all are faster, than all known ones."""
+    """Tell whether a check differs by more than 5 % from the median of the `known` blocks, and by more than the noise
+    between processes: all its blocks are slower, or all are faster, than all known blocks."""
     return bool(known) and _apart(_figures_ns(blocks), _figures_ns(known))
 
 
@@ -101,10 +101,10 @@ def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
     """
     spans: list[Span] = []
     known: list[float] = []
-    for session, run in groupby(placed, key=lambda one: one.block.session):
-        checks = [list(check) for _, check in groupby(run, key=lambda one: check_of(one.block.round))]
+    for session, run in groupby(placed, key=lambda placed_block: placed_block.block.session):
+        checks = [list(check) for _, check in groupby(run, key=lambda placed_block: check_of(placed_block.block.round))]
         whole = [check for check in checks if len(check) >= CHECK_BLOCKS]
-        figures = [_figures_ns([one.block for one in check]) for check in whole]
+        figures = [_figures_ns([placed_block.block for placed_block in check]) for check in whole]
         shifted: list[tuple[int, int]] = []
         for now in range(1, len(whole)):
             within = now > 1 and _mixed(figures[now - 1]) and (not shifted or shifted[-1][1] < now - 1)
@@ -119,7 +119,8 @@ def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
 
 
 def doubtful_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
-    """Beside `changed_spans`, the spans in which a block may be of another speed than its neighbours, in each run.
+    """Return, beside `changed_spans`, the spans in which a block may be of another speed than its neighbours, in each
+    run.
 
     Checks that have moved from all known ones, and only once in the run, have seen a speed that did not last: what lies
     between the check before and the one after them is in doubt. Where the first check of a run has moved from all
@@ -128,14 +129,14 @@ def doubtful_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
     """
     spans: list[Span] = []
     before: list[PlacedBlock] = []
-    for session, run in groupby(placed, key=lambda one: one.block.session):
-        checks = [list(check) for _, check in groupby(run, key=lambda one: check_of(one.block.round))]
+    for session, run in groupby(placed, key=lambda placed_block: placed_block.block.session):
+        checks = [list(check) for _, check in groupby(run, key=lambda placed_block: check_of(placed_block.block.round))]
         whole = [check for check in checks if len(check) >= CHECK_BLOCKS]
-        figures = [_figures_ns([one.block for one in check]) for check in whole]
-        if before and whole and _apart(figures[0], _figures_ns([one.block for one in before])):
+        figures = [_figures_ns([placed_block.block for placed_block in check]) for check in whole]
+        if before and whole and _apart(figures[0], _figures_ns([placed_block.block for placed_block in before])):
             spans.append(Span(before[0].block.session, before[-1].position, whole[0][0].position))
         spans += _burst(session, whole, figures)
-        before = [one for check in whole for one in check] or before
+        before = [placed_block for check in whole for placed_block in check] or before
     return spans
 
 
@@ -147,7 +148,8 @@ def in_race(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def _burst(session: int, whole: Sequence[Sequence[PlacedBlock]], figures: Sequence[Sequence[float]]) -> list[Span]:
-    """Around the checks in a row that have moved, if all checks before and after them in the run have not."""
+    """Return the span around the checks in a row that have moved, if all checks before and after them in the run have
+    not."""
     first = next((at for at in range(1, len(whole)) if _apart(figures[at], [*chain(*figures[:at])])), None)
     if first is None:
         return []
@@ -155,12 +157,13 @@ def _burst(session: int, whole: Sequence[Sequence[PlacedBlock]], figures: Sequen
     away = [at for at in range(first, len(whole)) if _beyond(figures[at], known)]
     back = first + len(away)
     if back == len(whole) or away[-1] != back - 1:
-        return []  # it has lasted up to now, or it came again
+        return []  # The new speed has lasted up to now, or it came again.
     return [Span(session, whole[first - 1][-1].position, whole[back][0].position, lasts=False)]
 
 
 def _shifts(checks: Sequence[Sequence[float]], before: int, now: int, known: Sequence[float]) -> bool:
-    """Whether the device changed for good between two checks, by their numbers; all values are figures of blocks."""
+    """Tell whether the device changed for good between two checks, by their numbers; all values are figures of
+    blocks."""
     earlier, later = [*known, *chain(*checks[: before + 1])], [*chain(*checks[now:])]
     return _differ(checks[now], checks[before]) and _apart(checks[now], earlier) and _beyond(later, earlier)
 
@@ -173,12 +176,12 @@ def _apart(check: Sequence[float], known: Sequence[float]) -> bool:
     return _beyond(check, known) and _differ(check, known)
 
 
-def _beyond(some: Sequence[float], others: Sequence[float]) -> bool:
-    return min(some) > max(others) or max(some) < min(others)
+def _beyond(check: Sequence[float], known: Sequence[float]) -> bool:
+    return min(check) > max(known) or max(check) < min(known)
 
 
-def _differ(some: Sequence[float], others: Sequence[float]) -> bool:
-    return abs(median(some) / median(others) - 1.0) > MOVED
+def _differ(check: Sequence[float], known: Sequence[float]) -> bool:
+    return abs(median(check) / median(known) - 1.0) > MOVED
 
 
 def _figures_ns(blocks: Sequence[Block]) -> list[float]:

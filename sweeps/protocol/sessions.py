@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 GAP_S = 1800
-"""Judged: a phone cools in a few minutes, and programs in the background come and go within half an hour."""
+"""The gap is a judgement: a phone cools in a few minutes, and programs in the background come and go within half an
+hour."""
 
 PRIOR_SPREAD = 0.025
-"""Standard deviation between sessions, as a share, that is assumed until there are some ..."""
+"""The standard deviation between sessions, as a share, that is assumed until there are sessions ..."""
 PRIOR_DEGREES = 3.0
-"""... and what it counts for, in degrees of freedom: a scaled inverse chi-square distribution."""
+"""... and the degrees of freedom for which it counts: a scaled inverse chi-square distribution."""
 
 _STARTS_S = range(1_000_000_000, 100_000_000_000)
 """Runs of the oldest journals have a smaller number, which is not a time."""
@@ -26,13 +27,13 @@ def run_of(visit: int) -> int:
 
 
 def has_start(run: int) -> bool:
-    """Whether the number of a run is the time of its start (seconds since 1970)."""
+    """Tell whether the number of a run is the time of its start (seconds since 1970)."""
     return run in _STARTS_S
 
 
 def begins_session(run: int, last_block: str) -> bool:
-    """Whether a session begins with a run. `last_block`: when the device's last block before the run was stored, as the
-    journal writes times (ISO 8601, UTC)."""
+    """Tell whether a session begins with a run. `last_block`: when the device's last block before the run was stored,
+    as the journal writes times (ISO 8601, UTC)."""
     return run - datetime.fromisoformat(last_block).timestamp() >= GAP_S
 
 
@@ -42,6 +43,6 @@ def start_text(run: int) -> str:
 
 
 def sessions_of(runs: Sequence[int], starts: Sequence[int]) -> tuple[int, ...]:
-    """The session of each of the `runs`: the last of the `starts` (of sessions, ascending) that is not later; 0 if
-    there is none. All runs whose sessions nobody recorded are one session."""
+    """Return the session of each of the `runs`: the last of the `starts` (of sessions, ascending) that is not later; 0
+    if there is none. All runs whose sessions nobody recorded are one session."""
     return tuple(starts[place - 1] if (place := bisect_right(starts, run)) else 0 for run in runs)

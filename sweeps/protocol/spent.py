@@ -1,4 +1,4 @@
-"""Where a device's time went: only a part of it is spent in timed iterations. Pure."""
+"""The use of a device's time: only a part of it is spent in timed iterations. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -15,32 +15,28 @@ class Spent:
     """Seconds on the device's clock. `waiting_s` and `pushing_s` come before a block or an accuracy pass."""
 
     waiting_s: float = 0.0
-    """For the gate."""
+    """The time of waiting for the gate."""
     pushing_s: float = 0.0
-    """Sending artifacts and evaluation images; not recorded by early versions."""
+    """The time of sending artifacts and evaluation images; not recorded by early versions."""
     starting_s: float = 0.0
-    """The command, the process, its imports, and its end: what is left of a block beside the other parts."""
+    """The time of the command, the process, its imports, and its end: the rest of a block beside its other parts."""
     loading_s: float = 0.0
     warming_up_s: float = 0.0
-    """With the first inference."""
+    """The time of warm-up with the first inference."""
     timed_s: float = 0.0
     evaluating_s: float = 0.0
-    """Accuracy passes, from their start to the last logit on the host; not recorded by early versions."""
+    """The time of accuracy passes, from their start to the last logit on the host; not recorded by early versions."""
 
     @property
     def measuring_s(self) -> float:
-        """All but the waiting."""
+        """The sum of all parts but the waiting."""
         blocks_s = self.starting_s + self.loading_s + self.warming_up_s + self.timed_s
         return self.pushing_s + blocks_s + self.evaluating_s
 
     @property
-    def timed_share(self) -> float:
-        """Of `measuring_s`, from 0 to 1; 0 without any time."""
-        return self.timed_s / self.measuring_s if self.measuring_s > 0.0 else 0.0
-
-    @property
     def text(self) -> str:
-        """For people; empty without any time. Pushes and accuracy are left out where none was recorded."""
+        """The shares of the device's time, for people; empty without any time. Pushes and accuracy are left out where
+        none was recorded."""
         if self.measuring_s <= 0.0:
             return ""
         parts = {
@@ -55,12 +51,12 @@ class Spent:
         return f"device time {self.measuring_s:,.0f} s: {shares}; and {self.waiting_s:,.0f} s of waiting"
 
     def document(self) -> dict[str, float]:
-        """For JSON, in seconds."""
+        """Return the seconds by field, for JSON."""
         return {name: round(seconds, 3) for name, seconds in asdict(self).items()}
 
 
 def _parts(timed: Block | BatchItem) -> tuple[float, float, float]:
-    """Seconds of loading, of warm-up with the first inference, and of timed iterations."""
+    """Return the seconds of loading, of warm-up with the first inference, and of timed iterations."""
     return (
         (timed.load_ns or 0) / 1e9,
         ((timed.first_inference_ns or 0) + sum(timed.warmup_ns)) / 1e9,
@@ -69,8 +65,8 @@ def _parts(timed: Block | BatchItem) -> tuple[float, float, float]:
 
 
 def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches: Iterable[StoredBatch] = ()) -> Spent:
-    """Where the time of these blocks, accuracy passes and batches went. Passes by a reference implementation ran on the
-    host, and are left out. A runner that does not report its load time has it in `starting_s`."""
+    """Sum up where the time of these blocks, accuracy passes and batches went. Passes by a reference implementation ran
+    on the host, and are left out. A runner that does not report its load time has it in `starting_s`."""
     waiting = pushing = starting = loading = warming_up = timed = evaluating = 0.0
     for block in blocks:
         parts = _parts(block)
@@ -82,9 +78,9 @@ def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches:
         items = [_parts(item) for item in batch.items.values()]
         waiting += max((item.conditions.waited_seconds for item in batch.items.values()), default=0.0)
         starting += max(0.0, batch.device_seconds - sum(map(sum, items)))
-        loading += sum(one[0] for one in items)
-        warming_up += sum(one[1] for one in items)
-        timed += sum(one[2] for one in items)
+        loading += sum(seconds[0] for seconds in items)
+        warming_up += sum(seconds[1] for seconds in items)
+        timed += sum(seconds[2] for seconds in items)
     for accuracy in accuracies:
         if not accuracy.emulated:
             pushing += accuracy.push_seconds
@@ -101,7 +97,7 @@ def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches:
 
 
 def full_seconds(blocks: Sequence[Block]) -> float:
-    """A lower bound of the device time (seconds) that one job needs with `budget: full` and the preset `full`.
+    """Return a lower bound of the device time (seconds) that one job needs with `budget: full` and the preset `full`.
 
     It is computed from the start-up time and the latency of these blocks. Raises `ValueError` for no blocks.
     """

@@ -1,4 +1,4 @@
-"""Which jobs of one device are still measured, and why the others have ended. Pure.
+"""The choice of the jobs of one device that are still measured, with the reasons why the others have ended. Pure.
 
 It takes the rounds one by one. A job ends when it is stable or, in a race, when it cannot win. The recorded rounds
 always give the same decisions, so an interrupted run continues where it stopped.
@@ -30,8 +30,8 @@ _NONE_COUNTS = "none of its blocks counts; see its trust labels"
 
 
 class Contest:
-    """The rounds of the timed jobs of one device. One class, since batches, rounds and used-up time all end jobs by
-    what the same race says."""
+    """The rounds of the timed jobs of one device. They are one class, since batches, rounds and used-up time all end
+    jobs by the state of the same race."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Contest:
     @property
     def batches(self) -> tuple[tuple[str, ...], ...]:
         """The job keys of each batch that is measured next, before any block of `active`."""
-        # Nobody is left once the device's time is used up.
+        # No job is left once the device's time is used up.
         return () if self._screened is None or not self._left else self._screened.batches
 
     @property
@@ -95,7 +95,7 @@ class Contest:
 
     @property
     def race(self) -> "ScreenedRace | FrontRace | None":
-        """`None` if the protocol has no race."""
+        """The race is `None` if the protocol has no race."""
         return self._race
 
     def take(self, blocks: Iterable[Block]) -> list[Settled]:
@@ -104,14 +104,15 @@ class Contest:
         Blocks of jobs that ended earlier are ignored.
         """
         medians: dict[str, float | None] = {}
-        for block in (one for one in blocks if one.job_key in self._left):
+        for block in (block for block in blocks if block.job_key in self._left):
             counts = not disqualified(self._labels(block))
             medians[block.job_key] = figure_ns(block.samples_ns) / 1e6 if counts else None
             self._lost[block.job_key] += is_lost(block)
         return self.count(medians)
 
     def count(self, round_: Mapping[str, float | None]) -> list[Settled]:
-        """As `take`, from the block medians (ms) of jobs that have not ended; `None`: the block does not count."""
+        """Add one round as `take` does, from the block medians (ms) of jobs that have not ended; `None`: the block does
+        not count."""
         if not round_:
             return []
         for key in round_:
@@ -125,15 +126,18 @@ class Contest:
         """Add the block medians of one batch, as of `ScreenedRace.add_batch`. Returns the jobs that end now."""
         if self._screened is None:
             return []
-        left = [{key: value for key, value in one.items() if key in self._left} for one in processes]
-        gone = self._screened.add_batch(*left, apart=[key for key in apart if key in self._left])
+        left = [{key: value for key, value in medians.items() if key in self._left} for medians in processes]
+        eliminations = self._screened.add_batch(*left, apart=[key for key in apart if key in self._left])
         put_aside = [key for key in self._screened.unusable if key in self._left]
-        ended = [*map(self._settled, gone), *(self._end(key, "disqualified", _NONE_COUNTS) for key in put_aside)]
+        ended = [
+            *map(self._settled, eliminations),
+            *(self._end(key, "disqualified", _NONE_COUNTS) for key in put_aside),
+        ]
         ended += self._ended_by_decision()
         return self._ended(_of_batches(ended, self._screened))
 
     def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Settled]:
-        """As `count_batch`, from what the processes measured, by job key."""
+        """Add one batch as `count_batch` does, from the items that the processes measured, by job key."""
         medians = [
             {
                 key: None if disqualified(in_race(item.labels)) else figure_ns(item.samples_ns) / 1e6
@@ -149,8 +153,8 @@ class Contest:
         return 0 if self._screened is None else self._screened.most_batches
 
     def _ended(self, settled: list[Settled]) -> list[Settled]:
-        for one in settled:
-            self._left.pop(one.job_key, None)
+        for end in settled:
+            self._left.pop(end.job_key, None)
         return settled
 
     def _labels(self, block: Block) -> tuple[str, ...]:
@@ -205,7 +209,7 @@ class Contest:
         if self._race.decided and (fewest >= self._protocol.rounds or self._batches):
             return [self._end(key, "best", f"the race is decided: {self._race.why}") for key in left]
         if fewest >= self._protocol.last_round:
-            # Not earlier: a job that joined later still has rounds to run together with the others.
+            # The race does not end earlier: a job that joined later still has rounds to run together with the others.
             return [
                 self._end(key, "undecided", f"the race was not decided after {self._blocks[key]} rounds")
                 for key in left
@@ -218,24 +222,24 @@ class Contest:
         return ended_in_batches(self._screened, names, left, self._end, noise=self._noise, out_of_time=out_of_time)
 
     def _unusable(self) -> list[Settled]:
-        """Jobs with enough rounds of which none counts. They are removed, as they would keep the race undecided."""
+        """Remove and return the jobs with enough rounds of which none counts: they would keep the race undecided."""
         assert self._race is not None
-        found = [
+        keys = [
             key
             for key in self._race.contending
             if self._blocks[key] >= self._protocol.rounds and not self._medians[key]
         ]
-        for key in found:
+        for key in keys:
             self._race.withdraw(key)
-        return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
+        return [self._end(key, "disqualified", _NONE_COUNTS) for key in keys]
 
-    def _settled(self, one: "Elimination") -> Settled:
-        return eliminated(one, self._names, self._blocks[one.key], self._protocol.question)
+    def _settled(self, elimination: "Elimination") -> Settled:
+        return eliminated(elimination, self._names, self._blocks[elimination.key], self._protocol.question)
 
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
         leads = self._race is not None and key == self._race.leader
         in_batches = self._screened is not None and self._screened.ended_in_batches
-        # Of one alone nothing was selected. Where batches decide, the leader has no time yet.
+        # A single job was not selected among others. Where batches decide, the leader has no time yet.
         won = (reason in ("best", "undecided") or in_batches) and len(self._names) > 1
         return Settled(
             job_key=key,
@@ -253,12 +257,12 @@ class Contest:
 
 
 def _of_batches(settled: Iterable[Settled], race: "ScreenedRace") -> list[Settled]:
-    """The same, with whether batches decide."""
-    return [replace(one, batches_decide=race.batches_decide) for one in settled]
+    """Return the same ends, which also say whether batches decide."""
+    return [replace(end, batches_decide=race.batches_decide) for end in settled]
 
 
 def _only_batches(race: "ScreenedRace") -> str:
-    """What is said of time that ran out in batches which name no leader."""
+    """Return the text about batches that name no leader when the time ran out."""
     if not race.batches:
         return ""
     count = f"{race.most_batches} batch{'es' * (race.most_batches != 1)}"
@@ -266,7 +270,8 @@ def _only_batches(race: "ScreenedRace") -> str:
 
 
 def _unstable(blocks: int, counted: int, fewest: int) -> tuple[SettledReason, str]:
-    """Why a job ends whose rounds do not agree. `counted`: how many of its blocks count."""
+    """Return the reason and message of a job that ends though its rounds do not agree. `counted`: how many of its
+    blocks count."""
     if not counted:
         return "disqualified", _NONE_COUNTS
     if counted < fewest:

@@ -1,9 +1,10 @@
-"""Whether units of one class are alike: one variant, measured on each of them. Pure: block medians in, differences out.
+"""The comparison of units of one class, by one variant that is measured on each of them. Pure: block medians in,
+differences out.
 
 The spread between processes is taken from all units together. A unit differs if the mean of its logarithms is further
 from the middle of the others' means than Student's interval of that difference (95 % for all units together, by
-Bonferroni), and by 2 % or more. The one that differs most is left out, and the rest is looked at again. Of two units
-that differ, nobody knows which one is usual: the later one is left out.
+Bonferroni), and by 2 % or more. The one that differs most is left out, and the rest is looked at again. If two units
+differ, nobody knows which one is usual: the later one is left out.
 """
 
 import math
@@ -14,50 +15,53 @@ from sweeps.distributions import student_t_quantile
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate
 
 _ROUNDING = 1e-9
-"""Of a sum of logarithms: no difference, where all blocks took the same."""
+"""A sum of logarithms is wrong by less than this: no difference, where all blocks took the same."""
 
 
 def differing(units: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
-    """The units that differ, the one that differs most first: each with its latency divided by that of the units that
-    were left, and the interval. `units`: in their order, the block medians (two or more each) of the common variant."""
+    """Return the units that differ, the one that differs most first: each with its latency divided by that of the units
+    that were left, and the interval. `units`: in their order, the block medians (two or more each) of the common
+    variant."""
     return _compared(units)[0]
 
 
 def slightly_different(units: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
-    """As `differing`, of those that are left: which surely differ, but by less than 2 %."""
+    """Return the units that surely differ, but by less than 2 %, as `differing` returns the others."""
     return _compared(units)[1]
 
 
 def _compared(units: Mapping[str, Sequence[float]]) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Those that differ, and those that differ a little."""
+    """Return the units that differ, and those that differ a little."""
     left = {unit: [math.log(value) for value in medians] for unit, medians in units.items()}
-    found: dict[str, Estimate] = {}
+    clearly: dict[str, Estimate] = {}
     slightly: dict[str, Estimate] = {}
     while len(left) > 1 and (sure := _surely_apart(left)):
-        # Of equal ones the last.
+        # Among equal differences, the last unit is the worst.
         worst = max(reversed(sure), key=lambda unit: round(abs(sure[unit][0]), 9))
         is_slight = slightly or abs(sure[worst][0]) < math.log1p(NEGLIGIBLE)
-        (slightly if is_slight else found)[worst] = _ratio(*sure[worst])
+        (slightly if is_slight else clearly)[worst] = _ratio(*sure[worst])
         del left[worst]
-    return found, slightly
+    return clearly, slightly
 
 
 def _surely_apart(left: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
-    """Of the units that are further from the others than the interval of that difference: both, as logarithms."""
+    """Return the units that are further from the others than the interval of that difference, each with both, as
+    logarithms."""
     degrees = sum(len(logs) - 1 for logs in left.values())
     spread = sum((len(logs) - 1) * variance(logs) for logs in left.values()) / degrees
     quantile = student_t_quantile(degrees, 1 - (1 - CONFIDENCE) / 2 / len(left))
     means = {unit: fmean(logs) for unit, logs in left.items()}
-    found: dict[str, tuple[float, float]] = {}
+    surely: dict[str, tuple[float, float]] = {}
     for unit, logs in left.items():
-        others = [other for other in left if other != unit]
-        apart = means[unit] - median(means[other] for other in others)
-        # The error of a median of several is at most that of a mean of the middle ones: here, of one of them.
-        half = quantile * math.sqrt(spread / len(logs) + spread / min(len(left[other]) for other in others))
-        if abs(apart) > max(half, _ROUNDING):
-            found[unit] = apart, half
-    return found
+        other_units = [other for other in left if other != unit]
+        difference = means[unit] - median(means[other] for other in other_units)
+        # The error of a median of several means is at most that of a mean of the middle ones: it is taken as that of
+        # one of them.
+        half = quantile * math.sqrt(spread / len(logs) + spread / min(len(left[other]) for other in other_units))
+        if abs(difference) > max(half, _ROUNDING):
+            surely[unit] = difference, half
+    return surely
 
 
-def _ratio(apart: float, half: float) -> Estimate:
-    return Estimate(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
+def _ratio(difference: float, half: float) -> Estimate:
+    return Estimate(math.exp(difference), math.exp(difference - half), math.exp(difference + half))

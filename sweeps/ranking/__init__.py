@@ -1,4 +1,4 @@
-"""Decides which build wins: ranks them by verdicts and ties; comparisons, what to export.
+"""The ranking decides which build wins: verdicts, ties, comparisons, export.
 
 Step: ranking
 Start: rank

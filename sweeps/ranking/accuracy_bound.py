@@ -1,4 +1,5 @@
-"""Whether a build keeps a bound on its accuracy drop, and how many images would show it. Pure; counts of images in.
+"""The check whether a build keeps a bound on its accuracy drop, and the number of images that would show it. Pure;
+counts of images in.
 
 "At most 1 point lost" is a one-sided question of non-inferiority. It is answered at 5 %, always by the score test for
 the difference of paired proportions (Tango, Statistics in Medicine 17, 1998): its error at a drop that equals the bound
@@ -23,42 +24,42 @@ MOST_IMAGES = 1_000_000
 """The largest number of further images that is reported: nobody has more."""
 
 NEEDED = "more evaluation image"
-"""In each text that says how many."""
+"""Each text that gives a number of images contains these words."""
 
 _LEAST_SCORE = normal_quantile(1 - ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesNeeded:
-    """How many more evaluation images would answer the question, if the drop stays as it was seen."""
+    """The number of further evaluation images that would answer the question, if the drop stays as it was measured."""
 
     more: int | None
-    """If answers differ as often as was seen. `None`: not settled with `MOST_IMAGES` more."""
+    """The number if answers differ as often as was measured. `None`: not settled with `MOST_IMAGES` more."""
     fewest: int | None
-    """If answers differ as seldom as can be believed at 95 % of what was seen."""
+    """The number if answers differ as seldom as the measured share allows at 95 %."""
     most: int | None
-    """If they differ as often as can be believed."""
+    """The number if answers differ as often as the measured share allows at 95 %."""
     keeps: bool
-    """Whether they would show that it keeps the bound; otherwise, that it does not."""
+    """The images would show that the build keeps the bound; otherwise, that it does not."""
 
     @property
     def text(self) -> str:
-        """For people, after the figure and its bound."""
+        """The text for people, which follows the figure and its bound."""
         if self.more is None:
             return f"not settled with {MOST_IMAGES:,} {NEEDED}s"
         least, most = (None if count is None else _rounded(count) for count in (self.fewest, self.most))
         ends = f"{least:,} to {most:,}" if most is not None else f"{least:,} or more"
         if least == 1 and most is not None:
             ends = f"up to {most:,}"
-        found = "it is" if self.keeps else "it is not"
+        outcome = "it is" if self.keeps else "it is not"
         return (
-            f"about {_rounded(self.more):,} {NEEDED}{'s' * (self.more > 1)} would show that {found} "
+            f"about {_rounded(self.more):,} {NEEDED}{'s' * (self.more > 1)} would show that {outcome} "
             f"({ends}, by how often answers differ)"
         )
 
 
 def score(lost: float, gained: float, images: float, bound: float) -> float:
-    """Tango's score of a drop against `bound` points: a standard normal variable if the drop is the bound.
+    """Return Tango's score of a drop against `bound` points: a standard normal variable if the drop is the bound.
 
     Negative if less was lost. 0 where nothing is known: a bound of 0 points, and no answer that differs.
     """
@@ -67,7 +68,8 @@ def score(lost: float, gained: float, images: float, bound: float) -> float:
     if bound >= 100:
         return -math.inf
     share = bound / 100
-    # The likelihood's maximum where (share lost) - (share gained) is the bound: a quadratic equation for the latter.
+    # The likelihood has its maximum where (share lost) - (share gained) is the bound: a quadratic equation for the
+    # latter.
     a, b, c = 2 * images, (2 * images - lost + gained) * share - lost - gained, -gained * share * (1 - share)
     root = math.sqrt(b * b - 4 * a * c)
     share_gained = (root - b) / (2 * a) if b <= 0 else (-2 * c) / (root + b)
@@ -76,23 +78,24 @@ def score(lost: float, gained: float, images: float, bound: float) -> float:
 
 
 def side(lost: int, gained: int, images: int, bound: float) -> Literal["below", "above"] | None:
-    """On which side of `bound` the drop is shown to be; `None`: not shown."""
-    found = score(lost, gained, images, bound)
-    if abs(found) < _LEAST_SCORE:
+    """Tell on which side of `bound` the drop is shown to be; `None`: not shown."""
+    scored = score(lost, gained, images, bound)
+    if abs(scored) < _LEAST_SCORE:
         return None
-    return "below" if found < 0 else "above"
+    return "below" if scored < 0 else "above"
 
 
 def least_images(bound: float) -> int | None:
-    """The images with which a build that answers like the original is shown to lose at most `bound` points; `None` if
-    no number is enough."""
+    """Return the number of images with which a build that answers like the original is shown to lose at most `bound`
+    points; `None` if no number is enough."""
     if bound <= 0:
         return None
     return 1 if bound >= 100 else math.ceil(_LEAST_SCORE**2 * (100 - bound) / bound)
 
 
 def images_needed(lost: int, gained: int, images: int, bound: float) -> ImagesNeeded | None:
-    """How many more would settle on which side of `bound` the drop is. `None` if it is settled, or without images."""
+    """Return how many more images would settle on which side of `bound` the drop is. `None` if it is settled, or
+    without images."""
     if images < 1 or side(lost, gained, images, bound) is not None:
         return None
     drop = (lost - gained) / images
@@ -104,12 +107,12 @@ def images_needed(lost: int, gained: int, images: int, bound: float) -> ImagesNe
 
 
 def _more(drop: float, differ: float, images: int, bound: float) -> int | None:
-    found = abs(score((differ + drop) / 2, (differ - drop) / 2, 1, bound))
-    needed = math.inf if found < 1e-9 else (_LEAST_SCORE / found) ** 2 - images
+    per_root_image = abs(score((differ + drop) / 2, (differ - drop) / 2, 1, bound))
+    needed = math.inf if per_root_image < 1e-9 else (_LEAST_SCORE / per_root_image) ** 2 - images
     return max(1, math.ceil(needed)) if needed <= MOST_IMAGES else None
 
 
 def _rounded(count: int) -> int:
-    """Up, to two digits: it is an estimate."""
+    """Round up, to two digits: the count is an estimate."""
     unit: int = 10 ** max(0, len(str(count)) - 2)
     return math.ceil(count / unit) * unit

@@ -10,28 +10,29 @@ from functools import lru_cache
 from sweeps.stats import Estimate, drop_of
 
 _ROUNDING = 1e-9
-"""Percentage points: far less than the share of one image in any data set."""
+"""Accuracies (percentage points) closer than this are equal: it is far less than the share of one image in any data
+set."""
 
 
 def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
-    """By how many percentage points `now` is more accurate than `earlier`. Both are drops on the same `images`.
+    """Return by how many percentage points `now` is more accurate than `earlier`. Both are drops on the same `images`.
 
-    Without an interval if one of the drops is not possible with this number of images.
+    The change has no interval if one of the drops is not possible with this number of images.
     """
     before, after = lost_and_gained(earlier, images), lost_and_gained(now, images)
     if before is None or after is None:
         return Estimate(earlier.value - now.value, None, None)
     lost, gained = after[0] + before[1], before[0] + after[1]
-    # At most `images` images can differ.
-    both = max(0, -(-(lost + gained - images) // 2))
-    drop = drop_of(lost - both, gained - both, images)
+    # The images that can differ are at most `images`.
+    in_both = max(0, -(-(lost + gained - images) // 2))
+    drop = drop_of(lost - in_both, gained - in_both, images)
     low, high = _ends(drop)
-    return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # 0.0 - x: avoids -0.0
+    return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # The subtraction from 0.0 avoids -0.0.
 
 
-@lru_cache(maxsize=4096)  # most builds of a place lose the same few images, and each look at a page asks again
+@lru_cache(maxsize=4096)  # Most builds of a place lose the same few images, and each view of a page asks again.
 def lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:
-    """The counts behind a drop, by bisection: their difference is known, and the interval widens with their sum.
+    """Find the counts behind a drop by bisection: their difference is known, and the interval widens with their sum.
 
     If several counts fit (the interval ends at 100 points), the largest. `None` if no count fits.
     """
@@ -50,9 +51,9 @@ def lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:
     lost, gained = least + difference, least
     if lost < 0 or lost + gained > images:
         return None
-    found = drop_of(lost, gained, images)
-    pairs = zip((found.value, *_ends(found)), (drop.value, low, high), strict=True)
-    return (lost, gained) if all(abs(one - other) <= _ROUNDING for one, other in pairs) else None
+    recounted = drop_of(lost, gained, images)
+    pairs = zip((recounted.value, *_ends(recounted)), (drop.value, low, high), strict=True)
+    return (lost, gained) if all(abs(counted - stored) <= _ROUNDING for counted, stored in pairs) else None
 
 
 def _ends(estimate: Estimate) -> tuple[float, float]:

@@ -1,4 +1,5 @@
-"""Which rows may be compared: those of one place, measured under the same conditions with one version of each runtime.
+"""The groups of rows that may be compared: those of one place, measured under the same conditions with one version of
+each runtime.
 
 PyTorch's version on a phone is in the phone's fingerprint, that of every other runtime only in the build. So rows of
 several runtimes are compared, whatever their versions, but not rows of one runtime in two versions, unless the sweep
@@ -17,29 +18,30 @@ from sweeps.variant import INSTALLED
 def alike(
     rows: Iterable[ResultRow], key: Callable[[ResultRow], Any] = lambda row: row.comparable
 ) -> list[list[ResultRow]]:
-    """Rows that may be compared, as groups in a fixed order: the key is equal, and no runtime has two versions that
+    """Group the rows that may be compared, in a fixed order: the key is equal, and no runtime has two versions that
     nobody chose."""
     groups: list[list[ResultRow]] = []
-    found: dict[Any, list[ResultRow]] = {}
+    by_key: dict[Any, list[ResultRow]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    for _, group in sorted(found.items(), key=lambda item: item[0]):
+        by_key.setdefault(key(row), []).append(row)
+    for _, group in sorted(by_key.items(), key=lambda item: item[0]):
         versions = sorted({(row.runtime_version, _library(row)) for row in group})
         if len({library for _, library in versions}) == len(versions):
             groups.append(group)
         else:
-            apart = dict.fromkeys(version for version, _ in versions)
-            groups += [[row for row in group if row.runtime_version == version] for version in apart]
+            distinct = dict.fromkeys(version for version, _ in versions)
+            groups += [[row for row in group if row.runtime_version == version] for version in distinct]
     return groups
 
 
 def conditions_of(group: Sequence[ResultRow]) -> ComparisonConditions:
-    """The conditions of rows that are alike, with the versions of all their runtimes, PyTorch's first."""
+    """Return the conditions of rows that are alike, with the versions of all their runtimes, PyTorch's first."""
     versions = dict.fromkeys(row.runtime_version for row in sorted(group, key=_library) if row.runtime_version)
     return replace(group[0].conditions, runtime_version=" and ".join(versions))
 
 
 def _library(row: ResultRow) -> str:
-    """What has the version: PyTorch's runtimes are one library, and each release that was chosen is one of its own."""
+    """Name the library that has the version: PyTorch's runtimes are one library, and each release that was chosen is
+    one of its own."""
     chosen = "" if row.runner_toolchain == INSTALLED else f" {row.runner_toolchain}"
     return "" if row.runtime in built_in.ALWAYS_BROUGHT else f"{row.runtime}{chosen}"

@@ -16,11 +16,11 @@ INTERVALS = {
 """Metrics that have a 95 % interval, and the names of its bounds."""
 _DELEGATED = {"multiply-adds": "delegated_percent", "operators": "delegated_operators_percent"}
 _WHOLE_PERCENT = 99.95
-"""A share below it is printed as less than 100.0 %."""
+"""A share below this percentage is printed as less than 100.0 %."""
 
 
 def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, float] | None:
-    """The lower and upper bound of the metric's 95 % interval; `None` if it has no interval."""
+    """Return the lower and upper bound of the metric's 95 % interval; `None` if it has no interval."""
     if metric not in INTERVALS:
         return None
     low, high = (figures.get(name) for name in INTERVALS[metric])
@@ -28,7 +28,7 @@ def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, f
 
 
 def amount(figures: Mapping[str, float | None], metric: str) -> str:
-    """`7.81 ms`: three significant digits."""
+    """Write a figure like `7.81 ms`, with three significant digits."""
     value = figures.get(metric)
     if value is None:
         return "infinite" if metric == "sqnr_db" else "not known"
@@ -43,7 +43,8 @@ ONLY_IN_BATCHES = (
 
 
 def in_words(figures: Mapping[str, float | None], metric: str, of: IntervalOf = "") -> str:
-    """`7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and which states it is `of`."""
+    """Write a figure like `7.81 ms (7.50–8.10)`: as `amount`, with the interval if there is one, and the states that
+    the interval is `of`."""
     ends = None if figures.get(metric) is None else interval(figures, metric)
     if ends is None:
         return amount(figures, metric)
@@ -51,8 +52,8 @@ def in_words(figures: Mapping[str, float | None], metric: str, of: IntervalOf = 
 
 
 def paired(ratio: Estimate | None, source: str) -> str:
-    """`1.91× (1.70 to 2.10)`: a ratio that was paired by round, or of batches, as `sweeps.ranking.ties.MadeOf.source`
-    says; `–` if there is none. Of the winner to itself there is no interval."""
+    """Write a ratio like `1.91× (1.70 to 2.10)`: paired by round, or of batches, as `sweeps.ranking.ties.MadeOf.source`
+    says; `–` if there is none. The winner's ratio to itself has no interval."""
     if ratio is None or source not in ("rounds", "batches"):
         return "–"
     ends = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f} to {ratio.high:.2f})"
@@ -60,12 +61,12 @@ def paired(ratio: Estimate | None, source: str) -> str:
 
 
 def delegated_in_words(figures: Mapping[str, float | None]) -> str:
-    """What is delegated of a model that is not wholly delegated, the usual reason of a slow one; else empty."""
-    shares = {what: figures.get(metric) for what, metric in _DELEGATED.items()}
-    known = {what: share for what, share in shares.items() if share is not None}
+    """Name the delegated parts of a model that is not wholly delegated, the usual reason of a slow one; else empty."""
+    shares = {part: figures.get(metric) for part, metric in _DELEGATED.items()}
+    known = {part: share for part, share in shares.items() if share is not None}
     if not known or min(known.values()) >= _WHOLE_PERCENT:
         return ""
-    text = " and ".join(f"{share:.1f} % of its {what}" for what, share in known.items())
+    text = " and ".join(f"{share:.1f} % of its {part}" for part, share in known.items())
     return f"{text} are delegated; the rest runs in slow kernels"
 
 

@@ -1,10 +1,10 @@
 """Latencies at one speed of a device that shifted for good while it measured, or between two runs. Pure.
 
 Without a race, builds have different rounds: one may have most of its blocks before the shift, another one after it,
-and the p50 of each is of the speed that it met. What a round shares cancels within it. So the logarithm of a block is
-taken as build + round, and a build's latency is that of its own part, at the speed at which most blocks were measured.
-A round's part is the median over its builds, and a build's the median over its rounds: bursts in single blocks do not
-move them.
+and the p50 of each is of the speed that it met. The common part of a round cancels within the round. So the logarithm
+of a block is taken as build + round, and a build's latency is that of its own part, at the speed at which most blocks
+were measured. A round's part is the median over its builds, and a build's the median over its rounds: bursts in single
+blocks do not move them.
 """
 
 import math
@@ -16,19 +16,20 @@ from dataclasses import replace
 from sweeps.protocol.sentinel import MOVED
 from sweeps.protocol.sessions import run_of
 from sweeps.ranking.amounts import INTERVALS
+from sweeps.ranking.round_effects import fit_rounds
 from sweeps.ranking.ties import LATENCY
 from sweeps.results import ResultRow
 from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import disqualified, stored_in_order
 
 _PASSES = 200
-"""Of the fit by least squares, where the medians begin."""
+"""The number of passes of the fit by least squares, from which the medians begin."""
 _MEDIAN_PASSES = 20
-_CONVERGED = 1e-9
 
 
 def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
-    """Rows with the same conditions; the same ones, if the device did not shift, or a race compared them by rounds.
+    """Return rows with the same conditions at one speed; the same rows, if the device did not shift, or a race compared
+    them by rounds.
 
     It shifted if the sentinel found that, or if the rounds of two runs of the driver lie over 5 % apart. Rows whose p50
     changes by 2 % or more get the label `device_moved`.
@@ -47,8 +48,9 @@ def at_one_speed(group: Sequence[ResultRow]) -> list[ResultRow]:
 
 
 def _at(row: ResultRow, ms: float, factors: Mapping[int, float]) -> ResultRow:
-    # Of every build alike: what a round shares still cancels, and the interval is made of blocks at this speed.
-    medians_ms = tuple((visit, one * factors.get(visit, 1.0)) for visit, one in row.block_medians_ms)
+    # The medians of every build are scaled alike: the common part of a round still cancels, and the interval is made of
+    # blocks at this speed.
+    medians_ms = tuple((visit, median_ms * factors.get(visit, 1.0)) for visit, median_ms in row.block_medians_ms)
     row, before_ms = replace(row, block_medians_ms=medians_ms), row.figure(LATENCY)
     if before_ms is None or abs(math.log(ms / before_ms)) < math.log1p(NEGLIGIBLE):
         return row
@@ -60,47 +62,36 @@ def _at(row: ResultRow, ms: float, factors: Mapping[int, float]) -> ResultRow:
 def _fitted(
     medians_ms: Mapping[str, Mapping[int, float]],
 ) -> tuple[dict[str, float], dict[int, float], list[float]]:
-    """The latencies (ms) of the builds that have rounds in common, directly or through others, with most of the blocks;
-    by round, what brings its blocks to that speed; and the levels of the runs that these are from, as logarithms."""
+    """Return the latencies (ms) of the builds that have rounds in common, directly or through others, with most of the
+    blocks; by round, the factor that brings its blocks to that speed; and the levels of the runs that these rounds are
+    from, as logarithms."""
     logs = {key: {visit: math.log(ms) for visit, ms in medians_ms[key].items()} for key in _linked(medians_ms)}
-    by_visit: dict[int, list[str]] = defaultdict(list)
-    for key, found in logs.items():
-        for visit in found:
-            by_visit[visit].append(key)
-    visits = dict.fromkeys(by_visit, 0.0)
-    builds = dict.fromkeys(logs, 0.0)
-    for middle, passes in ((statistics.fmean, _PASSES), (statistics.median, _MEDIAN_PASSES)):
-        for _ in range(passes):
-            before = visits
-            builds = {key: middle([one - visits[visit] for visit, one in found.items()]) for key, found in logs.items()}
-            visits = {
-                visit: middle([logs[key][visit] - builds[key] for key in keys]) for visit, keys in by_visit.items()
-            }
-            if all(abs(visits[visit] - before[visit]) < _CONVERGED for visit in visits):
-                break
-    usual = statistics.median(visits[visit] for found in logs.values() for visit in found) if logs else 0.0
+    _, visits = fit_rounds(logs, statistics.fmean, _PASSES)
+    _, visits = fit_rounds(logs, statistics.median, _MEDIAN_PASSES, visits)
+    usual = statistics.median(visits[visit] for build_logs in logs.values() for visit in build_logs) if logs else 0.0
     builds = {
-        key: statistics.median(one - visits[visit] for visit, one in found.items()) for key, found in logs.items()
+        key: statistics.median(log - visits[visit] for visit, log in build_logs.items())
+        for key, build_logs in logs.items()
     }
     by_run: dict[int, list[float]] = defaultdict(list)
     for visit, effect in visits.items():
-        by_run[run_of(visit)] += [effect] * len(by_visit[visit])
+        by_run[run_of(visit)] += [effect] * sum(visit in build_logs for build_logs in logs.values())
     latencies_ms = {key: math.exp(effect + usual) for key, effect in builds.items()}
     factors = {visit: math.exp(usual - effect) for visit, effect in visits.items()}
     return latencies_ms, factors, [statistics.median(effects) for effects in by_run.values()]
 
 
 def _linked(medians_ms: Mapping[str, Mapping[int, float]]) -> set[str]:
-    """The largest set of builds, by their blocks, that are linked by common rounds."""
+    """Return the largest set of builds, by their blocks, that are linked by common rounds."""
     left, largest = set(medians_ms), set[str]()
     while left:
-        found, visits = {left.pop()}, set[int]()
+        builds, visits = {left.pop()}, set[int]()
         while True:
-            visits |= {visit for key in found for visit in medians_ms[key]}
+            visits |= {visit for key in builds for visit in medians_ms[key]}
             more = {key for key in left if visits & medians_ms[key].keys()}
             if not more:
                 break
-            found |= more
+            builds |= more
             left -= more
-        largest = max(largest, found, key=lambda keys: (sum(len(medians_ms[key]) for key in keys), sorted(keys)))
+        largest = max(largest, builds, key=lambda keys: (sum(len(medians_ms[key]) for key in keys), sorted(keys)))
     return largest

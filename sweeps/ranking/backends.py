@@ -1,4 +1,4 @@
-"""NNAPI against the CPU per device and precision, as Arm's article on NNAPI compares them. Pure.
+"""The comparison of NNAPI with the CPU per device and precision, as Arm's article on NNAPI compares them. Pure.
 
 For each backend, this takes the fastest build that no trust label and no constraint of the objective rules out. The two
 builds are compared as in the ranking (`sweeps.ranking.ties`), and only if they were measured under the same conditions.
@@ -41,12 +41,12 @@ class Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendPair:
-    """One device, model and precision under the same conditions."""
+    """The fastest CPU and NNAPI builds of one device, model and precision under the same conditions."""
 
     device: str
     device_id: str
     fingerprint: str
-    """Empty where nothing was timed."""
+    """The fingerprint is empty where nothing was timed."""
     model: str
     precision: str
     cpu: Best | None
@@ -54,11 +54,12 @@ class BackendPair:
     ratio: Estimate | None
     """NNAPI's latency to the CPU's: below 1, NNAPI is faster."""
     made_of: MadeOf | None
-    """What that ratio is made of."""
+    """The source of that ratio."""
     finding: str
-    """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to compare."""
+    """The finding is `NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to
+    compare."""
     note: str
-    """Why there is nothing to compare; otherwise empty."""
+    """The reason why there is nothing to compare; otherwise empty."""
 
     @property
     def paired(self) -> Estimate | None:
@@ -72,33 +73,33 @@ class BackendFigure:
 
     pairs: tuple[BackendPair, ...]
     timed_on_nnapi: bool = False
-    """Whether any device timed a build on NNAPI without falling back to the CPU, even if that build does not count."""
+    """Some device timed a build on NNAPI without falling back to the CPU, even if that build does not count."""
 
     @property
     def headline(self) -> str:
-        """`NOT_MEASURED` if no device timed a build on NNAPI, `NONE_COUNTS` if none of the timed builds counts;
-        otherwise empty."""
+        """The headline is `NOT_MEASURED` if no device timed a build on NNAPI, `NONE_COUNTS` if none of the timed builds
+        counts; otherwise empty."""
         if any(pair.nnapi for pair in self.pairs):
             return ""
         return NONE_COUNTS if self.timed_on_nnapi else NOT_MEASURED
 
     def document(self) -> dict[str, Any]:
-        """`backends` of `edgesweep rank --json`."""
+        """Return the entry `backends` of `edgesweep rank --json`."""
         return {"headline": self.headline, "pairs": [asdict(pair) for pair in self.pairs]}
 
 
 def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendFigure | None:
-    """The figure of one sweep's rows; `None` unless the rows have both backends."""
+    """Return the figure of one sweep's rows; `None` unless the rows have both backends."""
     rows = [row for row in rows if row.backend in _BACKENDS]
     if {row.backend for row in rows} != {*_BACKENDS}:
         return None
     pairs = []
     for place, precision in sorted({(row.place, row.precision) for row in rows}):
-        here = [row for row in rows if (row.place, row.precision) == (place, precision)]
-        groups = alike([row for row in here if row.timed])
-        pairs += [_pair(here, group, objective) for group in groups]
+        of_place = [row for row in rows if (row.place, row.precision) == (place, precision)]
+        groups = alike([row for row in of_place if row.timed])
+        pairs += [_pair(of_place, group, objective) for group in groups]
         if not groups:
-            pairs.append(_pair(here, [], objective))
+            pairs.append(_pair(of_place, [], objective))
     timed_on_nnapi = any(
         row.backend == "nnapi"
         and (row.timed or (left_untimed(row) and not put_aside(row)))
@@ -108,8 +109,9 @@ def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> Backe
     return BackendFigure(pairs=tuple(pairs), timed_on_nnapi=timed_on_nnapi)
 
 
-def _pair(here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendPair:
-    """`here`: all rows of one device, model and precision. `alike`: those of them timed under the same conditions."""
+def _pair(of_place: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendPair:
+    """Compare the backends of one device, model and precision. `of_place`: all their rows. `alike`: those of them timed
+    under the same conditions."""
     best = {backend: _best([row for row in alike if row.backend == backend], objective) for backend in _BACKENDS}
     cpu, nnapi = best["cpu"], best["nnapi"]
     finding = ""
@@ -119,13 +121,13 @@ def _pair(here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: Obje
             finding = "the CPU is faster"
         elif worse(cpu, nnapi, LATENCY, smaller=True):
             finding = "NNAPI is faster"
-    lacking = [_why_none(backend, here, alike, objective) for backend, row in best.items() if row is None]
+    lacking = [_why_none(backend, of_place, alike, objective) for backend, row in best.items() if row is None]
     return BackendPair(
-        device=here[0].device,
-        device_id=here[0].device_id,
+        device=of_place[0].device,
+        device_id=of_place[0].device_id,
         fingerprint=alike[0].fingerprint if alike else "",
-        model=here[0].model,
-        precision=here[0].precision,
+        model=of_place[0].model,
+        precision=of_place[0].precision,
         cpu=_described(cpu),
         nnapi=_described(nnapi),
         ratio=latency_ratio(nnapi, cpu) if cpu is not None and nnapi is not None else None,
@@ -147,9 +149,9 @@ def _described(row: ResultRow | None) -> Best | None:
     return Best(name=row.name, variant=row.variant, p50_ms=_p50_ms(row), ci_low_ms=low, ci_high_ms=high)
 
 
-def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> str:
-    """Why there is no best build on this backend, as said of the build that is closest to being it."""
-    rows = [row for row in here if row.backend == backend]
+def _why_none(backend: str, of_place: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> str:
+    """Say why there is no best build on this backend, by the build that is closest to being it."""
+    rows = [row for row in of_place if row.backend == backend]
     if not rows:
         why = "not in this sweep"
     elif timed := [row for row in rows if row in alike]:
@@ -158,7 +160,7 @@ def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow
     elif any(row.timed for row in rows):
         why = "not timed under these conditions"
     elif left := [(row.settled, row) for row in rows if row.settled is not None and left_untimed(row)]:
-        ended, nearest = min(left, key=lambda one: (one[0].ratio or math.inf, one[1].name))
+        ended, nearest = min(left, key=lambda left_row: (left_row[0].ratio or math.inf, left_row[1].name))
         why = f"{nearest.variant} {ended.message}" if ended.eliminated else f"{nearest.variant}: {ended.message}"
     elif checked := [row for row in rows if row.outcome == "measured"]:
         most = min(checked, key=lambda row: (simplicity(row), row.name))
@@ -172,7 +174,7 @@ def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow
 
 
 def _p50_ms(row: ResultRow) -> float:
-    """Raises `ValueError` for a row that was not timed."""
+    """Return the p50. Raises `ValueError` for a row that was not timed."""
     value = row.figures[LATENCY]
     if value is None:
         raise ValueError(f"{row.name} has no time")

@@ -1,4 +1,4 @@
-"""Do processes of their own contradict the batches that decided a race? Pure.
+"""The alarm if processes of their own contradict the batches that decided a race. Pure.
 
 The winner has blocks of its own, and its nearest rival one. The logarithm of their ratio, less that of the batches, is
 what a shared process does to it, plus noise. The alarm is raised where the 95 % interval of that lies beyond 5 %: so
@@ -19,30 +19,30 @@ from sweeps.results import ResultRow
 from sweeps.stats import CONFIDENCE, TAIL, Estimate
 
 MOST = 0.05
-"""What a shared process may do to a ratio without an alarm."""
+"""A shared process may change a ratio by this share without an alarm."""
 SPREAD, DEGREES = 0.025, 3.0
-"""The prior of the spread of blocks where it was not measured: that of a race (`sweeps.protocol.mixture`)."""
+"""The prior of the spread of blocks where it was not measured is that of a race (`sweeps.protocol.mixture`)."""
 _KNOWN_DEGREES = 6.0
-"""Of a spread that was measured: today's may be another one."""
+"""The degrees of freedom of a spread that was measured: today's spread may be another one."""
 _SETTLE = "edgesweep run SWEEP.yaml --settle 3"
 
 
 def alarm(winner: ResultRow, group: Sequence[ResultRow]) -> str:
-    """In words, how a row of `group` contradicts the batches in which `winner` led; empty where none does."""
+    """Say how a row of `group` contradicts the batches in which `winner` led; empty where none does."""
     for row in group:
         ended = row.settled
         if ended is None or not ended.checks or ended.by_key != winner.job_key or ended.ratio is None:
             continue
-        found = contradicted(
+        alone = contradicted(
             Estimate(ended.ratio, ended.ratio_low, ended.ratio_high),
             row.check_medians_ms,
             winner.published_medians_ms,
             ended.noise,
         )
-        if found is not None:
+        if alone is not None:
             name = row.name_here.removeprefix(f"{row.model} · ")
             return (
-                f"{name} took {found:.2f} times as long as the winner in a process of its own, and {ended.ratio:.2f} "
+                f"{name} took {alone:.2f} times as long as the winner in a process of its own, and {ended.ratio:.2f} "
                 f"times in batches, which decided. By chance alone that happens in at most {100 * TAIL:g} % of races: "
                 f"{_SETTLE} measures what is tied in processes of its own, edgesweep noise --batches the device"
             )
@@ -55,8 +55,8 @@ def contradicted(
     winners_ms: Mapping[int, float],
     noise: float | None,
 ) -> float | None:
-    """The ratio of latencies in processes of their own, if it is shown to be off from that of the batches by more than
-    `MOST`; otherwise `None`. Blocks are given by visit. `noise`: as of a `sweeps.records.Settled`."""
+    """Return the ratio of latencies in processes of their own, if it is shown to be off from that of the batches by
+    more than `MOST`; otherwise `None`. Blocks are given by visit. `noise`: as of a `sweeps.records.Settled`."""
     runs = {run_of(visit) for visit, _ in checks_ms}
     check = [math.log(ms) for _, ms in checks_ms]
     winner = [math.log(ms) for visit, ms in winners_ms.items() if {run_of(visit)} == runs]
@@ -64,7 +64,7 @@ def contradicted(
         return None
     spread, degrees = (SPREAD, DEGREES) if noise is None else (noise, _KNOWN_DEGREES)
     mean = sum(winner) / len(winner)
-    squares = degrees * spread**2 + sum((one - mean) ** 2 for one in winner)
+    squares = degrees * spread**2 + sum((log - mean) ** 2 for log in winner)
     degrees += len(winner) - 1
     variance = squares / degrees * (1 / len(check) + 1 / len(winner)) + _variance(batches)
     shown = sum(check) / len(check) - mean
@@ -74,7 +74,7 @@ def contradicted(
 
 
 def _variance(ratio: Estimate) -> float:
-    """Of the logarithm, from the interval."""
+    """Return the variance of the ratio's logarithm, from its interval."""
     if ratio.low is None or ratio.high is None:
         return 0.0
     return (math.log(ratio.high / ratio.low) / 2 / NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)) ** 2

@@ -1,4 +1,4 @@
-"""What each build of a model costs on each device of a sweep. Pure, from stored rows.
+"""The cost of each build of a model on each device of a sweep. Pure, from stored rows.
 
 The cost is its p50 latency divided by that of the device's best build that may ship there. Intervals are not taken into
 account, and nothing is told apart: that is what a ranking does.
@@ -15,7 +15,7 @@ from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 
 Setup = tuple[str, ...]
-"""As `ResultRow.setup`: one build, as it is run."""
+"""The key of one build as it is run, like `ResultRow.setup`."""
 CellState = Literal["ships", "unresolved", "may_not", "failed", "skipped", "untimed"]
 
 
@@ -25,21 +25,22 @@ class Cell(NamedTuple):
     job_key: str
     state: CellState
     ratio: float | None
-    """Its p50 latency divided by that of the device's best build that may ship; `None` if one of them is unknown."""
+    """The build's p50 latency divided by that of the device's best build that may ship; `None` if one of them is
+    unknown."""
 
 
 Cells = Mapping[str, Mapping[Setup, Cell]]
-"""By device (or pool) and build."""
+"""The cells by device (or pool) and build."""
 
 
 def costs_of(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup, Cell]:
-    """Each build on one device. `rows`: of one model. With results under several conditions those with most rows count,
-    since only they can be compared."""
+    """Return the cell of each build on one device. `rows`: of one model. With results under several conditions those
+    with most rows count, since only they can be compared."""
     group = max(alike([row for row in rows if row.outcome == "measured" and row.timed]), key=len, default=[])
     verdicts = judge_all(group, objective)
     times = {row.job_key: row.metrics[LATENCY] for row in group}
     best = min((times[row.job_key] for row in group if verdicts[row.job_key].verdict == "pass"), default=None)
-    found: dict[Setup, Cell] = {}
+    costs: dict[Setup, Cell] = {}
     for row in rows:
         state: CellState = "untimed"
         if row.job_key in times:
@@ -50,8 +51,8 @@ def costs_of(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup,
         elif row.outcome == "skipped":
             state = "skipped"
         ratio = times[row.job_key] / best if row.job_key in times and best else None
-        known = found.get(row.setup)
+        known = costs.get(row.setup)
         # Units that share the work may have one build twice.
         if known is None or (known.ratio or math.inf) > (ratio or math.inf):
-            found[row.setup] = Cell(job_key=row.job_key, state=state, ratio=ratio)
-    return found
+            costs[row.setup] = Cell(job_key=row.job_key, state=state, ratio=ratio)
+    return costs

@@ -1,4 +1,4 @@
-"""Which ranked job is to be exported. Pure."""
+"""The choice of the ranked job that is exported. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,29 +9,32 @@ from sweeps.spec.label import names_of_job
 
 
 def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
-    """The winner, of `model` where there are several; or the job that is called `job`, with or without its model.
+    """Return the winner, of `model` where there are several; or the job that is called `job`, with or without its
+    model.
 
     Raises `EdgeSweepError` if several are possible, or none.
     """
     sweep = shlex.quote(ranking.sweep)
     devices = [device for device in ranking.devices if model is None or device.model == model]
     if job is not None:
-        found = [
+        matches = [
             (device, candidate)
             for device in devices
             for candidate in (*device.ranking, *device.checked)
             if job in names_of_job(candidate.name, candidate.name_here, device.model)
         ]
-        if not found:
-            known = [one.name for device in devices for one in (*device.ranking, *device.checked)]
+        if not matches:
+            known = [candidate.name for device in devices for candidate in (*device.ranking, *device.checked)]
             short = [name.partition(" · ")[2] for name in known]
             raise EdgeSweepError(
                 f"no ranked job is called {job!r}{did_you_mean(job, [*short, *known])}",
                 f"find the names with: edgesweep rank {sweep} --all",
             )
-        if len(found) > 1:
-            raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
-        return found[0]
+        if len(matches) > 1:
+            raise EdgeSweepError(
+                f"{len(matches)} ranked jobs are called {job!r}", "choose with --model and --device too"
+            )
+        return matches[0]
     winners = [(device, device.winner) for device in devices if device.winner is not None]
     if len(winners) > 1:
         choices = "; ".join(f"{device.model} on {device.device} ({device.device_id})" for device, _ in winners)
@@ -45,11 +48,11 @@ def choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Device
 
 
 def _without_winner(devices: Sequence[DeviceRanking], sweep: str) -> str:
-    """The provisional choice, and what settles it. `sweep`: as a shell reads it."""
+    """Name the provisional choice, and the step that settles it. `sweep`: as a shell reads it."""
     open_ = [(device, device.provisional) for device in devices if device.provisional is not None]
-    for device, found in open_:
-        if found.name:
-            name = shlex.quote(found.name.removeprefix(f"{device.model} · "))
+    for device, choice in open_:
+        if choice.name:
+            name = shlex.quote(choice.name.removeprefix(f"{device.model} · "))
             provisional = f"take the provisional choice: edgesweep export {sweep} --variant {name}"
-            return f"{provisional}; or settle it: {found.settle.timed_text}"
+            return f"{provisional}; or settle it: {choice.settle.timed_text}"
     return open_[0][1].settle.timed_text if open_ else f"choose a job yourself: edgesweep export {sweep} --variant NAME"

@@ -1,4 +1,4 @@
-"""One result as a comparison needs it: conditions, blocks, and the runs and sessions that they are from. Pure."""
+"""One result as a comparison needs it: its conditions, its blocks, and their runs and sessions. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ class SessionConditions(ComparisonConditions):
     """The conditions that must be equal in two sessions, also those that cannot vary within one sweep or variant."""
 
     runner: str
-    """Name and version; empty where that was not recorded."""
+    """The runner's name and version; empty where they were not recorded."""
     protocol: str
-    """JSON of `Protocol.comparable`, or empty. It is kept in a canonical form, in which 1 and 1.0 are the same."""
+    """The JSON of `Protocol.comparable`, or empty. It is kept in a canonical form, in which 1 and 1.0 are the same."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "protocol", _canonical(self.protocol))
 
     def named(self) -> tuple[tuple[str, str | None], ...]:
-        """Each condition for people, with its value. `None`: unknown, which counts as equal to any value."""
+        """Return each condition for people, with its value. `None`: unknown, which counts as equal to any value."""
         return (
             ("preset", self.preset),
             (VERSION, self.runtime_version),
@@ -38,7 +38,7 @@ class SessionConditions(ComparisonConditions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a block is from. Two blocks of one device with equal runs were measured side by side."""
+    """The run and session of a block. Two blocks of one device with equal runs were measured side by side."""
 
     run: str = ""
     """The run of the driver; empty: unknown."""
@@ -53,18 +53,18 @@ class Result:
     name: str
     model: str
     setup: tuple[str, ...]
-    """As `ResultRow.setup`: the same variant in another sweep."""
+    """The setup, as `ResultRow.setup`: equal for the same variant in another sweep."""
     device: str
     device_id: str
     fingerprint: str
     conditions: SessionConditions
     medians_ms: tuple[float, ...]
-    """One for each block."""
+    """The medians of all blocks, one for each block."""
     origins: tuple[Origin, ...] = ()
-    """One for each block, or none: unknown."""
+    """The origins of all blocks, one for each block; or none: unknown."""
     trust: tuple[str, ...]
     release: str = INSTALLED
-    """As `Variant.runner_toolchain`."""
+    """The runner's release, as `Variant.runner_toolchain`."""
 
     @classmethod
     def of_row(cls, row: ResultRow) -> "Result":
@@ -89,13 +89,14 @@ class Result:
         return self.origins or (Origin(),) * len(self.medians_ms)
 
     def only(self, runs: set[str]) -> "Result":
-        """The same result with the blocks of these runs alone."""
-        kept = [pair for pair in zip(self.medians_ms, self.of_blocks, strict=True) if pair[1].run in runs]
-        return replace(self, medians_ms=tuple(ms for ms, _ in kept), origins=tuple(origin for _, origin in kept))
+        """Return the same result with the blocks of these runs alone."""
+        pairs = [pair for pair in zip(self.medians_ms, self.of_blocks, strict=True) if pair[1].run in runs]
+        return replace(self, medians_ms=tuple(ms for ms, _ in pairs), origins=tuple(origin for _, origin in pairs))
 
 
 def origins(runs: Sequence[int], session_starts: tuple[int, ...], sweep: str) -> tuple[Origin, ...]:
-    """The origins of blocks by their runs (`Block.session`), one each. `session_starts`: as `ResultRow.sessions`.
+    """Return the origins of blocks by their runs (`Block.session`), one each. `session_starts`: as
+    `ResultRow.sessions`.
 
     In the oldest journals a run has a number that other sweeps have too, so its name contains the sweep's.
     """
@@ -105,18 +106,18 @@ def origins(runs: Sequence[int], session_starts: tuple[int, ...], sweep: str) ->
 
 
 def differing(a: Result, b: Result) -> list[str]:
-    """Each condition that differs between the two, in words."""
-    found = []
+    """Return each condition that differs between the two results, in words."""
+    differences = []
     if a.device != b.device:
-        found.append(f"device class: {a.device} and {b.device}")
+        differences.append(f"device class: {a.device} and {b.device}")
     elif a.fingerprint != b.fingerprint:
-        found.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
-    for (what, one), (_, other) in zip(a.conditions.named(), b.conditions.named(), strict=True):
-        if what == VERSION and a.release != b.release:
-            continue  # what is compared
-        if one is not None and other is not None and one != other:
-            found.append(f"{what}: {_difference(one, other)}")
-    return found
+        differences.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
+    for (condition, a_value), (_, b_value) in zip(a.conditions.named(), b.conditions.named(), strict=True):
+        if condition == VERSION and a.release != b.release:
+            continue  # The comparison is about these two releases.
+        if a_value is not None and b_value is not None and a_value != b_value:
+            differences.append(f"{condition}: {_difference(a_value, b_value)}")
+    return differences
 
 
 def _canonical(protocol: str) -> str:
@@ -126,13 +127,13 @@ def _canonical(protocol: str) -> str:
         return protocol
 
 
-def _difference(one: str, other: str) -> str:
-    """The difference in words; for two JSON objects, only the entries that differ."""
+def _difference(a_value: str, b_value: str) -> str:
+    """Return the difference in words; for two JSON objects, only the entries that differ."""
     try:
-        left, right = json.loads(one), json.loads(other)
+        left, right = json.loads(a_value), json.loads(b_value)
     except ValueError:
         left = right = None
     if not isinstance(left, dict) or not isinstance(right, dict):
-        return f"{one} and {other}"
+        return f"{a_value} and {b_value}"
     keys = [key for key in sorted({*left, *right}) if left.get(key) != right.get(key)]
     return ", ".join(f"{key} {left.get(key)} and {right.get(key)}" for key in keys)

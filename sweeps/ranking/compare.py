@@ -1,8 +1,9 @@
-"""Are the results of one sweep (or exported manifest) slower than those of another? Pure.
+"""The comparison of the results of one sweep (or exported manifest) with those of another: which are slower? Pure.
 
 The ratio of two latencies, and what their sessions add to its interval: `sweeps.ranking.sessions`. With one session of
 a side, what the device does from day to day is only assumed. So a build that was slower in it is `slower (one
-session)`: it does not pass, and is not called slower. What is known of one ratio: `sweeps.ranking.latency_findings`.
+session)`: it does not pass, and is not called slower. The finding about one ratio is made by
+`sweeps.ranking.latency_findings`.
 
 A result that was not found slower has not passed: if the blocks leave it open, it is `unresolved`, not `the same`.
 Builds that were measured in the same sessions are judged as a set (`sweeps.ranking.peers`).
@@ -37,7 +38,7 @@ FINDINGS: tuple[Finding, ...] = (
     "not slower",
     "not comparable",
 )
-"""In the order of tables."""
+"""The findings are in the order of tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Compared:
     """One variant on one device, B against A."""
 
     name: str
-    """As B has it."""
+    """The variant's name in B."""
     device: str
     finding: Finding
     a_p50_ms: float | None
@@ -54,32 +55,34 @@ class Compared:
     """The geometric mean of A's blocks, each session counting the same; `None` with fewer than 2 blocks."""
     b_mean_ms: float | None
     ratio: float | None
-    """Latency of B as a multiple of A's: `b_mean_ms` divided by `a_mean_ms`, with its 95 % interval, where both have 2
-    blocks or more, also where the two are not comparable."""
+    """The latency of B as a multiple of A's: `b_mean_ms` divided by `a_mean_ms`, with its 95 % interval, where both
+    have 2 blocks or more, also where the two are not comparable."""
     ratio_low: float | None
     ratio_high: float | None
     a_sessions: int
     """The number of sessions that A's blocks are from."""
     b_sessions: int
     session_spread_percent: float | None
-    """Standard deviation between sessions that the interval contains; `None`: both were measured in the same runs."""
+    """The standard deviation between sessions that the interval contains; `None`: both were measured in the same
+    runs."""
     why: str
-    """Why it is not comparable, or what the finding leaves open; else empty."""
+    """The reason why the two are not comparable, or the part that the finding leaves open; else empty."""
     set_of: int
-    """The number of builds of its set (`sweeps.ranking.peers`); 1: it was judged alone."""
+    """The number of builds of the set that the variant is in (`sweeps.ranking.peers`); 1: it was judged alone."""
     sessions_needed: int | None
-    """As of `Judged`."""
+    """The number of further sessions is that of `Judged`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """What a set of builds has in common: the median of its ratios, B's latency as a multiple of A's."""
+    """The common change of a set of builds: the median of its ratios, B's latency as a multiple of A's."""
 
     device: str
     builds: int
     ratio: float
     ratio_low: float
-    """From session to session: each end is a one-sided bound at 5 %, which the finding `the same` is from."""
+    """The interval from session to session: each end is a one-sided bound at 5 %, which the finding `the same` is
+    from."""
     ratio_high: float
 
 
@@ -89,30 +92,30 @@ class Comparison:
     b: str
     results: tuple[Compared, ...]
     only_a: tuple[str, ...]
-    """Names of the results that B lacks."""
+    """The names of the results that B lacks."""
     only_b: tuple[str, ...]
     margin_percent: float
-    """As `sweeps.ranking.latency_findings.latency_finding` was told."""
+    """The margin that `sweeps.ranking.latency_findings.latency_finding` was given."""
     in_batches: tuple[str, ...] = ()
-    """Names of results of either side that have a ratio from batches and no time: they are not compared."""
+    """The names of results of either side that have a ratio from batches and no time: they are not compared."""
     wholes: tuple[Whole, ...] = ()
-    """Of each set."""
+    """The common change of each set."""
 
     @property
     def open_results(self) -> tuple[Compared, ...]:
-        """Those that more measurements may settle."""
+        """The results that more measurements may settle."""
         return tuple(result for result in self.results if result.finding in OPEN)
 
     @property
     def sessions_needed(self) -> int | None:
-        """So many sessions of each side would settle all that is open; `None` as of `Judged`, of any of them."""
+        """This many sessions of each side would settle all open results; `None` as of `Judged`, for any of them."""
         counts = [result.sessions_needed for result in self.open_results]
         return None if None in counts else max((count for count in counts if count is not None), default=None)
 
     @property
     def exit_code(self) -> int:
-        """0: every result of A was compared and is the same, faster or not slower. Otherwise the first of
-        `EXIT_SLOWER`, `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that applies to any result."""
+        """The code is 0 if every result of A was compared and is the same, faster or not slower. Otherwise it is the
+        first of `EXIT_SLOWER`, `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that applies to any result."""
         findings = {result.finding for result in self.results}
         if "slower" in findings:
             return EXIT_SLOWER
@@ -121,7 +124,7 @@ class Comparison:
         return EXIT_UNRESOLVED if self.open_results else 0
 
     def document(self) -> dict[str, Any]:
-        """`edgesweep compare --json`."""
+        """Return the document of `edgesweep compare --json`."""
         return {**asdict(self), "exit_code": self.exit_code, "sessions_needed": self.sessions_needed}
 
 
@@ -134,9 +137,9 @@ def compare(
     sentinels: Mapping[str, Sequence[Series]] | None = None,
     in_batches: Sequence[str] = (),
 ) -> Comparison:
-    """`a` and `b` with their names for people. `margin_percent`: as of a `Comparison`. `sentinels`: the blocks of
-    the sentinels of each device, by its id, as evidence of its spread between sessions. `in_batches`: as of a
-    `Comparison`.
+    """Compare the results of `a` and `b`, each with its name for people. `margin_percent`: as of a `Comparison`.
+    `sentinels`: the blocks of the sentinels of each device, by its id, as evidence of its spread between sessions.
+    `in_batches`: as of a `Comparison`.
 
     `named`: the caller chose one result of each side (on one device or more). The two are compared even if their
     variants differ. Otherwise each variant is compared with itself.
@@ -144,8 +147,9 @@ def compare(
     Results without a partner (`sweeps.ranking.pairing`) are in `only_a` or `only_b`.
     """
     pairs = pairs_of(a[1], b[1], named=named)
-    # Bonferroni: at 95 % each, one of many unchanged variants would seem to have changed in most comparisons. To pass,
-    # all must be shown to be within the margin, which needs no such correction (R. L. Berger, Technometrics 24, 1982).
+    # Bonferroni's correction is needed: at 95 % each, one of many unchanged variants would seem to have changed in most
+    # comparisons. To pass, all must be shown to be within the margin, which needs no such correction (R. L. Berger,
+    # Technometrics 24, 1982).
     confidence = 1.0 - (1.0 - CONFIDENCE) / max(1, len(pairs))
     results: list[Compared] = []
     wholes: dict[Whole, None] = {}
@@ -159,7 +163,7 @@ def compare(
             results.append(_compared(*pair, why, margin_percent, confidence, spread, peer))
             if peer is not None:
                 wholes[_whole(pair[1].device, peer)] = None
-    results.sort(key=lambda one: (FINDINGS.index(one.finding), one.device, one.name))
+    results.sort(key=lambda compared: (FINDINGS.index(compared.finding), compared.device, compared.name))
     return Comparison(
         a=a[0],
         b=b[0],
@@ -173,24 +177,24 @@ def compare(
 
 
 def spread_of(devices: Iterable[str], results: Iterable[Result], sentinels: Mapping[str, Sequence[Series]]) -> Spread:
-    """The spread between sessions of these devices, by their ids. `results` of other devices are not used."""
-    wanted = set(devices)
+    """Return the spread between sessions of these devices, by their ids. `results` of other devices are not used."""
+    device_ids = set(devices)
     builds = [
-        Series(one.medians_ms, tuple(origin.session for origin in one.of_blocks))
-        for one in results
-        if one.device_id in wanted
+        Series(result.medians_ms, tuple(origin.session for origin in result.of_blocks))
+        for result in results
+        if result.device_id in device_ids
     ]
-    return session_spread(builds, [series for device in wanted for series in sentinels.get(device, ())])
+    return session_spread(builds, [series for device in device_ids for series in sentinels.get(device, ())])
 
 
 def _counted(a: Result, b: Result) -> tuple[Result, Result]:
-    """Both with the blocks that are compared."""
+    """Return both results with the blocks that are compared."""
     counted_b, counted_a = side_by_side(b, a)
     return counted_a, counted_b
 
 
 def _not_comparable(a: Result, b: Result) -> list[str]:
-    """Why the two are not compared; empty if they are."""
+    """Return the reasons why the two are not compared; empty if they are."""
     why = differing(a, b)
     for name, side in (("A", a), ("B", b)):
         if len(side.medians_ms) < 2:
@@ -204,12 +208,12 @@ def _compared(
     a: Result, b: Result, why: list[str], margin_percent: float, confidence: float, spread: Spread, peer: Peer | None
 ) -> Compared:
     counted_a, counted_b = _counted(a, b)
-    found: Estimate | None
+    estimate: Estimate | None
     judged: Judged | None
     if peer is not None:
-        found, judged = peer.ratio(), judge_in_set(peer, margin_percent, confidence)
+        estimate, judged = peer.ratio(), judge_in_set(peer, margin_percent, confidence)
     else:
-        found = ratio(counted_b, counted_a, spread)
+        estimate = ratio(counted_b, counted_a, spread)
         judged = None if why else judge(b, a, spread, margin_percent, confidence)
     return Compared(
         name=b.name,
@@ -219,9 +223,9 @@ def _compared(
         b_p50_ms=median(counted_b.medians_ms) if b.medians_ms else None,
         a_mean_ms=mean_ms(counted_a),
         b_mean_ms=mean_ms(counted_b),
-        ratio=None if found is None else found.value,
-        ratio_low=None if found is None else found.low,
-        ratio_high=None if found is None else found.high,
+        ratio=None if estimate is None else estimate.value,
+        ratio_low=None if estimate is None else estimate.low,
+        ratio_high=None if estimate is None else estimate.high,
         a_sessions=sessions(counted_a),
         b_sessions=sessions(counted_b),
         session_spread_percent=None if together(counted_b, counted_a) else spread.percent,
@@ -232,17 +236,17 @@ def _compared(
 
 
 def _whole(device: str, peer: Peer) -> Whole:
-    found = peer.whole_ratio(ONE_SIDED)
-    assert found.low is not None
-    assert found.high is not None
-    return Whole(device=device, builds=peer.builds, ratio=found.value, ratio_low=found.low, ratio_high=found.high)
+    whole = peer.whole_ratio(ONE_SIDED)
+    assert whole.low is not None
+    assert whole.high is not None
+    return Whole(device=device, builds=peer.builds, ratio=whole.value, ratio_low=whole.low, ratio_high=whole.high)
 
 
 def _by_device(pairs: Iterable[tuple[Result, Result]]) -> dict[tuple[str, str], list[tuple[Result, Result]]]:
-    found: dict[tuple[str, str], list[tuple[Result, Result]]] = defaultdict(list)
+    by_device: dict[tuple[str, str], list[tuple[Result, Result]]] = defaultdict(list)
     for a, b in pairs:
-        found[a.device_id, b.device_id].append((a, b))
-    return found
+        by_device[a.device_id, b.device_id].append((a, b))
+    return by_device
 
 
 def _left_over(results: Iterable[Result], compared: Iterable[Result]) -> tuple[str, ...]:

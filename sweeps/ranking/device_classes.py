@@ -4,8 +4,8 @@ Units are the replicates. Each unit gives one ratio of a variant to the class wi
 so the overall speed of a unit cancels. Only units under the same conditions are pooled, and only their latency: all
 other metrics belong to the build, which is the same on every unit.
 
-Where batches decided a unit's race, a variant beside its winner has a ratio to it and no time: the ratio is pooled.
-What left in batches has only a bound: it is named, and not pooled.
+Where batches decided a unit's race, a variant beside its winner has a ratio to it and no time: the ratio is pooled. A
+variant that left in batches has only a bound: it is named, and not pooled.
 """
 
 import math
@@ -22,29 +22,29 @@ from sweeps.stats import median, p50_estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassEntry:
-    """One variant on the units of a class."""
+    """The results of one variant on the units of a class."""
 
     variant: str
-    """With the run axes if several entries have the same variant."""
+    """The name of the variant, with the run axes if several entries have the same variant."""
     setup: tuple[str, ...]
-    """As `ResultRow.setup`."""
+    """The setup of the variant, as `ResultRow.setup`."""
     units: int
-    """Number of units that timed it, or on which batches gave its ratio to their winner."""
+    """The number of units that timed the variant, or on which batches gave its ratio to their winner."""
     in_batches: int
-    """Those of them with the ratio only."""
+    """The number of those units with the ratio only."""
     passes_on: int
-    """Number of units on which it may win."""
+    """The number of units on which the variant may win."""
     ratio: float
-    """Latency (p50) divided by the class winner's: the median over units."""
+    """The latency (p50) divided by the class winner's: the median over units."""
     ratio_least: float
     """The same ratio of the unit with the smallest one."""
     ratio_most: float
     """The same ratio of the unit with the largest one."""
     ratio_low: float | None
-    """95 % interval over units; `None` for one unit."""
+    """The 95 % interval over units; `None` for one unit."""
     ratio_high: float | None
     tied: bool
-    """Whether it shares the first place; also true for the winner."""
+    """The variant shares the first place; also true for the winner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +52,14 @@ class ClassRanking:
     """Two or more units of one device class, with the same fingerprint, model and conditions."""
 
     device: str
-    """Maker, model, SoC."""
+    """The maker, model and SoC of the class."""
     fingerprint: str
     model: str
     preset: str
     units: tuple[str, ...]
-    """Device ids."""
+    """The ids of the devices."""
     winner: str
-    """Empty if no variant may win on every unit."""
+    """The winner is empty if no variant may win on every unit."""
     entries: tuple[ClassEntry, ...]
     """The winner, the entries tied with it, the others; empty without a winner."""
     left_in_batches: tuple[str, ...] = ()
@@ -67,22 +67,23 @@ class ClassRanking:
 
     @property
     def in_batches(self) -> list[str]:
-        """For people: of which variants batches said what."""
-        found = [
+        """The lines for people about variants whose ratio is from batches."""
+        lines = [
             f"{entry.variant}: on {entry.in_batches} of its units only batches gave its ratio, and it has no time"
             for entry in self.entries
             if entry.in_batches
         ]
         left = self.left_in_batches
-        return [*found, f"left in batches on a unit, without a time: {', '.join(left)}"] if left else found
+        return [*lines, f"left in batches on a unit, without a time: {', '.join(left)}"] if left else lines
 
 
 def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
-    """`rows`: all measured rows. `candidates`: the job keys of the rows that may win on their unit."""
-    found = alike((row for row in rows if row.timed), lambda row: (row.model, row.device, *row.comparable[1:]))
-    # What was measured in batches only has no conditions.
+    """Pool the units of each class. `rows`: all measured rows. `candidates`: the job keys of the rows that may win on
+    their unit."""
+    groups = alike((row for row in rows if row.timed), lambda row: (row.model, row.device, *row.comparable[1:]))
+    # Rows that were measured in batches only have no conditions.
     untimed = [row for row in rows if in_batches_only(row)]
-    return tuple(_class(group, untimed, candidates) for group in found if len({row.device_id for row in group}) > 1)
+    return tuple(_class(group, untimed, candidates) for group in groups if len({row.device_id for row in group}) > 1)
 
 
 def _class(group: Sequence[ResultRow], untimed: Sequence[ResultRow], candidates: Collection[str]) -> ClassRanking:
@@ -128,9 +129,9 @@ def _entry(
 ) -> ClassEntry:
     ratios = []
     for unit, row in on_unit.items():
-        found = latency_ratio(row, winner[unit])
-        # Two that stand beside the same winner have a ratio through it.
-        ratios.append(math.exp(_log(row, timed) - _log(winner[unit], timed)) if found is None else found.value)
+        ratio = latency_ratio(row, winner[unit])
+        # Two rows that were compared with the same winner have a ratio through it.
+        ratios.append(math.exp(_log(row, timed) - _log(winner[unit], timed)) if ratio is None else ratio.value)
     pooled = p50_estimate(ratios)
     return ClassEntry(
         variant=variant,
@@ -152,13 +153,13 @@ def _mean_log(on_unit: Mapping[str, ResultRow], timed: Mapping[str, ResultRow]) 
 
 
 def _leader(row: ResultRow, timed: Mapping[str, ResultRow]) -> ResultRow | None:
-    """Who led the batches that gave the row's ratio, if there is one."""
+    """Return the leader of the batches that gave the row's ratio, if there is one."""
     return None if row.settled is None or not beside_leader(row) else timed.get(row.settled.by_key)
 
 
 def _log(row: ResultRow, timed: Mapping[str, ResultRow]) -> float:
-    """The logarithm of its latency; without a time, of its leader's times the ratio. Only to choose among variants of
-    one unit: nobody measured it."""
+    """Return the logarithm of the row's latency; without a time, of its leader's latency times the ratio. The estimate
+    is only to choose among variants of one unit: nobody measured it."""
     if row.timed:
         return math.log(row.metrics["latency_p50_ms"])
     leader = _leader(row, timed)
@@ -169,7 +170,7 @@ def _log(row: ResultRow, timed: Mapping[str, ResultRow]) -> float:
 
 
 def _names(setups: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """A name for each setup: its variant, with all run axes if several setups share that variant."""
+    """Return a name for each setup: its variant, with all run axes if several setups share that variant."""
     counts = Counter(setup[0] for setup in setups)
 
     def name(setup: tuple[str, ...]) -> str:

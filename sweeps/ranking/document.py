@@ -11,7 +11,7 @@ from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 
 
 def ranking_document(ranking: Ranking) -> dict[str, Any]:
-    """Figures by their names, with the unit in the name. Unknown is null, never NaN."""
+    """Return the figures by their names, with the unit in the name. An unknown figure is null, never NaN."""
     return {
         "sweep": ranking.sweep,
         "objective": ranking.objective,
@@ -43,18 +43,19 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
                 "ranking": [_candidate(candidate) for candidate in entry.ranking],
                 "checked": [_candidate(candidate) for candidate in entry.checked],
                 "not_ranked": [asdict(row) for row in entry.not_ranked],
-                "imported": [asdict(one) for one in entry.imported],
+                "imported": [asdict(figure) for figure in entry.imported],
             }
             for entry in ranking.devices
         ],
         "classes": [asdict(entry) for entry in ranking.classes],
-        "imported": [asdict(one) for one in ranking.imported],
+        "imported": [asdict(figure) for figure in ranking.imported],
         "backends": None if ranking.backends is None else ranking.backends.document(),
     }
 
 
 def explain(entry: DeviceRanking) -> str:
-    """The winner's figure in one line for people: `7.81 ms (7.50–8.10), equal to 1 other, 2 others unresolved`."""
+    """Write the winner's figure in one line for people: `7.81 ms (7.50–8.10), equal to 1 other, 2 others
+    unresolved`."""
     if entry.winner is None:
         return f"no winner: {entry.no_winner_reason}"
     text = in_words(entry.winner.figures, entry.metric, entry.winner.interval_of)
@@ -63,20 +64,20 @@ def explain(entry: DeviceRanking) -> str:
     if not entry.winner.timed:
         text += " (only checked, not timed)"
     if entry.equal:
-        text += f", equal to {_others(len(entry.equal))}"
+        text += f", equal to {_other_count(len(entry.equal))}"
     if entry.unresolved:
-        text += f", {_others(len(entry.unresolved))} unresolved"
+        text += f", {_other_count(len(entry.unresolved))} unresolved"
     if entry.better_disqualified:
-        text += f", {_others(len(entry.better_disqualified))} better but disqualified"
+        text += f", {_other_count(len(entry.better_disqualified))} better but disqualified"
     return text
 
 
-def provisional_document(found: Provisional) -> dict[str, Any]:
-    document = asdict(found)
-    return {**document, "settle": {**document["settle"], "text": found.settle.text}}
+def provisional_document(choice: Provisional) -> dict[str, Any]:
+    document = asdict(choice)
+    return {**document, "settle": {**document["settle"], "text": choice.settle.text}}
 
 
-def _others(count: int) -> str:
+def _other_count(count: int) -> str:
     return f"{count} other{'s' * (count > 1)}"
 
 
@@ -89,7 +90,8 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "job_key": candidate.job_key,
         "build_key": candidate.build_key,
         **{name: candidate.figures.get(name) for name in METRICS},
-        # Kept apart: a runner chooses these names, and none may replace another field of this document.
+        # The extra metrics stay apart: a runner chooses these names, and none may replace another field of this
+        # document.
         **({"extra_metrics": extra} if extra else {}),
         "runner": candidate.runner,
         "executor": candidate.executor,

@@ -1,4 +1,5 @@
-"""Copies a ranked build out of the workspace: the file to ship, and a manifest with the figures to expect of it."""
+"""The export copies a ranked build out of the workspace: the file to ship, and a manifest with the figures to expect of
+it."""
 
 import hashlib
 import json
@@ -56,14 +57,16 @@ class BlockProtocol(BaseModel):
     fixed_performance: bool
 
     def resolve(self) -> Protocol:
-        """The protocol to measure under the same conditions again. Waiting times are taken from the preset."""
+        """Return the protocol that measures under the same conditions again. Waiting times are taken from the
+        preset."""
         preset = PRESETS[self.preset]
         gate = None if self.gate is None else replace(preset.gate or DEFAULT_GATE, **self.gate.model_dump())
         return replace(preset, **self.model_dump(exclude={"gate"}), gate=gate)
 
 
 class Expected(BaseModel):
-    """What was measured, and under which conditions. A later check must have the same conditions to be comparable.
+    """The expected figures of a build, and the conditions under which they were measured. A later check must have the
+    same conditions to be comparable.
 
     If it is not `timed`, a host only checked it with a reference implementation: it has an accuracy, but no conditions
     of a measurement.
@@ -76,7 +79,7 @@ class Expected(BaseModel):
     job_key: str
     timed: bool
     executor: str
-    """What the accuracy was computed by: the device's fingerprint, or `reference:<backend>@<version>`."""
+    """The executor that computed the accuracy: the device's fingerprint, or `reference:<backend>@<version>`."""
     device: str
     device_id: str
     device_fingerprint: str
@@ -90,29 +93,29 @@ class Expected(BaseModel):
     exec_context: str
     grid: str = ""
     gate: str = ""
-    """`gated` or `none`."""
+    """The gate is `gated` or `none`."""
     fixed_performance: str = ""
-    """`on`, `off`, or empty if the device has no such mode."""
+    """The mode is `on`, `off`, or empty if the device has no such mode."""
     protocol: BlockProtocol | None = None
     block_medians_ms: tuple[_Milliseconds, ...] = ()
-    """One per block, in order of rounds. Manifests of older versions have neither this nor the protocol."""
+    """The medians of the blocks, in order of rounds. Manifests of older versions have neither this nor the protocol."""
     block_runs: tuple[int, ...] = ()
     """The driver's run (`Block.session`) of each block; empty in manifests of older versions."""
     sessions: tuple[int, ...] = ()
-    """As `ResultRow.sessions`; blocks whose session is not known count as one session."""
+    """The starts of sessions, as `ResultRow.sessions`; blocks whose session is not known count as one session."""
     verdict: str
     trust: tuple[str, ...]
     figures: dict[str, float]
-    """Every known metric by its name in `sweeps.metrics`, unit in the name."""
+    """The figures of every known metric by its name in `sweeps.metrics`, unit in the name."""
 
     @property
     def in_batches(self) -> bool:
-        """Whether only batches timed it, and no reference implementation only checked it."""
+        """Tell whether only batches timed the build, and no reference implementation only checked it."""
         return not self.timed and not self.executor.startswith("reference:")
 
 
 class Shipped(BaseModel):
-    """`manifest.json` beside an exported artifact."""
+    """The content of `manifest.json` beside an exported artifact."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -121,7 +124,8 @@ class Shipped(BaseModel):
     expected: Expected
 
     def comparable(self, path: Path) -> Result:
-        """The measured result, for a comparison. Raises `EdgeSweepError` if the manifest lacks something needed."""
+        """Return the measured result, for a comparison. Raises `EdgeSweepError` if the manifest lacks something
+        needed."""
         expected = self.expected
         if expected.in_batches:
             raise EdgeSweepError(
@@ -212,10 +216,10 @@ def export_candidate(
     row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
     source = workspace.artifact(candidate.build_key)
     manifest = checked(source, candidate.name)
-    # Where units share the work, those of the unit that measured it: its blocks are beside them.
+    # Where units share the work, the figures are those of the unit that measured the build: its blocks are beside them.
     figures = row.figures if row.link else candidate.figures
     shipped = Shipped(
-        artifact=manifest.model_copy(update={"eval": None}),  # the evaluation file stays in the workspace
+        artifact=manifest.model_copy(update={"eval": None}),  # The evaluation file stays in the workspace.
         expected=Expected(
             sweep=ranking.sweep,
             job=candidate.name,
@@ -253,7 +257,7 @@ def export_candidate(
 
 
 def checked(source: Path, name: str) -> Manifest:
-    """The manifest of a build in the workspace's folder `source`, if its file is whole and may be shipped.
+    """Return the manifest of a build in the workspace's folder `source`, if its file is whole and may be shipped.
 
     `name`: what errors call it. Raises `EdgeSweepError`.
     """

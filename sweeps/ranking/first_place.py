@@ -1,4 +1,4 @@
-"""Who wins among the variants that may win, and who shares the first place. Pure.
+"""The choice of the winner among the variants that may win, and of those that share the first place. Pure.
 
 The leader of a decided race wins. The race controls the error over its repeated tests, so no second rule picks again.
 Where batches decided it, the leader alone has a time. Rounds that were added for others since then take the first place
@@ -29,22 +29,24 @@ class FirstPlace(Generic[C]):
     best: C
     """The leader of the race, or the best estimate. The others are compared with it."""
     equal: tuple[C, ...]
-    """Shown to be within 2 % of `best`, the preferred one first. Without the winner, which is one of them."""
+    """The candidates shown to be within 2 % of `best`, the preferred one first. The winner, which is one of them, is
+    left out."""
     unresolved: tuple[C, ...]
-    """Neither told apart from `best` nor shown to be equal, the best estimate first."""
+    """The candidates neither told apart from `best` nor shown to be equal, the best estimate first."""
     family: Family[C]
-    """All that may win, to compare their latencies with the winner's."""
+    """All candidates that may win, to compare their latencies with the winner's."""
     led: bool
-    """Whether the winner is the leader of a decided race, which wins whatever else speaks for the others."""
+    """The winner is the leader of a decided race, which wins whatever else speaks for the others."""
 
     @property
     def candidates(self) -> int:
-        """How many the winner was selected among, itself included."""
+        """The number of candidates that the winner was selected among, itself included."""
         return 1 + len(self.equal) + len(self.unresolved)
 
 
 def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = False) -> FirstPlace[C]:
-    """The first place among `rows`, which may all win; at least one. `smaller`: the smallest `metric` is the best.
+    """Return the first place among `rows`, which may all win; at least one. `smaller`: the smallest `metric` is the
+    best.
 
     The leader of an undecided race stands for the best estimate. Rounds that were added after a race are not its own:
     then the estimates decide. So they do with a Pareto `front`, whose race leads to the fastest of the most accurate.
@@ -65,10 +67,10 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
         near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
         # The best estimate may be the noisiest row. A row that is worse than any other beyond doubt is left out.
         beaten = outdone(near, metric, smaller)
-    kept = [row for row, is_worse in zip(near, beaten, strict=True) if row is leader or not is_worse]
-    best, *others = sorted(kept or near, key=lambda row: (row is not leader, *estimate(row)))
-    equal = [row for row in others if shown_equal(row, best, metric)]
-    unresolved = [row for row in others if not shown_equal(row, best, metric)]
+    unbeaten = [row for row, is_worse in zip(near, beaten, strict=True) if row is leader or not is_worse]
+    best, *rivals = sorted(unbeaten or near, key=lambda row: (row is not leader, *estimate(row)))
+    equal = [row for row in rivals if shown_equal(row, best, metric)]
+    unresolved = [row for row in rivals if not shown_equal(row, best, metric)]
     smallest: dict[float, float] = {}
     for row in (best, *equal):
         accuracy, size = simplicity(row)
@@ -76,9 +78,9 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
 
     def preference(row: C) -> tuple[object, ...]:
         accuracy, size = simplicity(row)
-        # A few bytes are no reason to ship a build with a worse estimate.
+        # A difference of a few bytes is no reason to ship a build with a worse estimate.
         size = max(size, smallest[accuracy] * (1 + NEGLIGIBLE))
-        # What has no time is not shipped for its time, also where batches show that it is equal.
+        # A build without a time is not shipped for its time, also where batches show that it is equal.
         untimed = metric == LATENCY and row.figure(metric) is None
         return not (decided and row is leader), untimed, accuracy, size, *estimate(row)
 
@@ -88,14 +90,14 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
 
 
 class HasFigures(Protocol):
-    """What has figures, be it a row or a candidate."""
+    """A row or a candidate: anything that has figures."""
 
     @property
     def figures(self) -> Mapping[str, float | None]: ...
 
 
 def simplicity(row: HasFigures) -> tuple[float, float]:
-    """Sort key of equally good rows: higher accuracy, then smaller file."""
+    """Return the sort key of equally good rows: higher accuracy, then smaller file."""
     accuracy = row.figures["top1_percent"]
     if accuracy is None:
         accuracy = row.figures["agreement_percent"]
@@ -104,7 +106,7 @@ def simplicity(row: HasFigures) -> tuple[float, float]:
 
 
 def _leader(rows: Sequence[C], family: Family[C]) -> C | None:
-    """The leader of the race that these rows were in, unless rounds that the race did not see decide."""
+    """Return the leader of the race that these rows were in, unless rounds that the race did not see decide."""
     leaders = [row for row in rows if row.settled is not None and row.settled.leads]
     if len(leaders) != 1:
         return None

@@ -14,10 +14,10 @@ from sweeps.spec.objective import ObjectiveSpec
 def front_of(
     rows: Sequence[ResultRow], contending: Sequence[ResultRow], objective: ObjectiveSpec, other: str
 ) -> dict[str, bool]:
-    """Which rows are on the Pareto front, by job key. A row is on it if it may win and no other row dominates it. A row
-    dominates another if its estimates of both metrics are as good or better, and one metric is better beyond doubt: of
-    latencies, for all rows together (`sweeps.ranking.multiplicity`).
-    Eliminated candidates are not on the front. Rows with an unknown figure are left out of the result."""
+    """Tell for each row whether it is on the Pareto front, by job key. A row is on it if it may win and no other row
+    dominates it. A row dominates another if its estimates of both metrics are as good or better, and one metric is
+    better beyond doubt: of latencies, for all rows together (`sweeps.ranking.multiplicity`). Eliminated candidates are
+    not on the front. Rows with an unknown figure are left out of the result."""
     metric, smaller = direction(objective)
     directions = {metric: smaller, other: catalog.metric(other).better == "lower"}
     known = [row for row in rows if all(row.figure(name) is not None for name in directions)]
@@ -26,17 +26,17 @@ def front_of(
 
     family = Family(known)
 
-    def is_worse(row: ResultRow, one: ResultRow, name: str, less: bool) -> bool:
-        return family.is_slower(row, one, len(rivals)) if name == LATENCY else worse(row, one, name, less)
+    def is_worse(row: ResultRow, rival: ResultRow, name: str, less: bool) -> bool:
+        return family.is_slower(row, rival, len(rivals)) if name == LATENCY else worse(row, rival, name, less)
 
-    def dominates(one: ResultRow, row: ResultRow) -> bool:
-        as_good = all(signed(one, name, less) <= signed(row, name, less) for name, less in directions.items())
-        return as_good and any(is_worse(row, one, name, less) for name, less in directions.items())
+    def dominates(rival: ResultRow, row: ResultRow) -> bool:
+        as_good = all(signed(rival, name, less) <= signed(row, name, less) for name, less in directions.items())
+        return as_good and any(is_worse(row, rival, name, less) for name, less in directions.items())
 
-    return {row.job_key: row.job_key in may_win and not any(dominates(one, row) for one in rivals) for row in known}
+    return {row.job_key: row.job_key in may_win and not any(dominates(rival, row) for rival in rivals) for row in known}
 
 
 def signed(row: ResultRow, metric: str, smaller: bool) -> float:
-    """The metric with its sign chosen so that smaller is better."""
+    """Return the metric with its sign chosen so that smaller is better."""
     value = row.figure(metric)
     return math.inf if value is None else value if smaller else -value

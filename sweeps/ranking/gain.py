@@ -1,4 +1,4 @@
-"""What one build gains over another: latency, size and accuracy. Pure.
+"""The gain of one build over another: latency, size and accuracy. Pure.
 
 Latency: the ratio paired by rounds, compared as in the ranking. Builds that were measured in separate runs have no
 round in common; theirs is the ratio of all their blocks, whose interval holds what the device does from one session to
@@ -24,43 +24,45 @@ _LATENCY: dict[Literal["slower", "faster"] | None, Resolved] = {
     "faster": "slower",
     None: "no difference shown",
 }
-"""The finding for a build, by the finding for the earlier one compared with it."""
+"""The finding for a build follows from the finding for the earlier one compared with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What a build changed compared with an earlier one. `None`: unknown."""
+    """The changes of a build compared with an earlier one. `None`: unknown."""
 
     over: str
     speedup: Estimate | None
-    """Latency of the earlier one divided by this one's."""
+    """The latency of the earlier build divided by this one's."""
     made_of: MadeOf | None
-    """What `speedup` is made of; its `ms` is the earlier one's."""
+    """The source of `speedup`; its `ms` is the earlier build's."""
     latency: Resolved | None
     size_ratio: float | None
-    """File size of this one divided by the earlier one's."""
+    """The file size of this build divided by the earlier one's."""
     accuracy_change: Estimate | None
-    """Percentage points; positive is more accurate."""
+    """The change in percentage points; positive is more accurate."""
     accuracy: Resolved | None
 
 
 def spread_of(rows: Iterable[ResultRow]) -> Spread:
-    """The spread between sessions of the device that has these rows."""
+    """Return the spread between sessions of the device that has these rows."""
     results = map(Result.of_row, rows)
     return session_spread(
-        Series(one.medians_ms, tuple(origin.session for origin in one.of_blocks)) for one in results if one.medians_ms
+        Series(result.medians_ms, tuple(origin.session for origin in result.of_blocks))
+        for result in results
+        if result.medians_ms
     )
 
 
 def gain(over: str, earlier: ResultRow, now: ResultRow, spread: Spread) -> Gain:
-    """Of `now` over `earlier`, which is called `over`. `spread`: between sessions of their device."""
-    speedup, made = _speedup(earlier, now, spread) if len(alike([earlier, now])) == 1 else (None, None)
+    """Return the gain of `now` over `earlier`, which is called `over`. `spread`: between sessions of their device."""
+    speedup, source = _speedup(earlier, now, spread) if len(alike([earlier, now])) == 1 else (None, None)
     changed = _accuracy_change(earlier, now)
     sizes = earlier.figures["artifact_mb"], now.figures["artifact_mb"]
     return Gain(
         over=over,
         speedup=speedup,
-        made_of=made,
+        made_of=source,
         latency=None if speedup is None else _LATENCY[told_apart(speedup)],
         size_ratio=sizes[1] / sizes[0] if sizes[0] and sizes[1] else None,
         accuracy_change=changed,
@@ -69,7 +71,7 @@ def gain(over: str, earlier: ResultRow, now: ResultRow, spread: Spread) -> Gain:
 
 
 def drop(row: ResultRow) -> Estimate | None:
-    """Percentage points against the fp32 eager model, in its `accuracy_metric`."""
+    """Return the drop in percentage points against the fp32 eager model, in the row's `accuracy_metric`."""
     figures, metric = row.figures, accuracy_metric(row)
     if metric == "top1_percent":
         ends = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
@@ -83,7 +85,7 @@ def drop(row: ResultRow) -> Estimate | None:
 
 
 def accuracy_metric(row: ResultRow) -> str:
-    """`top1_percent`, or without labels `agreement_percent`; empty if neither is known."""
+    """Return `top1_percent`, or without labels `agreement_percent`; empty if neither is known."""
     for metric in ("top1_percent", "agreement_percent"):
         if row.figures[metric] is not None:
             return metric
@@ -94,11 +96,11 @@ def _speedup(earlier: ResultRow, now: ResultRow, spread: Spread) -> tuple[Estima
     paired = latency_ratio(earlier, now)
     if paired is None or paired.low is not None:
         return paired, made_of(earlier, now)
-    then, here = Result.of_row(earlier), Result.of_row(now)
-    unpaired = ratio(then, here, spread)
+    before, later = Result.of_row(earlier), Result.of_row(now)
+    unpaired = ratio(before, later, spread)
     if unpaired is None:
         return paired, made_of(earlier, now)
-    return unpaired, MadeOf(source="blocks", ms=mean_ms(then), other_ms=mean_ms(here))
+    return unpaired, MadeOf(source="blocks", ms=mean_ms(before), other_ms=mean_ms(later))
 
 
 def _more_or_less(changed: Estimate) -> Resolved:
@@ -114,5 +116,5 @@ def _accuracy_change(earlier: ResultRow, now: ResultRow) -> Estimate | None:
     if before is None or after is None or accuracy_metric(earlier) != accuracy_metric(now):
         return None
     if earlier.build_key == now.build_key:
-        return Estimate(0.0, 0.0, 0.0)  # the same file
+        return Estimate(0.0, 0.0, 0.0)  # Both builds have the same file.
     return change(before, after, now.images) if earlier.images == now.images else None

@@ -1,5 +1,5 @@
-"""Intervals of latencies in a ranking: from the spread of all variants on the device, and of a mixture where the device
-went back and forth between two speeds. Pure.
+"""The intervals of latencies in a ranking: from the spread of all variants on the device, and of a mixture where the
+device went back and forth between two speeds. Pure.
 
 At one speed the interval is that of `sweeps.ranking.moderated`. With two speeds, the latency around which processes lie
 is near the speed that the device has more often. Where the rounds show which one that is, the interval is at that
@@ -31,7 +31,8 @@ _NOBODY: Mapping[int, int] = MappingProxyType({})
 
 
 def speeds_of(group: Sequence[ResultRow]) -> TwoSpeeds | None:
-    """The two speeds of the device in comparable rows, as far as these can be trusted; `None` where there was one.
+    """Return the two speeds of the device in comparable rows, as far as these can be trusted; `None` where there was
+    one.
 
     A race whose winner was confirmed shows them with all blocks, also those in batches.
     """
@@ -46,40 +47,43 @@ def speeds_of(group: Sequence[ResultRow]) -> TwoSpeeds | None:
         for row in group
         if not disqualified(row.trust)
     }
-    return race_speeds({key: one for key, one in raced.items() if one.in_batches or one.alone}, list(published))
+    return race_speeds(
+        {key: blocks for key, blocks in raced.items() if blocks.in_batches or blocks.alone}, list(published)
+    )
 
 
 def with_intervals(group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> list[ResultRow]:
-    """Comparable rows, with intervals of their latencies from the spread of all of them, and with the label
+    """Return comparable rows, with intervals of their latencies from the spread of all of them, and with the label
     `two_speeds` where the device had two. `speeds`: as of `speeds_of(group)`.
 
     Rows that cannot be trusted neither give nor take. With a coarse clock the stored interval is the least. With too
     few variants to lend, and one speed, all keep theirs.
     """
     medians = _medians_ms(group)
-    if speeds is None and sum(len(one) > 1 for one in medians.values()) < FEWEST_VARIANTS:
+    if speeds is None and sum(len(by_visit) > 1 for by_visit in medians.values()) < FEWEST_VARIANTS:
         return list(group)
-    found = dict(zip(medians, latency_intervals(list(medians.values()), speeds), strict=True))
-    rows = [_with_interval(row, found[row.job_key]) if row.job_key in found else row for row in group]
+    intervals = dict(zip(medians, latency_intervals(list(medians.values()), speeds), strict=True))
+    rows = [_with_interval(row, intervals[row.job_key]) if row.job_key in intervals else row for row in group]
     if speeds is None:
         return rows
     return [
-        replace(row, trust=stored_in_order((*row.trust, "two_speeds"))) if row.job_key in found else row for row in rows
+        replace(row, trust=stored_in_order((*row.trust, "two_speeds"))) if row.job_key in intervals else row
+        for row in rows
     ]
 
 
 def with_interval_of_winner(
     row: ResultRow, group: Sequence[ResultRow], candidates: int, speeds: TwoSpeeds | None
 ) -> ResultRow:
-    """`row` of `with_intervals(group, speeds)`, which won among so many: the upper end of its interval allows for that.
-    A row that was measured again after it had won stays as it is."""
+    """Return `row` of `with_intervals(group, speeds)`, which won among so many: the upper end of its interval allows
+    for that. A row that was measured again after it had won stays as it is."""
     medians = _medians_ms(group)
     stored = interval(row.metrics, LATENCY)
     if row.confirmed_medians_ms or row.job_key not in medians or stored is None:
         return row
     place = list(medians).index(row.job_key)
-    found = latency_intervals(list(medians.values()), speeds, {place: candidates})[place]
-    high = max(stored[1], found.high or 0.0)
+    estimate = latency_intervals(list(medians.values()), speeds, {place: candidates})[place]
+    high = max(stored[1], estimate.high or 0.0)
     return replace(row, metrics={**row.metrics, INTERVALS[LATENCY][1]: high})
 
 
@@ -88,7 +92,8 @@ def latency_intervals(
     speeds: TwoSpeeds | None,
     candidates: Mapping[int, int] = _NOBODY,
 ) -> list[Estimate]:
-    """The p50 of each variant, in the unit of `block_medians`, which are by visit; `speeds` as found from them.
+    """Return the p50 of each variant, in the unit of `block_medians`, which are by visit; `speeds` as computed from
+    them.
 
     `candidates`: by place, among how many a variant was selected by these blocks, itself included.
     """
@@ -96,23 +101,23 @@ def latency_intervals(
     if speeds is None:
         return moderated([list(medians.values()) for medians in block_medians], tails)
     at_fast = [
-        [one / speeds.slower if visit in slow else one for visit, one in medians.items()]
+        [median / speeds.slower if visit in slow else median for visit, median in medians.items()]
         for medians, slow in zip(block_medians, speeds.slow, strict=True)
     ]
     below, above = _ends(speeds)
-    found = []
+    estimates = []
     for medians, fast, sure in zip(block_medians, moderated(at_fast, tails), speeds.sure, strict=True):
         value = p50_estimate(list(medians.values())).value
         if fast.low is None or fast.high is None:
-            found.append(Estimate(value, None, None))
+            estimates.append(Estimate(value, None, None))
             continue
         unsure = 1.0 if sure else speeds.slower
-        found.append(Estimate(value, min(value, fast.low * below / unsure), max(value, fast.high * above * unsure)))
-    return found
+        estimates.append(Estimate(value, min(value, fast.low * below / unsure), max(value, fast.high * above * unsure)))
+    return estimates
 
 
 def _ends(speeds: TwoSpeeds) -> tuple[float, float]:
-    """Where the median of the mixture lies at least and at most, as factors on the level of the fast speed."""
+    """Return where the median of the mixture lies at least and at most, as factors on the level of the fast speed."""
     below, above = 1.0, speeds.slower
     if speeds.share_high < 0.5:
         above = min(above, math.exp(speeds.spread * normal_quantile(0.5 / (1 - speeds.share_high))))
@@ -122,7 +127,7 @@ def _ends(speeds: TwoSpeeds) -> tuple[float, float]:
 
 
 def _medians_ms(group: Sequence[ResultRow]) -> dict[str, dict[int, float]]:
-    """By job key, of the rows that can be trusted."""
+    """Return the medians (ms) by job key, of the rows that can be trusted."""
     return {
         row.job_key: row.published_medians_ms
         for row in group

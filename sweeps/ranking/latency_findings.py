@@ -1,4 +1,4 @@
-"""What is known of the latency of one build against that of another, which was measured in other sessions. Pure.
+"""The finding about the latency of one build against that of another, which was measured in other sessions. Pure.
 
 A build is `slower` or `faster` if its ratio is told apart from 1, and has passed if it is shown to lie within the
 margin. A build that is compared alone shows that by its interval. One of a set (`sweeps.ranking.peers`) shows three
@@ -28,25 +28,25 @@ from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate
 LatencyFinding = Literal["slower", "unresolved", "faster", "the same", "not slower"]
 SessionFinding = LatencyFinding | Literal["slower (one session)"]
 OPEN: tuple[SessionFinding, ...] = ("unresolved", "slower (one session)")
-"""More measurements are needed."""
+"""The findings that need more measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What two comparable results say of each other."""
+    """The judgement on two comparable results."""
 
     finding: SessionFinding
     still_open: str = ""
-    """What the finding leaves open, and the next step; empty if nothing."""
+    """The question that the finding leaves open, and the next step; empty if there is none."""
     sessions_needed: int | None = None
-    """Sessions of each side that would settle it, if all stays as it is; `None`: nothing is open, or sessions do not
-    settle it, or more than `MOST_SESSIONS` would be needed."""
+    """The number of sessions of each side that would settle the question, if all stays as it is; `None`: nothing is
+    open, or sessions do not settle it, or more than `MOST_SESSIONS` would be needed."""
 
 
 def latency_finding(
     ratio: Estimate, margin_percent: float, proofs: Sequence[Sequence[Estimate]] = ()
 ) -> LatencyFinding:
-    """What is known of a latency that is `ratio` times another one.
+    """Return the finding about a latency that is `ratio` times another one.
 
     `slower` and `faster`: resolved, and by at least 2 % (or the margin, if that is less). `the same`: the whole
     interval lies within the margin, as in an equivalence test (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987).
@@ -56,8 +56,8 @@ def latency_finding(
     """
     if ratio.low is None or ratio.high is None:
         return "unresolved"
-    if apart := told_apart(ratio, least=min(NEGLIGIBLE, margin_percent / 100)):
-        return apart
+    if direction := told_apart(ratio, least=min(NEGLIGIBLE, margin_percent / 100)):
+        return direction
     most = 1.0 + margin_percent / 100
     shown = proofs or ((ratio,),)
     if not any(all(_below(interval, most) for interval in proof) for proof in shown):
@@ -67,7 +67,7 @@ def latency_finding(
 
 
 def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidence: float = CONFIDENCE) -> Judged | None:
-    """What is known of the latency of `b` against that of `a`; `None` if a side has fewer than two blocks.
+    """Judge the latency of `b` against that of `a`; `None` if a side has fewer than two blocks.
 
     `spread`: between sessions of the device. `confidence`: of the interval that tells apart; what lies within the
     margin is shown at 95 %.
@@ -89,7 +89,7 @@ def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidenc
     would = f"{needed} sessions of each would do" if needed else f"more than {MOST_SESSIONS} sessions of each needed"
     return Judged(
         finding=finding,
-        still_open=_again(
+        still_open=_measure_again(
             f"{_interval(within)} within these sessions, {_interval(shown)} from session to session", would
         ),
         sessions_needed=needed,
@@ -97,8 +97,8 @@ def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidenc
 
 
 def judge_in_set(peer: Peer, margin_percent: float, confidence: float) -> Judged:
-    """What is known of one of a set. `confidence`: as in `judge`, of each of all that are compared; what the set
-    shares is tested once."""
+    """Judge one build of a set. `confidence`: as in `judge`, for each of all builds that are compared; the common part
+    of the set is tested once."""
     finding: SessionFinding = _finding_in_set(peer, margin_percent, confidence)
     within = peer.ratio_inside(confidence)
     if peer.one_session:
@@ -115,23 +115,24 @@ def judge_in_set(peer: Peer, margin_percent: float, confidence: float) -> Judged
     claims = [f"{words} {_interval(claim)}" for words, claim in _claims(peer) if not _below(claim, most)]
     if finding == "slower (one session)":
         claims = [f"{_interval(within)} within these sessions, {_interval(peer.ratio())} from session to session"]
-    return Judged(finding=finding, still_open=_again(", ".join(claims)), sessions_needed=next(settled, None))
+    return Judged(finding=finding, still_open=_measure_again(", ".join(claims)), sessions_needed=next(settled, None))
 
 
 def _finding_in_set(peer: Peer, margin_percent: float, confidence: float) -> LatencyFinding:
-    # What the set shares counts as one comparison for each of its builds, and is made once.
+    # The common part of the set counts as one comparison for each of its builds, and is compared once.
     shared = 1.0 - (1.0 - confidence) * peer.builds
     proofs = [[peer.ratio()], [claim for _, claim in _claims(peer)]]
     return latency_finding(peer.ratio(shared, confidence), margin_percent, proofs)
 
 
 def _of_one_session(finding: SessionFinding, within: Estimate, margin_percent: float) -> SessionFinding:
-    seen = latency_finding(within, margin_percent) if finding == "unresolved" else finding
-    return "slower (one session)" if seen == "slower" else finding
+    within_finding = latency_finding(within, margin_percent) if finding == "unresolved" else finding
+    return "slower (one session)" if within_finding == "slower" else finding
 
 
 def _claims(peer: Peer) -> list[tuple[str, Estimate]]:
-    """What together shows that one of a set is within the margin, in words, each with its interval."""
+    """Return the claims, in words and each with its interval, that together show that one build of a set is within the
+    margin."""
     return [
         (f"the set of {peer.builds} as a whole", peer.whole_ratio(ONE_SIDED)),
         ("against the others of the set", peer.own_ratio(ONE_SIDED)),
@@ -154,9 +155,9 @@ def _more_rounds(interval: Estimate) -> str:
     return f"{_interval(interval)}; measure more rounds, or allow more with --margin"
 
 
-def _again(known: str, would: str = "") -> str:
-    again = f"measure both again at least {GAP_S // 60} minutes later{would and f' ({would})'}"
-    return f"{known}; {again}, or both in one run, or allow more with --margin"
+def _measure_again(known: str, would: str = "") -> str:
+    advice = f"measure both again at least {GAP_S // 60} minutes later{would and f' ({would})'}"
+    return f"{known}; {advice}, or both in one run, or allow more with --margin"
 
 
 def _below(interval: Estimate, most: float) -> bool:
@@ -167,5 +168,5 @@ def _above(interval: Estimate, least: float) -> bool:
     return interval.low is not None and interval.low >= least
 
 
-def _interval(found: Estimate) -> str:
-    return f"{found.low:.4g}× to {found.high:.4g}×"
+def _interval(estimate: Estimate) -> str:
+    return f"{estimate.low:.4g}× to {estimate.high:.4g}×"

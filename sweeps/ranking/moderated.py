@@ -1,7 +1,7 @@
 """Intervals of latencies from the spread between processes of all variants on a device. Pure.
 
 Three rounds say little about the spread of one variant: Student's t with 2 degrees of freedom makes the interval twice
-as wide as it need be. The variants of a sweep ran on one device, so their spreads are alike. How alike they are is
+as wide as it need be. The variants of a sweep ran on one device, so their spreads are alike. Their likeness is
 estimated from the spreads themselves, and each variant's variance is drawn towards the common one as far as that
 justifies. This is the empirical Bayes method of limma: G. K. Smyth, Linear models and empirical Bayes methods for
 assessing differential expression in microarray experiments, Statistical Applications in Genetics and Molecular Biology
@@ -17,7 +17,7 @@ from sweeps.distributions import digamma, student_t_quantile, tetragamma, trigam
 from sweeps.stats import TAIL, Estimate, log, p50_estimate, variance
 
 FEWEST_VARIANTS = 4
-"""With fewer spreads, how alike they are is not known: each variant has its own."""
+"""With fewer spreads their likeness is not known: each variant has its own."""
 
 _SMALLEST_SHARE = 1e-5
 """Variances are at least this share of their median: the logarithm of 0 would outweigh all others."""
@@ -27,7 +27,8 @@ _NOBODY: Mapping[int, float] = MappingProxyType({})
 
 
 def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, float] = _NOBODY) -> list[Estimate]:
-    """The p50 of each variant, in the unit of `block_medians`; one entry per variant, each with at least one median.
+    """Return the p50 of each variant, in the unit of `block_medians`; one entry per variant, each with at least one
+    median.
 
     The estimate is the median, as of `sweeps.stats.p50_estimate`. Its interval is Student's, over the logarithms of the
     medians, with the moderated variance. A variant with one block has no interval. `above`: by place in
@@ -40,41 +41,44 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
     if len(repeated) < FEWEST_VARIANTS or not any(variances):
         return [p50_estimate(medians, above.get(number, TAIL)) for number, medians in enumerate(block_medians)]
     degrees = [len(logs[number]) - 1 for number in repeated]
-    found = [Estimate(statistics.median(medians), None, None) for medians in block_medians]
+    estimates = [Estimate(statistics.median(medians), None, None) for medians in block_medians]
     for number, (shrunk, total) in zip(repeated, moderated_variances(variances, degrees), strict=True):
         quantiles = [student_t_quantile(total, 1 - tail) for tail in (TAIL, above.get(number, TAIL))]
         below_mean, above_mean = (math.sqrt(shrunk / len(logs[number])) * quantile for quantile in quantiles)
-        mean, value = statistics.fmean(logs[number]), found[number].value
+        mean, value = statistics.fmean(logs[number]), estimates[number].value
         low, high = math.exp(mean - below_mean), math.exp(mean + above_mean)
-        found[number] = Estimate(value, min(low, value), max(high, value))
-    return found
+        estimates[number] = Estimate(value, min(low, value), max(high, value))
+    return estimates
 
 
 def moderated_variances(variances: Sequence[float], degrees: Sequence[int]) -> list[tuple[float, float]]:
-    """Each variance as far as it is drawn to the common one, with its degrees of freedom then.
+    """Return each variance as far as it is drawn to the common one, with its new degrees of freedom.
 
     `degrees`: of each variance, 1 or more. With fewer than `FEWEST_VARIANTS`, or if all are 0, each stays as it is.
     """
     if len(variances) < FEWEST_VARIANTS or not any(variances):
         return [(own, float(freedom)) for own, freedom in zip(variances, degrees, strict=True)]
     prior_degrees, prior = common_spread(variances, degrees)
-    found = []
+    moderated = []
     for own, freedom in zip(variances, degrees, strict=True):
         if math.isinf(prior_degrees):
             shrunk, total = prior, math.inf
         else:
             total = prior_degrees + freedom
             shrunk = (prior_degrees * prior + freedom * own) / total
-        # No more degrees than all variants have together.
-        found.append((shrunk, min(total, float(sum(degrees)))))
-    return found
+        # A variance has no more degrees than all variants have together.
+        moderated.append((shrunk, min(total, float(sum(degrees)))))
+    return moderated
 
 
 def common_spread(variances: Sequence[float], degrees: Sequence[int]) -> tuple[float, float]:
-    """Degrees of freedom (infinite: all spreads are one) and variance of the prior, by the moments of log variances."""
-    least = _SMALLEST_SHARE * statistics.median(one for one in variances if one > 0)
-    halves = {one: (digamma(one / 2) - math.log(one / 2), trigamma(one / 2)) for one in set(degrees)}
-    logs = [math.log(max(one, least)) - halves[freedom][0] for one, freedom in zip(variances, degrees, strict=True)]
+    """Return the degrees of freedom (infinite: all spreads are one) and the variance of the prior, by the moments of
+    log variances."""
+    least = _SMALLEST_SHARE * statistics.median(value for value in variances if value > 0)
+    halves = {
+        freedom: (digamma(freedom / 2) - math.log(freedom / 2), trigamma(freedom / 2)) for freedom in set(degrees)
+    }
+    logs = [math.log(max(value, least)) - halves[freedom][0] for value, freedom in zip(variances, degrees, strict=True)]
     mean = statistics.fmean(logs)
     excess = variance(logs) - statistics.fmean(halves[freedom][1] for freedom in degrees)
     if excess <= 0:
@@ -84,7 +88,8 @@ def common_spread(variances: Sequence[float], degrees: Sequence[int]) -> tuple[f
 
 
 def _trigamma_inverse(value: float) -> float:
-    """The x with trigamma(x) = `value` > 0, by Newton's method on 1 / trigamma, which is convex (Smyth, appendix)."""
+    """Return the x with trigamma(x) = `value` > 0, by Newton's method on 1 / trigamma, which is convex (Smyth,
+    appendix)."""
     x = 0.5 + 1 / value
     for _ in range(_NEWTON_STEPS):
         slope = trigamma(x)

@@ -1,4 +1,4 @@
-"""Which of several latencies are slower than another one, with an error of 5 % for all of them together. Pure.
+"""The test which of several latencies are slower than another one, with an error of 5 % for all of them together. Pure.
 
 Of six builds that are equally fast the luckiest leads. A test that holds for two builds which were chosen beforehand is
 wrong far more often than it says when it is made against the luckiest. So those that share the first place are as few
@@ -42,23 +42,24 @@ from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, variance
 C = TypeVar("C", bound=Contender)
 
 _FEW = 12
-"""Up to so many rows are compared pair by pair, without numpy."""
+"""This many rows at most are compared pair by pair, without numpy."""
 _NEIGHBOURS = 6
-"""With how many others each row is paired to find how much ratios vary: of up to 13 rows, with all."""
+"""Each row is paired with this many others to see how much ratios vary: of up to 13 rows, with all."""
 _LEFT_BY_BATCHES = 0.5
-"""Simulated: where batches decide, 2 to 3 % of races eliminate a twin."""
+"""The share of the error that a race decided by batches leaves. The share is simulated: where batches decide, 2 to 3 %
+of races eliminate a twin."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Excess:
-    """By how much a row is slower than another one, in standard errors."""
+    """The amount by which a row is slower than another one, in standard errors."""
 
     errors: float
     degrees: float
 
 
 class Family(Generic[C]):
-    """Rows of one place whose latencies are held against each other."""
+    """The rows of one place whose latencies are compared with each other."""
 
     def __init__(self, rows: Sequence[C]) -> None:
         self._rows = rows
@@ -66,8 +67,8 @@ class Family(Generic[C]):
         self._error = (1 - CONFIDENCE) * min((_share(row) for row in rows), default=1.0)
 
     def ratio(self, row: C, other: C, count: int) -> Estimate | None:
-        """As `latency_ratio`, with its upper end. The lower end is above 1 only if `row` is slower than `other` by more
-        than the range of `count` equal builds explains."""
+        """Return the ratio as `latency_ratio` does, with its upper end. The lower end is above 1 only if `row` is
+        slower than `other` by more than the range of `count` equal builds explains."""
         ratio = latency_ratio(row, other)
         if ratio is None or ratio.low is None or ratio.high is None or row is other:
             return ratio
@@ -81,12 +82,13 @@ class Family(Generic[C]):
         return Estimate(ratio.value, min(math.exp(low), ratio.value), ratio.high)
 
     def is_slower(self, row: C, other: C, count: int) -> bool:
-        """Whether `row` is slower than `other` beyond doubt, and beyond the range of `count` equal builds."""
+        """Tell whether `row` is slower than `other` beyond doubt, and beyond the range of `count` equal builds."""
         excess = self._excess(row, other)
         return excess is not None and excess.errors > self._critical(count, excess.degrees)
 
     def settling(self, row: C, other: C, count: int) -> Settling | None:
-        """As of `sweeps.ranking.ties`, where `count` share the first place."""
+        """Return how many rounds settle the tie, as of `sweeps.ranking.ties`, where `count` rows share the first
+        place."""
 
         def critical(degrees: float) -> float:
             return self._critical(count, degrees)
@@ -94,45 +96,45 @@ class Family(Generic[C]):
         return settling(row.medians_ms, other.medians_ms, self._spread, critical)
 
     def slower(self, first: C) -> list[bool]:
-        """Of each row, whether `first`, or any other that is not slower than that, is faster beyond doubt."""
+        """Tell for each row whether `first`, or any other row that is not slower than that, is faster beyond doubt."""
         beside = {place: self._excess(row, first) for place, row in enumerate(self._rows)}
-        left = self._left(beside, {place: [one] for place, one in beside.items() if one is not None})
-        # The best estimate may be the noisiest row: so the others are compared with each other, too.
+        left = self._left(beside, {place: [excess] for place, excess in beside.items() if excess is not None})
+        # The best estimate may be the noisiest row: so the other rows are compared with each other, too.
         left = self._left(left, self._excesses(sorted(left)))
         return [place not in left for place in beside]
 
     def _left(self, places: Iterable[int], excesses: Mapping[int, Sequence[_Excess]]) -> set[int]:
-        """Those of `places` that are not shown to be slower, as few as may be; never nobody."""
+        """Return those of `places` that are not shown to be slower, as few as may be, and never none."""
         everybody, count = set(places), 1
         while True:
             left = {
                 place
                 for place in everybody
-                if all(one.errors <= self._critical(count + 1, one.degrees) for one in excesses.get(place, ()))
+                if all(excess.errors <= self._critical(count + 1, excess.degrees) for excess in excesses.get(place, ()))
             }
-            # The range of more builds explains more: no number between `count` and this is enough.
+            # The range of more builds explains more: no number between `count` and the new count is enough.
             if len(left) <= count:
                 return left or everybody
             count = len(left)
 
     def _critical(self, count: int, degrees: float) -> float:
-        """So many standard errors are not explained by the range of `count` equal ones."""
+        """The range of `count` equal rows does not explain a difference of more than this many standard errors."""
         return studentized_range_quantile(max(2, count), degrees, self._error) / math.sqrt(2)
 
     def _excesses(self, places: Sequence[int]) -> dict[int, list[_Excess]]:
-        """Of each of `places`, over all others of them that it is slower than by 2 % or more; of many, the largest of
-        those with equally many degrees of freedom."""
+        """Return the excesses of each of `places`, over all others of them that it is slower than by 2 % or more; for
+        many rows, the largest excess of those with equally many degrees of freedom."""
         rows = [self._rows[place] for place in places]
         every = (
             map(self._excesses_one_by_one, rows, repeat(rows)) if len(rows) <= _FEW else self._excesses_at_once(rows)
         )
         return dict(zip(places, every, strict=True))
 
-    def _excesses_one_by_one(self, row: C, others: Sequence[C]) -> list[_Excess]:
-        return [excess for other in others if (excess := self._excess(row, other)) is not None]
+    def _excesses_one_by_one(self, row: C, rivals: Sequence[C]) -> list[_Excess]:
+        return [excess for rival in rivals if (excess := self._excess(row, rival)) is not None]
 
     def _excess(self, row: C, other: C) -> _Excess | None:
-        """`None` if `row` is not slower by 2 % or more, or the two have one figure."""
+        """Return the excess; `None` if `row` is not slower by 2 % or more, or the two have one figure."""
         value = row.figure(LATENCY)
         if row is other or (value is not None and value == other.figure(LATENCY)):
             return None
@@ -150,7 +152,7 @@ class Family(Generic[C]):
         return _Excess(_errors(math.log(ratio.value), _error_in_batches(ratio)), math.inf)
 
     def _excesses_at_once(self, rows: Sequence[C]) -> Iterator[list[_Excess]]:
-        """For each of `rows`, as `_excess` over all of them: thousands may be near the best."""
+        """Yield for each of `rows` its excesses over all of them, as `_excess` does: thousands may be near the best."""
         import numpy as np
 
         columns = {round_: column for column, round_ in enumerate(sorted({n for row in rows for n in row.medians_ms}))}
@@ -165,44 +167,47 @@ class Family(Generic[C]):
         for number, row in enumerate(rows):
             had = np.isfinite(logs[number])
             had[-1] = True
-            ratios = np.sort(logs[number, had] - logs[:, had], axis=1)  # NaN comes last
+            ratios = np.sort(logs[number, had] - logs[:, had], axis=1)  # The sort puts NaN last.
             common = np.isfinite(ratios).sum(axis=1)
             middles = [np.take_along_axis(ratios, place[:, None], axis=1) for place in ((common - 1) // 2, common // 2)]
             middle = np.where(common > 0, (middles[0] + middles[1])[:, 0] / 2, np.log(figures[number] / figures))
             counts = (middle >= math.log1p(NEGLIGIBLE)) & (figures != figures[number])
             in_batches = (common < 2) & ((leaders == keys[number]) | (keys == leaders[number]))
-            found = self._excesses_one_by_one(row, [rows[other] for other in np.flatnonzero(in_batches).tolist()])
+            excesses = self._excesses_one_by_one(row, [rows[other] for other in np.flatnonzero(in_batches).tolist()])
             unrepeated = counts & (common < 2) & ~in_batches
             if bool((middle[unrepeated] >= math.log(UNREPEATED_SPREAD)).any()):
-                found.append(_Excess(math.inf, math.inf))
+                excesses.append(_Excess(math.inf, math.inf))
             for rounds in np.unique(common[counts & (common > 1)]).tolist():
                 paired = ratios[counts & (common == rounds), :rounds]
                 own, degrees = self._spread.of(paired.var(axis=1, ddof=1), rounds - 1)
                 with np.errstate(divide="ignore"):
                     errors = paired.mean(axis=1) / np.sqrt(own / rounds)
-                found.append(_Excess(float(errors.max()), degrees))
-            yield found
+                excesses.append(_Excess(float(errors.max()), degrees))
+            yield excesses
 
 
 def _ratio_spread(rows: Sequence[Contender]) -> RatioSpread:
-    """How much the ratio of two rows varies from round to round, as all pairs show it; of few rows, each pair alone."""
+    """Return how much the ratio of two rows varies from round to round, as all pairs show it; with few rows, each pair
+    stands alone."""
     repeated = sorted((row for row in rows if len(row.medians_ms) > 1), key=lambda row: row.job_key)
     if len(repeated) < FEWEST_VARIANTS:
         return RatioSpread()
     steps = range(1, min(_NEIGHBOURS, len(repeated) // 2) + 1)
-    pairs = {frozenset((one, (one + step) % len(repeated))): None for step in steps for one in range(len(repeated))}
+    pairs = {
+        frozenset((number, (number + step) % len(repeated))): None for step in steps for number in range(len(repeated))
+    }
     ratios = [log_ratios(*(repeated[number] for number in sorted(pair))) for pair in pairs]
     variances = [(variance(logs), len(logs) - 1) for logs in ratios if len(logs) > 1]
     if len(variances) < FEWEST_VARIANTS or not any(own for own, _ in variances):
         return RatioSpread()
     degrees, common = common_spread(*zip(*variances, strict=True))
-    # No more degrees than all rows have together, less those of the rounds.
+    # The spread has no more degrees than all rows have together, less those of the rounds.
     blocks = sum(len(row.medians_ms) - 1 for row in repeated)
     return RatioSpread(common, degrees, blocks * (1 - 1 / len(repeated)))
 
 
 def _share(row: Contender) -> float:
-    """The share of the error that is left for the comparison at the end of a race; all of it without a race."""
+    """Return the share of the error that is left for the comparison at the end of a race; all of it without a race."""
     ended = row.settled
     if ended is None or ended.budget != "race":
         return 1.0
@@ -210,7 +215,7 @@ def _share(row: Contender) -> float:
 
 
 def _error_in_batches(ratio: Estimate) -> float:
-    """The standard error of the logarithm of a ratio that has a 95 % interval under a race's model."""
+    """Return the standard error of the logarithm of a ratio that has a 95 % interval under a race's model."""
     assert ratio.low is not None
     return (math.log(ratio.value) - math.log(ratio.low)) / student_t_quantile(math.inf, 1 - TAIL)
 

@@ -10,71 +10,72 @@ from sweeps.results import ResultRow
 from sweeps.trust import disqualified
 
 State = Literal["winner", "tied", "provisional", "waiting", "none"]
-"""`tied`: others are not told apart from the winner. `provisional`: it leads, and jobs are still waiting. `waiting`:
-nothing may win yet, and jobs are waiting. `none`: nothing may win."""
+"""The state is `tied` if others are not told apart from the winner, and `provisional` if it leads while jobs are still
+waiting. The state is `waiting` if nothing may win yet and jobs are waiting, and `none` if nothing may win."""
 
 
 class PlaceVerdict(NamedTuple):
-    """What a ranking says of one device and model, under one set of conditions."""
+    """The verdict of a ranking on one device and model, under one set of conditions."""
 
     sweep: str
     device_id: str
     model: str
     part: int
-    """From 0 on: results under other conditions are not compared, and have a verdict of their own."""
+    """The number of the part, from 0 on: results under other conditions are not compared, and have a verdict of their
+    own."""
     device: str
     fingerprint: str
     preset: str
     state: State
     winner: str
-    """The job's name; empty without a winner, as are the next three."""
+    """The name of the winning job; empty without a winner, as are the next three."""
     variant: str
     job_key: str
     build_key: str
     metric: str
     """The metric that the objective minimizes or maximizes."""
     value: float | None
-    """The winner's."""
+    """The winner's value of the metric."""
     latency_p50_ms: float | None
     latency_ci_low_ms: float | None
     latency_ci_high_ms: float | None
     equal: int
-    """How many are shown to be equal to the winner."""
+    """The number of variants shown to be equal to the winner."""
     unresolved: int
-    """How many are not told apart from it."""
+    """The number of variants not told apart from the winner."""
     reason: str
-    """Why nothing won; otherwise empty."""
+    """The reason why nothing won; otherwise empty."""
     ranked: int
     not_ranked: int
     finished: int
-    """Jobs of the place that have ended, under any conditions; skipped combinations do not count."""
+    """The number of the place's jobs that have ended, under any conditions; skipped combinations do not count."""
     failed: int
-    """Of these, the jobs that failed."""
+    """The number of the ended jobs that failed."""
     untrusted: int
-    """Of these, the measured ones with a trust label that disqualifies."""
+    """The number of the ended jobs that were measured with a trust label that disqualifies."""
     waiting: int
-    """Jobs of the place that have not."""
+    """The number of the place's jobs that have not ended."""
     provisional: str = ""
-    """Where nothing won: the job to take until something does; empty if there is none."""
+    """The job to take until something wins; empty if there is none, or a winner."""
     settle: str = ""
-    """What would settle it, or a run for jobs that wait; empty with a winner."""
+    """The step that would settle the place, or a run for jobs that wait; empty with a winner."""
     name_here: str = ""
-    """As `sweeps.results.ResultRow.name_here`: of the winner, or of the job to take until something wins."""
+    """The name as `sweeps.results.ResultRow.name_here`: of the winner, or of the job to take until something wins."""
     setup: str = ""
-    """The winner's `ResultRow.setup` as JSON: which build it is, and how it is run; empty without one."""
+    """The winner's `ResultRow.setup` as JSON: the build and how it is run; empty without a winner."""
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Sweep, device (or pool) and model."""
+        """The sweep, device (or pool) and model."""
         return self.sweep, self.device_id, self.model
 
     @property
     def has_nothing(self) -> bool:
-        """Whether the place only waits: no job has ended, and no combination was skipped."""
+        """Tell whether the place only waits: no job has ended, and no combination was skipped."""
         return not (self.finished or self.ranked or self.not_ranked)
 
     def among(self, jobs: int) -> "PlaceVerdict":
-        """The verdict where the place has so many jobs in all."""
+        """Return the verdict where the place has so many jobs in all."""
         waiting = max(0, jobs - self.finished)
         if waiting:
             settle = "" if self.winner else RUN
@@ -83,12 +84,12 @@ class PlaceVerdict(NamedTuple):
 
 
 def verdicts_of(sweep: str, entries: Sequence[DeviceRanking], rows: Sequence[ResultRow]) -> list[PlaceVerdict]:
-    """The verdicts of the entries of one place, in their order. `rows`: all of the place."""
+    """Return the verdicts of the entries of one place, in their order. `rows`: all of the place."""
     return [_verdict(sweep, number, entry, rows) for number, entry in enumerate(entries)]
 
 
 def waiting_place(sweep: str, device_id: str, model: str, device: str, jobs: int) -> PlaceVerdict:
-    """The verdict of a place without any result."""
+    """Return the verdict of a place without any result."""
     reason = "nothing was measured yet"
     return PlaceVerdict(
         *(sweep, device_id, model, 0, device, "", "", "waiting", "", "", "", "", ""),
@@ -97,13 +98,13 @@ def waiting_place(sweep: str, device_id: str, model: str, device: str, jobs: int
 
 
 def overview_document(verdicts: Iterable[PlaceVerdict]) -> list[dict[str, object]]:
-    """`summary` of `edgesweep rank --json`."""
-    return [one._asdict() for one in verdicts]
+    """Return the entry `summary` of `edgesweep rank --json`."""
+    return [verdict._asdict() for verdict in verdicts]
 
 
 def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultRow]) -> PlaceVerdict:
-    winner, found = entry.winner, entry.provisional
-    key = winner.job_key if winner else found.job_key if found else ""
+    winner, choice = entry.winner, entry.provisional
+    key = winner.job_key if winner else choice.job_key if choice else ""
     figures = winner.figures if winner else {}
     won = next((row for row in rows if winner is not None and row.job_key == winner.job_key), None)
     return PlaceVerdict(
@@ -133,15 +134,15 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultR
         failed=sum(row.outcome == "failed" for row in rows),
         untrusted=sum(row.outcome == "measured" and bool(disqualified(row.trust)) for row in rows),
         waiting=0,
-        provisional=found.name if found else "",
-        settle=found.settle.timed_text if found else "",
-        name_here=next((one.name_here for one in entry.ranking if one.job_key == key), ""),
+        provisional=choice.name if choice else "",
+        settle=choice.settle.timed_text if choice else "",
+        name_here=next((candidate.name_here for candidate in entry.ranking if candidate.job_key == key), ""),
         setup=json.dumps(won.setup) if won is not None else "",
     )
 
 
 def _settled(winner: str, unresolved: int) -> State:
-    """Where no job waits."""
+    """Return the state of a place where no job waits."""
     if not winner:
         return "none"
     return "tied" if unresolved else "winner"

@@ -1,4 +1,4 @@
-"""Which result of one side is compared with which of the other. Pure."""
+"""The pairing of the results of one side with those of the other for a comparison. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,15 +7,17 @@ from sweeps.ranking.comparable import Result
 
 
 def pairs_of(a: Sequence[Result], b: Sequence[Result], *, named: bool) -> list[tuple[Result, Result]]:
-    """The pairs (A, B): each variant with itself; if `named`, any of A with any of B.
+    """Return the pairs (A, B): each variant with itself; if `named`, any of A with any of B.
 
     Each result is in one pair at most. The pairs with the most similar devices are matched first, so a unit that only A
     has may be compared with a unit that only B has.
     """
-    there: dict[tuple[str, ...], list[Result]] = defaultdict(list)
+    by_variant: dict[tuple[str, ...], list[Result]] = defaultdict(list)
     for result in a:
-        there[() if named else (result.model, *result.setup)].append(result)
-    candidates = [(other, result) for result in b for other in there[() if named else (result.model, *result.setup)]]
+        by_variant[() if named else (result.model, *result.setup)].append(result)
+    candidates = [
+        (other, result) for result in b for other in by_variant[() if named else (result.model, *result.setup)]
+    ]
     pairs: list[tuple[Result, Result]] = []
     matched_a: set[int] = set()
     matched_b: set[int] = set()
@@ -28,6 +30,7 @@ def pairs_of(a: Sequence[Result], b: Sequence[Result], *, named: bool) -> list[t
 
 
 def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
-    """Larger is more similar: the same unit, then a unit of the same fingerprint, then the same device class."""
+    """Return how similar the devices are, the larger the more: the same unit, then a unit of the same fingerprint, then
+    the same device class."""
     a, b = pair
     return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device

@@ -1,4 +1,4 @@
-"""Ranks the results of one device and model that were measured under the same conditions. Pure.
+"""The ranking of the results of one device and model that were measured under the same conditions. Pure.
 
 Their intervals come from the spread between processes of all of them (`sweeps.ranking.intervals`); the store has each
 job's own. Every measured variant gets a verdict. Of the variants that pass, the best one wins, or one that is shown to
@@ -46,18 +46,18 @@ _COUNTED = {
 
 
 def rank_place(
-    one: ResultRow,
+    sample: ResultRow,
     group: Sequence[ResultRow],
-    others: tuple[NotRanked, ...],
+    not_ranked: tuple[NotRanked, ...],
     objective: ObjectiveSpec,
     imported: tuple[Imported, ...],
     spent: Sequence[ResultRow],
     failed: Sequence[ResultRow],
-    told: Told,
+    hints: Told,
 ) -> DeviceRanking:
-    """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty.
-    `others`: what has no figures; `failed`: the rows among these that failed. `spent`: those whose time is counted
-    here."""
+    """Rank `group`, rows with the same conditions. `sample`: any row of it, or a failed row if it is empty.
+    `not_ranked`: the results without figures; `failed`: the rows among these that failed. `spent`: the rows whose time
+    is counted for this place."""
     group = at_one_speed(group)
     speeds = speeds_of(group)
     group = with_intervals(group, speeds)
@@ -71,14 +71,15 @@ def rank_place(
     ended = {row.job_key: row.settled for row in group if row.settled is not None}
 
     def badness(row: ResultRow) -> tuple[tuple[int, bool], float, float]:
-        # What left in batches has a ratio, and no figure; what is the same program has that of the other build.
+        # A build that left in batches has a ratio, and no figure; a build that is the same program as another has the
+        # ratio of that one.
         why = ended.get(row.job_key)
         if why is not None and why.reason == "same_program":
             why = ended.get(why.by_key)
         return severity(row), signed(row, metric, smaller), (why and why.ratio) or 0.0
 
-    apart = [row for row in group if not row.timed and not left_untimed(row)] if needs_time(objective) else []
-    rows = sorted((row for row in group if row not in apart), key=badness)
+    only_checked = [row for row in group if not row.timed and not left_untimed(row)] if needs_time(objective) else []
+    rows = sorted((row for row in group if row not in only_checked), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
     contending = [row for row in passing if not eliminated[row.job_key]]
     first = first_place(contending, metric, smaller, front=objective.front is not None) if contending else None
@@ -87,7 +88,9 @@ def rank_place(
     if first and metric == LATENCY:
         selected[first.winner.job_key] = with_interval_of_winner(first.winner, group, first.candidates, speeds)
     ties = _ties(first)
-    of = {} if first is None or metric != LATENCY else {first.winner.job_key: _interval_of(first.winner, group, speeds)}
+    scopes = (
+        {} if first is None or metric != LATENCY else {first.winner.job_key: _interval_of(first.winner, group, speeds)}
+    )
     front = None if objective.front is None else front_of(rows, contending, objective, objective.front)
 
     def candidate(row: ResultRow, *, ranked: bool = True) -> Candidate:
@@ -97,7 +100,7 @@ def rank_place(
             tie=ties.get(row.job_key),
             ratio_to_winner=_ratio(row, first, contending) if first and ranked else None,
             made_of=made_of(row, first.winner) if first and ranked else None,
-            interval_of=of.get(row.job_key, ""),
+            interval_of=scopes.get(row.job_key, ""),
             settling=_settling(row, first, ties.get(row.job_key)) if first and metric == LATENCY else None,
             eliminated=eliminated[row.job_key],
             on_front=front.get(row.job_key) if front and ranked else None,
@@ -105,18 +108,18 @@ def rank_place(
 
     keys = {row.job_key for row in sharing}
     candidates = tuple(map(candidate, sharing + [row for row in rows if row.job_key not in keys]))
-    apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
-    checked = tuple(candidate(row, ranked=False) for row in apart)
-    no_winner_reason = "" if first else _no_winner_reason(candidates, checked, others)
-    next_step = None if first else provisional(rows, judgements, eliminated, objective, told)
+    only_checked.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
+    checked = tuple(candidate(row, ranked=False) for row in only_checked)
+    no_winner_reason = "" if first else _no_winner_reason(candidates, checked, not_ranked)
+    next_step = None if first else provisional(rows, judgements, eliminated, objective, hints)
     if first is None and next_step is None:
-        next_step = without_figures(failed, apart, no_winner_reason, told)
+        next_step = without_figures(failed, only_checked, no_winner_reason, hints)
     return DeviceRanking(
-        device=one.device,
-        device_id=one.device_id,
-        fingerprint=one.fingerprint,
-        model=one.model,
-        conditions=conditions_of(group or [one]),
+        device=sample.device,
+        device_id=sample.device_id,
+        fingerprint=sample.fingerprint,
+        model=sample.model,
+        conditions=conditions_of(group or [sample]),
         metric=metric,
         front=objective.front,
         winner=candidates[0] if first else None,
@@ -129,14 +132,14 @@ def rank_place(
         alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,
         checked=checked,
-        not_ranked=others,
+        not_ranked=not_ranked,
         device_seconds=sum(row.device_seconds + row.batch_seconds for row in spent),
         batch_seconds=sum(row.batch_seconds for row in spent),
         timed_seconds=sum(row.timed_seconds for row in spent),
         full_seconds=sum(row.full_seconds for row in group),
         waited_seconds=sum(row.waited_seconds for row in spent),
         push_seconds=sum(row.push_seconds for row in group),
-        # Jobs of one build share its pass; one that failed has none.
+        # Jobs of one build share its accuracy pass; a job that failed has none.
         accuracy_seconds=sum(dict(sorted((row.build_key, row.accuracy_seconds) for row in group)).values()),
         imported=imported,
     )
@@ -154,26 +157,27 @@ def _interval_of(winner: ResultRow, group: Sequence[ResultRow], speeds: TwoSpeed
 
 
 def _better_disqualified(candidates: Sequence[Candidate], metric: str, smaller: bool) -> tuple[Candidate, ...]:
-    """`candidates`: with the winner as the first."""
+    """Return the disqualified candidates that are better than the winner. `candidates`: with the winner as the
+    first."""
     winners = candidates[0].figures.get(metric)
     sign = 1.0 if smaller else -1.0
-    found = [
+    figures = [
         (sign * value, candidate)
         for candidate in candidates
         if disqualified(candidate.trust) and (value := candidate.figures.get(metric)) is not None
     ]
-    better = [one for one in found if winners is None or one[0] < sign * winners]
-    return tuple(candidate for _, candidate in sorted(better, key=lambda one: one[0]))
+    better = [figure for figure in figures if winners is None or figure[0] < sign * winners]
+    return tuple(candidate for _, candidate in sorted(better, key=lambda figure: figure[0]))
 
 
 def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:
-    """How each row shares the first place, by job key."""
+    """Return how each row shares the first place, by job key."""
     if first is None:
         return {}
-    found: dict[str, Tie] = {row.job_key: "unresolved" for row in first.unresolved}
+    ties: dict[str, Tie] = {row.job_key: "unresolved" for row in first.unresolved}
     if first.equal:
-        found |= {row.job_key: "equal" for row in (first.winner, *first.equal)}
-    return found
+        ties |= {row.job_key: "equal" for row in (first.winner, *first.equal)}
+    return ties
 
 
 def _settling(row: ResultRow, first: FirstPlace[ResultRow], tie: Tie | None) -> Settling | None:
@@ -183,7 +187,7 @@ def _settling(row: ResultRow, first: FirstPlace[ResultRow], tie: Tie | None) -> 
 
 
 def _ratio(row: ResultRow, first: FirstPlace[ResultRow], contending: Sequence[ResultRow]) -> Estimate | None:
-    """To the winner. Of those that may win, it says slower only where the ranking does."""
+    """Return the ratio to the winner. For rows that may win, it says slower only where the ranking does."""
     among = any(row is other for other in contending)
     return first.family.ratio(row, first.winner, first.candidates) if among else latency_ratio(row, first.winner)
 
@@ -226,13 +230,13 @@ def _candidate(
 
 
 def _no_winner_reason(
-    candidates: Sequence[Candidate], checked: Sequence[Candidate], others: Sequence[NotRanked]
+    candidates: Sequence[Candidate], checked: Sequence[Candidate], not_ranked: Sequence[NotRanked]
 ) -> str:
     if not candidates:
-        counts = Counter(row.outcome for row in others)
-        found = [f"{len(checked)} only checked"] if checked else []
-        found += [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
-        return f"nothing was {'timed' if checked else 'measured'}: {', '.join(found)}"
+        counts = Counter(row.outcome for row in not_ranked)
+        counted_words = [f"{len(checked)} only checked"] if checked else []
+        counted_words += [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
+        return f"nothing was {'timed' if checked else 'measured'}: {', '.join(counted_words)}"
     states = Counter(candidate.state for candidate in candidates)
     counted = ", ".join(f"{states[state]} {words}" for state, words in _COUNTED.items() if state in states)
     nearest = candidates[0]

@@ -1,4 +1,5 @@
-"""Who may beat whom in a race, from what is known of the jobs before they are timed: their accuracy. Pure."""
+"""The precedence says which jobs may beat which in a race, from what is known before they are timed: their accuracy.
+Pure."""
 
 from collections.abc import Iterable
 
@@ -12,20 +13,22 @@ _CLASSES = {"pass": 2.0, "unresolved": 1.0, "fail": 0.0, "disqualified": 0.0}
 
 
 def precedence(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
-    """The precedence of each job key for `sweeps.protocol.racing.Race`; the rows need no timing.
+    """Return the precedence of each job key for `sweeps.protocol.racing.Race`; the rows need no timing.
 
     For one winner, by the constraints that need no latency: 2 if the job passes them, 1 if it may pass, 0 if it fails
     one. For a Pareto front: the front's other metric, larger is better. A job that cannot win gets the smallest value,
     so it cannot eliminate another.
     """
-    timeless = tuple(one for one in sweep.objective.constraints if not catalog.is_timed(one.metric))
+    timeless = tuple(
+        constraint for constraint in sweep.objective.constraints if not catalog.is_timed(constraint.metric)
+    )
     objective = sweep.objective.model_copy(update={"constraints": timeless})
-    found: dict[str, float] = {}
+    classes: dict[str, float] = {}
     for row in rows:
-        found[row.job_key] = _CLASSES[judge(row, objective).verdict]
+        classes[row.job_key] = _CLASSES[judge(row, objective).verdict]
         if objective.front is not None:
-            found[row.job_key] = _on_front(row, objective.front) if found[row.job_key] > 0 else _LEAST
-    return found
+            classes[row.job_key] = _on_front(row, objective.front) if classes[row.job_key] > 0 else _LEAST
+    return classes
 
 
 def _on_front(row: ResultRow, metric: str) -> float:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from sweeps.advice import RUN
 from sweeps.failure_kinds import FAILS_AGAIN
-from sweeps.protocol.blocks import P90_FROM_SAMPLES, P99_FROM_SAMPLES
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
 from sweeps.ranking.amounts import DROP, interval
@@ -27,35 +26,34 @@ from sweeps.trust import disqualified, original_doubted
 
 _RETRY = f"{RUN} --retry-failed"
 _MOST_ROUNDS = 48
-"""More rounds than a race may have are not advised: then a block is to be longer."""
-_SAMPLES = {"latency_p90_ms": P90_FROM_SAMPLES, "latency_p99_ms": P99_FROM_SAMPLES}
+"""A race may not have more rounds than this, so more are not advised: then a block is to be longer."""
 _PASSING = frozenset({"throttled", "gate_timeout", "device_changed"})
-"""Disqualifying labels of a moment: measured again, a build may be without them."""
+"""The disqualifying labels that pass: measured again, a build may be without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle:
-    """The one thing to do: a line of the sweep file to change, if `field` is not empty, and then a command."""
+    """The next step: a line of the sweep file to change, if `field` is not empty, and then a command."""
 
     command: str
     field: str = ""
-    """A path in the sweep file: `data.evaluation.images`."""
+    """The field is a path in the sweep file: `data.evaluation.images`."""
     value: str = ""
-    """What to write there."""
+    """The value to write for the field."""
     seconds: float | None = None
-    """How long the command takes at least, from what such work took so far; `None` if that is not known."""
+    """The least time that the command takes, from the time of such work so far; `None` if that is not known."""
     note: str = ""
-    """What to see to before."""
+    """The note says what to prepare before."""
 
     @property
     def text(self) -> str:
-        """For people, without the time."""
+        """The text for people, without the time."""
         first = f"{self.note}, then " if self.note else ""
         return first + (f"write {self.field}: {self.value}, and run {self.command}" if self.field else self.command)
 
     @property
     def timed_text(self) -> str:
-        """With the time, where that is known."""
+        """The text with the time, where that is known."""
         if self.seconds is None:
             return self.text
         return f"{self.text} ({f'about {duration(self.seconds)}' if self.seconds else 'it measures nothing again'})"
@@ -69,24 +67,24 @@ _SEE_TO_ORIGINAL = Settle(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisional:
-    """What to take until something wins."""
+    """The job to take until something wins."""
 
     name: str
-    """Empty if every build is shown to break a constraint, or can never win, or none has a figure."""
+    """The name is empty if every build is shown to break a constraint, or can never win, or none has a figure."""
     job_key: str
     why: str
-    """Why it is not the winner."""
+    """The reason why the job is not the winner."""
     settle: Settle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a sweep file tells of a next step, and rows do not."""
+    """The facts for a next step that a sweep file has, and rows do not."""
 
     most_images: int | None = None
-    """How many images there are to evaluate with, where that is known: no more are asked for."""
+    """The number of images that exist for the evaluation, where that is known: no more are asked for."""
     seconds: Callable[[Sequence[ResultRow]], float] | None = None
-    """Roughly how long it takes to build and measure jobs that have no figures yet."""
+    """The function returns roughly how long it takes to build and measure jobs that have no figures yet."""
 
 
 NOTHING_TOLD = Told()
@@ -99,8 +97,8 @@ def provisional(
     objective: ObjectiveSpec,
     told: Told = NOTHING_TOLD,
 ) -> Provisional | None:
-    """`rows`: with the same conditions, none of which may win; best first. `eliminated`: by job key, why, or empty.
-    `None` without rows.
+    """Return the provisional choice; `None` without rows. `rows`: with the same conditions, none of which may win; best
+    first. `eliminated`: the reasons by job key, or empty.
 
     First come builds that lost a race to one that may not win; then those of which a constraint is open; then those
     whose time was disqualified for the state that the device had. Among these, estimates that keep all bounds go first.
@@ -111,8 +109,10 @@ def provisional(
         lambda row: _may_be_sound(row) and not _shown_to_break(judgements[row.job_key]),
     )
     for belongs in classes:
-        if found := [row for row in rows if belongs(row)]:
-            best = min(found, key=lambda row: not _keeps(row, objective))  # the first of the best
+        if fitting := [row for row in rows if belongs(row)]:
+            best = min(
+                fitting, key=lambda row: not _keeps(row, objective)
+            )  # The first row is the best one among equals.
             judgement = judgements[best.job_key]
             lacked = best.reason if "gate_timeout" in best.trust else ""
             return Provisional(
@@ -124,11 +124,12 @@ def provisional(
     return _none_possible(rows, judgements)
 
 
-def without_figures(failed: Sequence[ResultRow], checked: Sequence[ResultRow], why: str, told: Told) -> Provisional:
-    """Where no build of a place may be ranked. `failed`, `checked`: those that failed, and that were only checked."""
+def without_figures(failed: Sequence[ResultRow], checked: Sequence[ResultRow], why: str, hints: Told) -> Provisional:
+    """Return the next step where no build of a place may be ranked. `failed`, `checked`: the rows that failed, and that
+    were only checked."""
     settle = Settle(command=RUN, note="vary more axes under grids: every combination was skipped")
-    again = failed or checked
-    seconds = told.seconds(again) if again and told.seconds is not None else None
+    retried = failed or checked
+    seconds = hints.seconds(retried) if retried and hints.seconds is not None else None
     if checked:
         settle = Settle(command=RUN, note="name a device under devices that can time them", seconds=seconds)
     if failed:
@@ -148,7 +149,7 @@ def _shown_to_break(judgement: Judgement) -> bool:
 
 
 def _keeps(row: ResultRow, objective: ObjectiveSpec) -> bool:
-    """Whether its estimates keep all bounds."""
+    """Tell whether the row's estimates keep all bounds."""
     for bound in objective.constraints:
         value = row.figure(bound.metric)
         least = -math.inf if bound.at_least is None else bound.at_least
@@ -165,7 +166,7 @@ def _settle(
     objective: ObjectiveSpec,
     most_images: int | None,
 ) -> Settle:
-    if judgement.verdict == "pass":  # what had eliminated it may not win: it races again
+    if judgement.verdict == "pass":  # The candidate that had eliminated the row may not win: the row races again.
         return Settle(command=RUN, seconds=_device_seconds([row]))
     if judgement.verdict == "disqualified":
         return _settle_state(row, rows)
@@ -179,26 +180,30 @@ def _settle(
         return _settle_unknown(row, metric, rows) or Settle(
             command=RUN, field=f"objective.{'minimize' if smaller else 'maximize'}", value="latency_p50_ms", seconds=0.0
         )
-    return Settle(command=_RETRY, seconds=_device_seconds(filter(_may_be_sound, rows)))  # its leader may not win
+    return Settle(
+        command=_RETRY, seconds=_device_seconds(filter(_may_be_sound, rows))
+    )  # The leader of the row's race may not win.
 
 
 def _settle_state(row: ResultRow, rows: Sequence[ResultRow]) -> Settle:
-    """Of a time that the state of its device disqualified."""
-    again = [one for one in rows if _may_be_sound(one)]
+    """Return the step for a time that the state of the device disqualified."""
+    retried = [other for other in rows if _may_be_sound(other)]
     if "gate_timeout" not in row.trust:
         note = "let the device cool" if "throttled" in row.trust else "find out what changed the device's speed"
         note = note if set(row.trust) & _PASSING else "leave the device to the sweep alone"
-        return Settle(command=_RETRY, seconds=_device_seconds(again), note=note)
-    lacking = (one for other in again for one in other.reason.split("; ") if one and "gate_timeout" in other.trust)
-    limits = looser_gate(lacking)
+        return Settle(command=_RETRY, seconds=_device_seconds(retried), note=note)
+    limits = looser_gate(other.lacking for other in retried if "gate_timeout" in other.trust)
     if limits is None:
         return Settle(command=RUN, field="protocol.gate", value="none", seconds=_device_seconds(rows))
-    [(name, limit), *others] = limits.items()
+    [(name, limit), *more] = limits.items()
     field, value = f"protocol.gate.{name}", str(limit)
-    if others:
-        field, value = "protocol.gate", f"{{{', '.join(f'{one}: {most}' for one, most in limits.items())}}}"
+    if more:
+        field, value = (
+            "protocol.gate",
+            f"{{{', '.join(f'{limit_name}: {most}' for limit_name, most in limits.items())}}}",
+        )
     if keeps_results(limits):
-        return Settle(command=_RETRY, field=field, value=value, seconds=_device_seconds(again))
+        return Settle(command=_RETRY, field=field, value=value, seconds=_device_seconds(retried))
     return Settle(command=RUN, field=field, value=value, seconds=_device_seconds(rows))
 
 
@@ -228,18 +233,19 @@ def _settle_constraint(
 
 
 def _settle_unknown(row: ResultRow, metric: str, rows: Sequence[ResultRow]) -> Settle | None:
-    """What would tell a figure that is not known. `None` if nothing that a sweep file may say does."""
+    """Return the step that would give an unknown figure. `None` if nothing in a sweep file does."""
     if metric in LABELLED:
         value = "{source: folder, path: A_FOLDER_OF_CLASSES}"
         return Settle(command=RUN, field="data.evaluation", value=value, seconds=_accuracy_seconds(rows))
-    if metric in _SAMPLES and row.timed and row.samples and row.rounds:
-        rounds = math.ceil(_SAMPLES[metric] * row.rounds / row.samples)
+    samples = catalog.metric(metric).from_samples
+    if samples and row.timed and row.samples and row.rounds:
+        rounds = math.ceil(samples * row.rounds / row.samples)
         if rounds <= _MOST_ROUNDS:
             return _more_rounds(row, max(rounds, row.rounds + 1), rows)
-        # So many iterations in each block that its rounds have enough.
-        iterations = math.ceil(_SAMPLES[metric] / row.rounds)
+        # This number of iterations in each block gives the rounds enough samples.
+        iterations = math.ceil(samples / row.rounds)
         seconds = _device_seconds(rows)
-        more = seconds and seconds * _SAMPLES[metric] / row.samples
+        more = seconds and seconds * samples / row.samples
         return Settle(command=RUN, field="protocol.iterations", value=str(iterations), seconds=more)
     if catalog.is_timed(metric) and not row.timed:
         return Settle(command=_RETRY, seconds=_device_seconds(filter(_may_be_sound, rows)))
@@ -247,13 +253,14 @@ def _settle_unknown(row: ResultRow, metric: str, rows: Sequence[ResultRow]) -> S
 
 
 def _more_rounds(row: ResultRow, rounds: int, rows: Sequence[ResultRow]) -> Settle:
-    seconds = _sum(one.device_seconds / one.rounds for one in rows if one.rounds)
+    seconds = _sum(other.device_seconds / other.rounds for other in rows if other.rounds)
     more = seconds and seconds * (rounds - row.rounds)
     return Settle(command=RUN, field="protocol.rounds", value=str(rounds), seconds=more)
 
 
 def _none_possible(rows: Sequence[ResultRow], judgements: Mapping[str, Judgement]) -> Provisional | None:
-    """Every build is shown to break a constraint, or can never win: the bound that the nearest one would keep."""
+    """Return the bound that the nearest build would keep: every build is shown to break a constraint, or can never
+    win."""
     for row in rows:
         judgement = judgements[row.job_key]
         broken = [check for check in judgement.constraints if check.result == "fail"]
@@ -266,14 +273,15 @@ def _none_possible(rows: Sequence[ResultRow], judgements: Mapping[str, Judgement
 
 
 def _loosened(row: ResultRow, check: ConstraintResult) -> Settle:
-    """A bound that the row would keep. Nothing is measured again."""
+    """Return the step to a bound that the row would keep. Nothing is measured again."""
     at = "at_most" if check.bound.startswith("at most") else "at_least"
     value = _kept_bound(row, check.metric, at)
     return Settle(command=RUN, field=f"objective.constraints, {check.metric}: {at}", value=f"{value:g}", seconds=0.0)
 
 
 def _kept_bound(row: ResultRow, metric: str, at: str) -> float:
-    """To three digits; of an accuracy drop in tenths of a point, as people write it. The figure is known."""
+    """Round the figure to three digits; an accuracy drop to tenths of a point, as people write it. The figure is
+    known."""
     value = row.figure(metric)
     assert value is not None
     low, high = interval(row.figures, metric) or (value, value)
@@ -287,14 +295,14 @@ def _kept_bound(row: ResultRow, metric: str, at: str) -> float:
 
 
 def _device_seconds(rows: Iterable[ResultRow]) -> float | None:
-    return _sum(one.device_seconds + one.batch_seconds for one in rows)
+    return _sum(row.device_seconds + row.batch_seconds for row in rows)
 
 
 def _accuracy_seconds(rows: Iterable[ResultRow]) -> float | None:
-    """Jobs of one build share its pass."""
-    return _sum({one.build_key: one.accuracy_seconds for one in rows}.values())
+    """Sum the time of the accuracy passes: jobs of one build share its pass."""
+    return _sum({row.build_key: row.accuracy_seconds for row in rows}.values())
 
 
 def _sum(seconds: Iterable[float]) -> float | None:
-    """`None` where nothing was recorded."""
+    """Sum the seconds; `None` where nothing was recorded."""
     return sum(seconds) or None

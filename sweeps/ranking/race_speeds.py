@@ -1,4 +1,4 @@
-"""Finds from all blocks of a race that the device went back and forth between two speeds. Pure.
+"""The two speeds between which a device went back and forth, from all blocks of a race. Pure.
 
 A race ends within minutes, and its winner is confirmed within seconds, in which slow clocks have one state. But
 batches, finals and confirmation together saw the device for longer, and a state is the device's and not a build's: the
@@ -39,17 +39,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEWEST_AT_EACH = 4
-"""Blocks at either speed, in processes of one kind: one or two may have met something else."""
+"""Each speed has this many blocks, in processes of one kind: one or two may have met something else."""
 LASTING = 0.75
-"""Share of so many successive blocks, or of one visit's, that have the same speed, at either speed."""
+"""This share of so many successive blocks, or of one visit's, has the same speed, at either speed."""
 SEPARATION = 4.5
-"""As of `sweeps.ranking.two_speeds`. More is asked here, because fewer blocks show how they lie; simulated."""
+"""The separation is as in `sweeps.ranking.two_speeds`, but larger, because fewer blocks show how they lie; the value is
+simulated. More is asked here, because fewer blocks show how they lie; simulated."""
 TOGETHER_STEP = 0.1
 """A step that differences between processes do not explain, if blocks agree about it: four times their prior spread."""
 FEWEST_TOGETHER = 3
 """Fewer blocks of one visit do not show that they agree."""
 AGREEING = 0.9
-"""Share of these blocks that have the speed of most of their visit."""
+"""This share of these blocks has the speed of most of their visit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,44 +58,44 @@ class RaceBlocks:
     """The block medians of one candidate, positive and in any unit. There is at least one."""
 
     in_batches: Mapping[int, float]
-    """By the number of the process, which ascends in time. Batches come before other blocks."""
+    """The medians in batches, by the number of the process, which ascends in time. Batches come before other blocks."""
     alone: Mapping[int, float]
-    """In processes of its own, by visit (`sweeps.records.Block.visit`), which ascends in time."""
+    """The medians in processes of their own, by visit (`sweeps.records.Block.visit`), which ascends in time."""
 
 
 def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) -> TwoSpeeds | None:
-    """The two speeds of the device; `None` where two are not shown. `candidates`: all of the race, by key.
+    """Return the two speeds of the device; `None` where two are not shown. `candidates`: all of the race, by key.
 
     The result has those of `published`, in this order, with the visits of slow blocks in processes of their own.
     """
     order = [*published, *(key for key in candidates if key not in set(published))]
     every = [candidates[key] for key in order]
-    medians = [[*one.in_batches.values(), *one.alone.values()] for one in every]
+    medians = [[*blocks.in_batches.values(), *blocks.alone.values()] for blocks in every]
     if all(max(blocks) < math.exp(LEAST_STEP) * min(blocks) for blocks in medians):
         return None
     import numpy as np
 
     logs = [np.log(np.array(blocks, dtype=np.float64)) for blocks in medians]
-    repeated = [number for number, one in enumerate(logs) if one.size > 1]
+    repeated = [number for number, log in enumerate(logs) if log.size > 1]
     levels = [logs[number] for number in repeated]
     step = best_step(levels, FEWEST_AT_EACH)
     if step < LEAST_STEP:
         return None
     slow = slow_blocks(levels, step)
     visits, alone = _in_order(every)
-    seen = [visits[number] for number in repeated]
-    batches = len({process for one in every for process in one.in_batches})
-    at_fast = [one - step * which for one, which in zip(levels, slow, strict=True)]
-    split = [one for one, which in zip(at_fast, slow, strict=True) if which.any()]
-    # Each has a level of its own. How its blocks are split is free, too, where visits do not say it.
-    free = 1 if step >= TOGETHER_STEP and _agree(seen, slow) else 2
-    degrees = DEGREES + max(0, sum(one.size - free for one in split) - 1)
-    left = DEGREES * SPREAD**2 + sum(one.size * float(one.var()) for one in split)
+    visits_repeated = [visits[number] for number in repeated]
+    batches = len({process for blocks in every for process in blocks.in_batches})
+    at_fast = [log - step * which for log, which in zip(levels, slow, strict=True)]
+    split = [log for log, which in zip(at_fast, slow, strict=True) if which.any()]
+    # Each candidate has a level of its own. The split of its blocks is free, too, where visits do not decide it.
+    free = 1 if step >= TOGETHER_STEP and _agree(visits_repeated, slow) else 2
+    degrees = DEGREES + max(0, sum(log.size - free for log in split) - 1)
+    left = DEGREES * SPREAD**2 + sum(log.size * float(log.var()) for log in split)
     most_spread = math.sqrt(left / chi_square_quantile(degrees, CONFIDENCE))
     half_way = blocks_half_way(levels, at_fast, step)
-    if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * sum(one.size for one in levels):
+    if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * sum(log.size for log in levels):
         return None
-    if not _lasts(seen, slow, batches):
+    if not _lasts(visits_repeated, slow, batches):
         return None
     speeds = speeds_from(visits, logs, step, math.sqrt(left / degrees), successive=True)
     return replace(
@@ -105,43 +106,45 @@ def race_speeds(candidates: Mapping[str, RaceBlocks], published: Sequence[str]) 
 
 
 def _in_order(candidates: Sequence[RaceBlocks]) -> tuple[list[list[int]], dict[int, int]]:
-    """By candidate, where the visit of each block stands in the order of measuring, batches first; and by this place
+    """Return by candidate the place of each block's visit in the order of measuring, batches first; and by this place
     the visit of blocks in processes of their own."""
-    batches = sorted({process for one in candidates for process in one.in_batches})
-    alone = sorted({visit for one in candidates for visit in one.alone})
+    batches = sorted({process for candidate in candidates for process in candidate.in_batches})
+    alone = sorted({visit for candidate in candidates for visit in candidate.alone})
     places = {process: place for place, process in enumerate(batches)}
     places_alone = {visit: place for place, visit in enumerate(alone, len(batches))}
-    found = [
-        [*(places[process] for process in one.in_batches), *(places_alone[visit] for visit in one.alone)]
-        for one in candidates
+    in_order = [
+        [*(places[process] for process in candidate.in_batches), *(places_alone[visit] for visit in candidate.alone)]
+        for candidate in candidates
     ]
-    return found, {place: visit for visit, place in places_alone.items()}
+    return in_order, {place: visit for visit, place in places_alone.items()}
 
 
 def _agree(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]") -> bool:
-    """Whether the blocks of each visit have one speed, as far as these were seen at both speeds. `places`: the visit of
-    each block."""
+    """Tell whether the blocks of each visit have one speed, as far as these were seen at both speeds. `places`: the
+    visit of each block."""
     at = defaultdict[int, list[bool]](list)
     for visits, which in zip(places, slow, strict=True):
         if which.any():
             for place, is_slow in zip(visits, which.tolist(), strict=True):
                 at[place].append(is_slow)
-    several = [speeds for speeds in at.values() if len(speeds) >= FEWEST_TOGETHER]
-    most = sum(max(sum(speeds), len(speeds) - sum(speeds)) for speeds in several)
-    return 0 < AGREEING * sum(map(len, several)) <= most
+    repeated = [speeds for speeds in at.values() if len(speeds) >= FEWEST_TOGETHER]
+    most = sum(max(sum(speeds), len(speeds) - sum(speeds)) for speeds in repeated)
+    return 0 < AGREEING * sum(map(len, repeated)) <= most
 
 
 def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", batches: int) -> bool:
-    """Whether each speed lasted for some successive blocks, in batches (the first so many places) or in processes of
-    their own. A burst of other work does not."""
+    """Tell whether each speed lasted for some successive blocks, in batches (the first so many places) or in processes
+    of their own. A burst of other work does not."""
     for in_batch in (True, False):
         blocks = 0
         at = defaultdict[int, list[bool]](list)
         for visits, which in zip(places, slow, strict=True):
             of_kind = [(place, is_slow) for place, is_slow in zip(visits, which.tolist(), strict=True)]
-            of_kind = [one for one in of_kind if (one[0] < batches) == in_batch]
+            of_kind = [block for block in of_kind if (block[0] < batches) == in_batch]
             blocks += len(of_kind)
-            for place, is_slow in of_kind if which.any() else ():  # otherwise nothing says which speed it had
+            for place, is_slow in (
+                of_kind if which.any() else ()
+            ):  # The speed of a candidate without slow blocks is not known.
                 at[place].append(is_slow)
         at_slow, known = sum(map(sum, at.values())), sum(map(len, at.values()))
         enough = min(at_slow, known - at_slow) >= max(FEWEST_AT_EACH, LEAST_SHARE * blocks)
@@ -152,7 +155,8 @@ def _lasts(places: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]",
 
 
 def _shares_of_successive(visits: Sequence[Sequence[bool]]) -> Iterator[float]:
-    """The share of slow blocks in as many successive visits as have `FEWEST_AT_EACH` blocks, from each visit on."""
+    """Yield the share of slow blocks in as many successive visits as have `FEWEST_AT_EACH` blocks, from each visit
+    on."""
     for first in range(len(visits)):
         window: list[bool] = []
         for visit in visits[first:]:

@@ -1,4 +1,5 @@
-"""Which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a `Ranking` out.
+"""The ranking says which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a
+`Ranking` out.
 
 Only results measured under the same conditions are compared: each such group of a device and a model is ranked by
 itself (`sweeps.ranking.place`).
@@ -33,7 +34,7 @@ def rank(
     imported: Sequence[Imported] = (),
     told: Told = NOTHING_TOLD,
 ) -> Ranking:
-    """As `rank_rows`, of a data frame with one row per job; rows that are `stale` do not count."""
+    """Rank as `rank_rows` does, from a data frame with one row per job; rows that are `stale` do not count."""
     return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported, told)
 
 
@@ -53,60 +54,65 @@ def rank_rows(
     """
     rows = as_of_one_unit(rows)
     places = {row.place for row in rows}
-    apart = [one for one in in_order(imported) if one.place not in places]
+    unattached = [figure for figure in in_order(imported) if figure.place not in places]
     if device is not None:
         rows = of_device(rows, device)
-        apart = [one for one in apart if device == one.device_id or device.casefold() in one.device.casefold()]
+        unattached = [
+            figure
+            for figure in unattached
+            if device == figure.device_id or device.casefold() in figure.device.casefold()
+        ]
     entries: list[DeviceRanking] = []
     for place in sorted({row.place for row in rows}):
-        here = [row for row in rows if row.place == place]
-        measured = [row for row in here if row.outcome == "measured"]
-        failed = [row for row in here if row.outcome == "failed"]
-        others = [_not_ranked(row) for row in here if row.outcome != "measured"]
-        others.sort(key=lambda other: (other.outcome, other.name))
+        of_place = [row for row in rows if row.place == place]
+        measured = [row for row in of_place if row.outcome == "measured"]
+        failed = [row for row in of_place if row.outcome == "failed"]
+        not_ranked = [_not_ranked(row) for row in of_place if row.outcome != "measured"]
+        not_ranked.sort(key=lambda other: (other.outcome, other.name))
         groups = _comparable(measured) or [[]]
-        beneath = tuple(one for one in in_order(imported) if one.place == place)
+        attached = tuple(figure for figure in in_order(imported) if figure.place == place)
         counted: set[str] = set()
         for group in groups:
-            # What left in batches has no conditions, and may be in several groups: its time is that of the first.
+            # A row that left in batches has no conditions, and may be in several groups: its time is counted in the
+            # first.
             spent = [row for row in group if row.job_key not in counted]
             counted |= {row.job_key for row in group}
-            one = group[0] if group else here[0]
-            entries.append(rank_place(one, group, tuple(others), objective, beneath, spent, failed, told))
+            sample = group[0] if group else of_place[0]
+            entries.append(rank_place(sample, group, tuple(not_ranked), objective, attached, spent, failed, told))
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
-        candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
+        candidates = {
+            candidate.job_key for entry in entries for candidate in entry.ranking if candidate.state == "pass"
+        }
         classes = pool([row for row in rows if row.outcome == "measured" and not row.link], candidates)
     return Ranking(
         sweep=sweep,
         objective=objective_text(objective),
         devices=tuple(entries),
         classes=classes,
-        imported=tuple(apart),
+        imported=tuple(unattached),
         backends=backend_figure(rows, objective),
     )
 
 
 def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
-    """Groups of rows with the same conditions. A row without a latency has no conditions: it is added to every group of
-    its device's fingerprint. If there is no such group, these rows form a group of their own."""
+    """Return groups of rows with the same conditions. A row without a latency has no conditions: it is added to every
+    group of its device's fingerprint. If there is no such group, these rows form a group of their own."""
     timed = [row for row in measured if row.timed]
     untimed = [row for row in measured if not row.timed]
     groups = alike(timed)
     for group in groups:
         group += [row for row in untimed if row.fingerprint == group[0].fingerprint]
-    apart = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
-    return groups + [[row for row in untimed if row.fingerprint == fingerprint] for fingerprint in sorted(apart)]
+    fingerprints = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
+    return groups + [[row for row in untimed if row.fingerprint == fingerprint] for fingerprint in sorted(fingerprints)]
 
 
 def _not_ranked(row: ResultRow) -> NotRanked:
-    found = ", ".join(filter(None, (row.stage, row.kind)))
-    reason = ": ".join(filter(None, (found, row.reason))) or "no reason recorded"
     return NotRanked(
         name=row.name,
         name_here=row.name_here,
         variant=row.variant,
         outcome=row.outcome,
-        reason=reason,
+        reason=row.reason_in_full,
         next_step=remedy(row.kind, row.precision) if row.outcome == "failed" else "",
     )

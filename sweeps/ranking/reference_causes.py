@@ -8,16 +8,18 @@ from sweeps.spec.folder_levels import Levels
 
 _LEAST_EMBEDDING = 64
 _OUTPUTS_PER_FOLDER = 4
-"""With so many outputs, and so many more than folders, a model is more likely one of embeddings than a classifier."""
+"""A model with this many times as many outputs as folders, or more, is more likely one of embeddings than a
+classifier."""
 _LARGEST_USUAL = 20.0
-"""Normalised as usual, no pixel reaches it; those of 0 to 255 do."""
+"""No pixel that is normalised as usual reaches this value; those of 0 to 255 do."""
 _LEAST_USUAL = 0.1
-"""Between black and white lies more than that, unless pixels of 0 to 1 were divided by the deviation of 0 to 255."""
+"""The distance between black and white is larger than this, unless pixels of 0 to 1 were divided by the deviation of 0
+to 255."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the original answered on labelled images."""
+    """The answers of the original on labelled images."""
 
     labels: Sequence[int]
     given: Sequence[int]
@@ -28,7 +30,7 @@ class Answers:
 
     @property
     def folders(self) -> int:
-        """How many classes the data has."""
+        """The number of classes that the data has."""
         return len(self.classes) or 1 + max(self.labels)
 
     def name(self, label: int) -> str:
@@ -37,7 +39,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """How the images that it answered were prepared."""
+    """The preparation of the images that the original answered."""
 
     low: float
     """The smallest value of their pixels, normalised."""
@@ -45,11 +47,11 @@ class Inputs:
     better: str = ""
     """Another normalization with which the same images are answered rightly far more often; empty if none is known."""
     better_percent: float | None = None
-    """Its top-1."""
+    """The top-1 with that normalization."""
 
 
 def likely_cause(answers: Answers, levels: Levels | None, inputs: Inputs | None) -> tuple[str, str]:
-    """Why it answers wrongly, and the next step."""
+    """Return why the original answers wrongly, and the next step."""
     if levels is not None and levels.doubted:
         return _of_levels(levels)
     if inputs is not None and inputs.better:
@@ -71,7 +73,7 @@ def likely_cause(answers: Answers, levels: Levels | None, inputs: Inputs | None)
 
 
 def of_number(answers: Answers, levels: Levels | None) -> tuple[str, str]:
-    """Why outputs and folders differ in number."""
+    """Return why outputs and folders differ in number."""
     if levels is not None and levels.doubted:
         return _of_levels(levels)
     if levels is not None and levels.beside == answers.outputs:
@@ -93,7 +95,7 @@ def _of_levels(levels: Levels) -> tuple[str, str]:
 
 
 def _of_range(inputs: Inputs) -> tuple[str, str] | None:
-    """A mean and std that no training uses with pixels of 0 to 1."""
+    """Return the cause that mean and std are those that no training uses with pixels of 0 to 1."""
     reach = f"the prepared pixels reach from {inputs.low:.4g} to {inputs.high:.4g}"
     step = "give mean and std for pixels from 0 to 1: those for 0 to 255, divided by 255"
     if max(abs(inputs.low), abs(inputs.high)) > _LARGEST_USUAL:

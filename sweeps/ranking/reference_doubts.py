@@ -1,4 +1,5 @@
-"""Whether the original, the fp32 eager model as its author wrote it, is right on labelled images. Pure; answers in.
+"""The check whether the original, the fp32 eager model as its author wrote it, is right on labelled images. Pure;
+answers in.
 
 No figure of a build says that: one that answers like an original at chance has lost nothing. So an original that is
 not shown to know its labels keeps no constraint on accuracy (`sweeps.ranking.verdict`). Each doubt has the name of a
@@ -14,39 +15,41 @@ from typing import Literal
 from sweeps.distributions import binomial_tail
 from sweeps.ranking.accuracy_bound import ERROR, side
 from sweeps.ranking.reference_causes import Answers, Inputs, likely_cause, of_number, sort_step
-from sweeps.spec.folder_levels import Levels, some
+from sweeps.spec.folder_levels import MOST_CLASSES, Levels
 from sweeps.stats import share_interval
+from sweeps.text import some
 
 Code = Literal[
     "reference_at_chance", "reference_one_answer", "reference_other_order", "reference_other_classes", "reference_split"
 ]
 
 FAR_BEYOND_POINTS = 15.0
-"""By how many points of the images one answer is given more often than its label is there: as many are wrong."""
+"""One answer is given more often than its label occurs by this many points of the images: as many are wrong."""
 _LEAST_CHANCE = 1e-300
 _MORE_IMAGES = 4
-"""If so many times as many would show that it is better than chance, there are too few."""
+"""The images are too few if this many times as many would show that the original is better than chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """How often the original is right, and how often an answer that knows nothing of an image would be."""
+    """The figure says how often the original is right, and how often an answer that knows nothing of an image would
+    be."""
 
     images: int
     right: int
     top1_percent: float
     low_percent: float
-    """This and `high_percent`: the ends of the 95 % interval."""
+    """The ends of the 95 % interval are `low_percent` and `high_percent`."""
     high_percent: float
     most_frequent: str
     """The name of the label that most images have."""
     most_frequent_percent: float
     chance_percent: float
-    """Of guessing among the outputs."""
+    """The chance of guessing among the outputs."""
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """The text is one line for people."""
         return (
             f"top-1 {self.top1_percent:.1f} % ({self.low_percent:.1f} to {self.high_percent:.1f}) on {self.images} "
             f"image{'s' * (self.images > 1)}; always {self.most_frequent}: {self.most_frequent_percent:.1f} %, "
@@ -65,16 +68,16 @@ class Doubt:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """The text is one line for people."""
         return f"{self.message} ({self.next_step})"
 
 
 def figure(answers: Answers) -> Figure:
-    """Of at least one image."""
+    """Return the figure of at least one image."""
     images = len(answers.labels)
     right = sum(label == answer for label, answer in zip(answers.labels, answers.given, strict=True))
-    there = Counter(answers.labels)
-    label = min(there, key=lambda one: (-there[one], one))
+    counts = Counter(answers.labels)
+    label = min(counts, key=lambda label: (-counts[label], label))
     low, high = share_interval(right, images)
     return Figure(
         images=images,
@@ -83,19 +86,19 @@ def figure(answers: Answers) -> Figure:
         low_percent=100 * low,
         high_percent=100 * high,
         most_frequent=answers.name(label),
-        most_frequent_percent=100 * there[label] / images,
+        most_frequent_percent=100 * counts[label] / images,
         chance_percent=100 / answers.outputs,
     )
 
 
 def doubts(answers: Answers, levels: Levels | None = None, inputs: Inputs | None = None) -> tuple[Doubt, ...]:
-    """All that speaks against the original; empty if it knows its labels. `levels`: of the folder that the images are
+    """Return all doubts about the original; empty if it knows its labels. `levels`: of the folder that the images are
     from."""
     if not answers.labels:
         return ()
     top1 = figure(answers)
     at_chance = is_at_chance(answers)
-    # Of folders that are no classes, neither order nor number means anything.
+    # The order and number of folders that are no classes mean nothing.
     order = {} if levels is not None and levels.doubted else _other_order(answers)
     return (
         *_at_chance(answers, top1, levels, inputs, order, at_chance=at_chance),
@@ -107,7 +110,8 @@ def doubts(answers: Answers, levels: Levels | None = None, inputs: Inputs | None
 
 
 def is_at_chance(answers: Answers) -> bool:
-    """Whether it is not shown at 5 % to be right more often than whoever always gives the most frequent label."""
+    """Tell whether the original is not shown at 5 % to be right more often than a constant answer with the most
+    frequent label."""
     top1 = figure(answers)
     return binomial_tail(top1.right, top1.images, top1.most_frequent_percent / 100) > ERROR
 
@@ -127,13 +131,13 @@ def _at_chance(
     if order and answers.outputs == answers.folders:
         cause, step = "the classes stand in another order", sort_step(answers)
     share = top1.most_frequent_percent / 100
-    what = "the original itself is at chance"
+    finding = "the original itself is at chance"
     if binomial_tail(_MORE_IMAGES * top1.right, _MORE_IMAGES * top1.images, share) <= ERROR:
-        what = "the original is not shown to be better than chance"
+        finding = "the original is not shown to be better than chance"
         cause, step = "too few images to tell", "evaluate on more images"
     yield Doubt(
         code="reference_at_chance",
-        message=f"{what}: {top1.top1_percent:.1f} % of {top1.images} images are right, "
+        message=f"{finding}: {top1.top1_percent:.1f} % of {top1.images} images are right, "
         f"always {top1.most_frequent} would be {top1.most_frequent_percent:.1f} %; likely cause: {cause}",
         next_step=step,
         figures={"images": top1.images, "top1_percent": top1.top1_percent, "chance_percent": top1.chance_percent}
@@ -143,40 +147,41 @@ def _at_chance(
 
 def _one_answer(answers: Answers, levels: Levels | None, inputs: Inputs | None) -> Iterator[Doubt]:
     images = len(answers.labels)
-    answer, given = Counter(answers.given).most_common(1)[0]
-    there = sum(label == answer for label in answers.labels)
+    answer, times = Counter(answers.given).most_common(1)[0]
+    labelled = sum(label == answer for label in answers.labels)
     pairs = list(zip(answers.labels, answers.given, strict=True))
-    wrongly = sum(label != answer == said for label, said in pairs)
-    missed = sum(label == answer != said for label, said in pairs)
+    wrongly = sum(label != answer == answered for label, answered in pairs)
+    missed = sum(label == answer != answered for label, answered in pairs)
     if side(wrongly, missed, images, FAR_BEYOND_POINTS) != "above":
         return
     cause, step = likely_cause(answers, levels, inputs)
     yield Doubt(
         code="reference_one_answer",
-        message=f"the original answers {answers.name(answer)} for {100 * given / images:.1f} % of {images} images, and "
-        f"{100 * there / images:.1f} % have that label; likely cause: {cause}",
+        message=f"the original answers {answers.name(answer)} for {100 * times / images:.1f} % of {images} images, and "
+        f"{100 * labelled / images:.1f} % have that label; likely cause: {cause}",
         next_step=step,
-        figures={"images": images, "given_percent": 100 * given / images, "label_percent": 100 * there / images},
+        figures={"images": images, "given_percent": 100 * times / images, "label_percent": 100 * labelled / images},
     )
 
 
 def _order_doubt(answers: Answers, order: Mapping[int, int]) -> Iterator[Doubt]:
     if not order:
         return
-    said = [f"{answers.name(label)} is answered as {answers.name(answer)}" for label, answer in sorted(order.items())]
+    moves = [f"{answers.name(label)} is answered as {answers.name(answer)}" for label, answer in sorted(order.items())]
     right = sum(order.get(label, label) == answer for label, answer in zip(answers.labels, answers.given, strict=True))
     percent = 100 * right / len(answers.labels)
     yield Doubt(
         code="reference_other_order",
-        message=f"the classes seem to stand in another order than in training: {some(said)}; in that order "
-        f"{percent:.1f} % of {len(answers.labels)} images are right",
+        message="the classes seem to stand in another order than in training: "
+        f"{some(moves, MOST_CLASSES)}; in that order {percent:.1f} % of {len(answers.labels)} images are right",
         next_step=sort_step(answers),
         figures={"images": len(answers.labels), "moved": len(order), "right_percent": percent},
     )
 
 
 def _other_classes(answers: Answers, levels: Levels | None, *, at_chance: bool) -> Iterator[Doubt]:
-    """Of outputs and folders that differ in number, unless the answers fit: a model may know more classes."""
+    """Yield the doubt that outputs and folders differ in number, unless the answers fit: a model may know more
+    classes."""
     if answers.outputs == answers.folders or not (at_chance or _contradicted(answers)):
         return
     cause, step = of_number(answers, levels)
@@ -190,7 +195,7 @@ def _other_classes(answers: Answers, levels: Levels | None, *, at_chance: bool) 
 
 
 def _contradicted(answers: Answers) -> bool:
-    """Whether a label is shown to be answered by another class more often than by its own."""
+    """Tell whether a label is shown to be answered by another class more often than by its own."""
     cells = Counter(zip(answers.labels, answers.given, strict=True))
     level = ERROR / answers.folders
     return any(
@@ -201,14 +206,14 @@ def _contradicted(answers: Answers) -> bool:
 
 
 def _split(answers: Answers, levels: Levels | None, *, at_chance: bool) -> Iterator[Doubt]:
-    """Of folders that are no classes by their names, unless most images of each are answered as one: a class may be
-    called train."""
+    """Yield the doubt that folders are no classes by their names, unless most images of each are answered as one: a
+    class may be called train."""
     if levels is None or not levels.what:
         return
     suspected = [label for label, name in enumerate(answers.classes) if not levels.splits or name in levels.splits]
-    there = Counter(answers.labels)
+    counts = Counter(answers.labels)
     right = Counter(label for label, answer in zip(answers.labels, answers.given, strict=True) if label == answer)
-    if not at_chance and all(2 * right[label] > there[label] for label in suspected if there[label]):
+    if not at_chance and all(2 * right[label] > counts[label] for label in suspected if counts[label]):
         return
     yield Doubt(
         code="reference_split",
@@ -219,7 +224,8 @@ def _split(answers: Answers, levels: Levels | None, *, at_chance: bool) -> Itera
 
 
 def _other_order(answers: Answers) -> dict[int, int]:
-    """The answer of each label that stands for another one, by a map that fits the answers far better; else empty.
+    """Return the answer of each label that stands for another one, by a map that fits the answers far better; else
+    empty.
 
     The map takes the most frequent pairs first, and gives no answer twice. Under the right order, each label's own
     answer is at least as likely as the map's: a sign test over the images of all labels that it moves, at 5 % over all
@@ -227,18 +233,18 @@ def _other_order(answers: Answers) -> dict[int, int]:
     """
     cells = Counter(zip(answers.labels, answers.given, strict=True))
     mapped: dict[int, int] = {}
-    taken: set[int] = set()
+    used: set[int] = set()
     for (label, answer), _ in sorted(cells.items(), key=lambda cell: (-cell[1], cell[0][0] != cell[0][1], cell[0])):
-        if label not in mapped and answer not in taken:
+        if label not in mapped and answer not in used:
             mapped[label] = answer
-            taken.add(answer)
+            used.add(answer)
     moved = {label: answer for label, answer in mapped.items() if cells[label, answer] > cells[label, label]}
-    if len(moved) < 2:  # one class that is taken for another is an ordinary mistake
+    if len(moved) < 2:  # A single class that is taken for another is an ordinary mistake.
         return {}
     fitting = sum(cells[pair] for pair in moved.items())
     own = sum(cells[label, label] for label in moved)
-    theirs = sum(count for (label, _), count in cells.items() if label in moved)
-    if 2 * fitting <= theirs:
+    images = sum(count for (label, _), count in cells.items() if label in moved)
+    if 2 * fitting <= images:
         return {}
     by_accident = math.log(max(binomial_tail(fitting, fitting + own, 0.5), _LEAST_CHANCE))
     return moved if by_accident + len(moved) * math.log(answers.outputs) <= math.log(ERROR) else {}

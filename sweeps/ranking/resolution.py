@@ -1,4 +1,5 @@
-"""What the rounds of a sweep can tell apart on its device, from the sweep's own blocks. Pure.
+"""The resolution of a sweep on its device: the difference that its rounds can tell apart, from the sweep's own blocks.
+Pure.
 
 Without a race every build has a few rounds, however much the device's processes differ, and the best estimate among
 many is partly the luckiest. The spread of blocks within rounds, pooled over all builds, says how large a difference has
@@ -13,30 +14,32 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.protocol.noise import told_apart
+from sweeps.ranking.round_effects import fit_rounds
 from sweeps.results import ResultRow
 from sweeps.trust import disqualified
 
 FEWEST_DEGREES = 4
-"""As of the fewest blocks that `edgesweep noise` takes (`sweeps.protocol.noise.FEWEST_BLOCKS`)."""
+"""The fewest degrees are those of the fewest blocks that `edgesweep noise` takes
+(`sweeps.protocol.noise.FEWEST_BLOCKS`)."""
 
 _PASSES = 50
-"""Of the fit; with the same rounds for all builds the first one is enough."""
+"""The number of passes of the fit; with the same rounds for all builds the first one is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What so many rounds tell apart."""
+    """The difference that so many rounds tell apart."""
 
     rounds: int
-    """Of each build, the median."""
+    """The number of rounds of each build, the median."""
     difference: float
     """The smallest difference (a share, 0.08 is 8 %) that is told apart in 4 of 5 sweeps."""
     spread: float
-    """Of the blocks of one build within a round: standard deviation of logarithms."""
+    """The spread of the blocks of one build within a round: standard deviation of logarithms."""
 
     @property
     def text(self) -> str:
-        """For people, in one line."""
+        """The text for people is one line."""
         share = f"{100 * self.difference:.{0 if self.difference >= 0.1 else 1}f} %"
         far = share if self.difference < 1 else f"a factor of {1 + self.difference:.1f}"
         return (
@@ -49,7 +52,8 @@ class Resolution:
 
 
 def resolution(rows: Sequence[ResultRow]) -> Resolution | None:
-    """Of rows with the same conditions; `None` where a race was run, or their blocks do not show it."""
+    """Return the resolution of rows with the same conditions; `None` where a race was run, or their blocks do not show
+    it."""
     sound = [row.medians_ms for row in rows if row.medians_ms and not disqualified(row.trust)]
     if any(row.settled is not None and row.settled.budget == "race" for row in rows) or not sound:
         return None
@@ -61,38 +65,21 @@ def resolution(rows: Sequence[ResultRow]) -> Resolution | None:
 
 
 def _spread(medians_ms: Sequence[Mapping[int, float]]) -> float | None:
-    """What is left of the logarithms without an effect of each build and of each round; `None` for too few."""
+    """Return the spread of the logarithms without an effect of each build and of each round; `None` for too few."""
     by_round: dict[int, list[int]] = defaultdict(list)
     for number, medians in enumerate(medians_ms):
         for round_ in medians:
             by_round[round_].append(number)
     # A round of one build, or a build of one round, shows nothing.
-    left = {
-        (number, round_): math.log(ms)
+    logs = {
+        number: own
         for number, medians in enumerate(medians_ms)
-        for round_, ms in medians.items()
-        if len(medians) > 1 and len(by_round[round_]) > 1
+        if len(medians) > 1
+        and (own := {round_: math.log(ms) for round_, ms in medians.items() if len(by_round[round_]) > 1})
     }
-    builds, rounds = {number for number, _ in left}, {round_ for _, round_ in left}
-    degrees = len(left) - len(builds) - len(rounds) + 1
+    degrees = sum(map(len, logs.values())) - len(logs) - len({round_ for own in logs.values() for round_ in own}) + 1
     if degrees < FEWEST_DEGREES:
         return None
-    for _ in range(_PASSES):
-        moved = max(_centre(left, place) for place in (0, 1))
-        if moved < 1e-9:
-            break
-    return math.sqrt(math.fsum(value * value for value in left.values()) / degrees)
-
-
-def _centre(left: dict[tuple[int, int], float], place: int) -> float:
-    """Take the mean of each build (`place` 0) or round (1) away. Returns the largest of them."""
-    groups: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for key in left:
-        groups[key[place]].append(key)
-    largest = 0.0
-    for keys in groups.values():
-        mean = statistics.fmean(left[key] for key in keys)
-        largest = max(largest, abs(mean))
-        for key in keys:
-            left[key] -= mean
-    return largest
+    builds, rounds = fit_rounds(logs, statistics.fmean, _PASSES)
+    left = [log - builds[number] - rounds[round_] for number, own in logs.items() for round_, log in own.items()]
+    return math.sqrt(math.fsum(residual * residual for residual in left) / degrees)

@@ -25,16 +25,16 @@ from sweeps.ranking.comparable import Result
 from sweeps.stats import CONFIDENCE, Estimate
 
 ENOUGH_FOR_ONE = 6
-"""Against one session of the other side, a side has enough sessions with these. On a device with two speeds, all its
-sessions may have been in one and that one in the other. For k sessions the chance is at most (k / (k + 1))^k / (k + 1):
-25 % for 1, 15 % for 2, 5.7 % for 6. With two sessions of each side it is 6.3 % (1/16)."""
+"""A side needs this many sessions against one session of the other side. On a device with two speeds, all its sessions
+may have been in one and that one in the other. For k sessions the chance is at most (k / (k + 1))^k / (k + 1): 25 % for
+1, 15 % for 2, 5.7 % for 6. With two sessions of each side it is 6.3 % (1/16)."""
 
 MOST_SESSIONS = 20
-"""So many sessions a side are the most that are suggested."""
+"""This many sessions of a side are suggested at most."""
 
 _BOUNDLESS = 600.0
-"""As a logarithm: two rounds, and a thousand pairs to be sure of, give intervals that no float holds the ends of; and
-others who write into the store may leave medians whose ratio none holds."""
+"""The limit is a logarithm: two rounds, and a thousand pairs to be sure of, give intervals whose ends no float holds;
+and other programs that write into the store may leave medians whose ratio no float holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Series:
 class _Side:
     mean: float
     variance: float
-    """Of the mean, from the spread within sessions alone."""
+    """The variance of the mean, from the spread within sessions alone."""
     degrees: float
     sessions: int
 
 
 def session_spread(builds: Iterable[Series], sentinels: Iterable[Series] = ()) -> Spread:
-    """The spread between sessions of one device: the prior, and the evidence of these series. Sessions that are not
-    known (0) say nothing.
+    """Return the spread between sessions of one device: the prior, and the evidence of these series. Sessions that are
+    not known (0) say nothing.
 
     A session affects all builds alike, so 24 builds in two sessions are hardly more evidence than one: the degrees of
     freedom are those of the sessions. Builds and the sentinel saw the same sessions, so their evidence is not added:
@@ -83,104 +83,108 @@ def session_spread(builds: Iterable[Series], sentinels: Iterable[Series] = ()) -
 
 
 def side_by_side(b: Result, a: Result) -> tuple[Result, Result]:
-    """Both with the blocks of those runs alone in which both were measured, if these are two or more of each."""
+    """Return both results with the blocks of the runs alone in which both were measured, if these are two or more of
+    each."""
     common = runs_of(a) & runs_of(b)
     if a.device_id != b.device_id or not common:
         return b, a
     pair = b.only(common), a.only(common)
-    return pair if all(len(one.medians_ms) > 1 for one in pair) else (b, a)
+    return pair if all(len(result.medians_ms) > 1 for result in pair) else (b, a)
 
 
-def sessions(one: Result) -> int:
-    """The number of sessions that its blocks are from."""
-    return len({origin.session for origin in one.of_blocks})
+def sessions(result: Result) -> int:
+    """Return the number of sessions that the result's blocks are from."""
+    return len({origin.session for origin in result.of_blocks})
 
 
 def one_session(b: Result, a: Result) -> bool:
-    """Whether one side has a single session, and the other side too few to know what sessions do."""
+    """Tell whether one side has a single session, and the other side too few to show what sessions do."""
     return one_against_few(sessions(b), sessions(a)) and not together(b, a)
 
 
 def one_against_few(*counts: int) -> bool:
-    """Whether of two numbers of sessions one is 1, and the other less than `ENOUGH_FOR_ONE`."""
+    """Tell whether one of two numbers of sessions is 1, and the other less than `ENOUGH_FOR_ONE`."""
     return min(counts) == 1 and max(counts) < ENOUGH_FOR_ONE
 
 
-def runs_of(one: Result) -> set[str]:
-    """The runs that its blocks are from, as far as they are known."""
-    return {origin.run for origin in one.origins} - {""}
+def runs_of(result: Result) -> set[str]:
+    """Return the runs that the result's blocks are from, as far as these are known."""
+    return {origin.run for origin in result.origins} - {""}
 
 
 def together(b: Result, a: Result) -> bool:
-    """Whether all that a session does to one, it does to the other as well: they were measured in the same runs."""
+    """Tell whether a session changes both results alike: they were measured in the same runs."""
     return _apart(b, a) < 1e-9
 
 
 def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFIDENCE) -> Estimate | None:
-    """The latency of `b` as a multiple of `a`'s, from their mean logarithms; `None` if a side has only one block.
+    """Return the latency of `b` as a multiple of `a`'s, from their mean logarithms; `None` if a side has only one
+    block.
 
     `spread`: of the device between sessions; `None`: as if there were none, as Welch's test does.
     Raises `ValueError` for a median that is not a positive number.
     """
     if len(a.medians_ms) < 2 or len(b.medians_ms) < 2:
         return None
-    now, then = _side(b), _side(a)
-    within = [(now.variance, now.degrees), (then.variance, then.degrees)]
+    side_b, side_a = _side(b), _side(a)
+    within = [(side_b.variance, side_b.degrees), (side_a.variance, side_a.degrees)]
     between = (0.0, 1.0) if spread is None else (spread.variance * _apart(b, a), spread.degrees)
-    return estimate_of(now.mean - then.mean, _half(within, between, confidence))
+    return estimate_of(side_b.mean - side_a.mean, _half(within, between, confidence))
 
 
-def mean_ms(one: Result) -> float | None:
-    """The geometric mean of its blocks, each session counting the same: `ratio` is the quotient of two of these. `None`
-    if it has only one block. Raises `ValueError` as `ratio` does."""
-    return math.exp(_side(one).mean) if len(one.medians_ms) >= 2 else None
+def mean_ms(result: Result) -> float | None:
+    """Return the geometric mean of the result's blocks, each session counting the same: `ratio` is the quotient of two
+    of these. `None` if the result has only one block. Raises `ValueError` as `ratio` does."""
+    return math.exp(_side(result).mean) if len(result.medians_ms) >= 2 else None
 
 
 def sessions_needed(
     b: Result, a: Result, spread: Spread, confidence: float, settled: Callable[[Estimate], bool]
 ) -> int | None:
-    """How many sessions of each side would settle it, if all stays as it is; a rough estimate. `None`: more than
-    `MOST_SESSIONS`. Each side has two blocks or more."""
-    now, then = _side(b), _side(a)
-    for count in range(max(2, 1 + min(now.sessions, then.sessions)), MOST_SESSIONS + 1):
+    """Return how many sessions of each side would settle the finding, if all stays as it is; a rough estimate. `None`:
+    more than `MOST_SESSIONS`. Each side has two blocks or more."""
+    side_b, side_a = _side(b), _side(a)
+    for count in range(max(2, 1 + min(side_b.sessions, side_a.sessions)), MOST_SESSIONS + 1):
         within, added = [], 0
-        for side in (now, then):
+        for side in (side_b, side_a):
             more = max(count, side.sessions) / side.sessions
             within.append((side.variance / more, side.degrees * more))
             added += max(count - side.sessions, 0)
-        factor = sum(1 / max(count, side.sessions) for side in (now, then))
+        factor = sum(1 / max(count, side.sessions) for side in (side_b, side_a))
         half = _half(within, (spread.variance * factor, spread.degrees + added), confidence)
-        if settled(estimate_of(now.mean - then.mean, half)):
+        if settled(estimate_of(side_b.mean - side_a.mean, half)):
             return count
     return None
 
 
-def by_session(one: Result) -> list[NDArray[np.float64]]:
-    """The logarithms of its blocks (of ms), one array for each session, the earliest first. Raises `ValueError` for a
-    median that is not a positive number."""
-    if not all(0.0 < ms < math.inf for ms in one.medians_ms):
-        raise ValueError(f"block medians must be positive numbers: {list(one.medians_ms)}")
-    starts = [origin.session for origin in one.of_blocks]
-    groups = dict(zip(dict.fromkeys(starts), _groups(np.log(one.medians_ms), starts), strict=True))
+def by_session(result: Result) -> list[NDArray[np.float64]]:
+    """Return the logarithms of the result's blocks (of ms), one array for each session, the earliest first. Raises
+    `ValueError` for a median that is not a positive number."""
+    if not all(0.0 < ms < math.inf for ms in result.medians_ms):
+        raise ValueError(f"block medians must be positive numbers: {list(result.medians_ms)}")
+    starts = [origin.session for origin in result.of_blocks]
+    groups = dict(zip(dict.fromkeys(starts), _groups(np.log(result.medians_ms), starts), strict=True))
     return [groups[start] for start in sorted(groups)]
 
 
-def _side(one: Result) -> _Side:
-    """Each session counts the same, however many blocks it has."""
-    groups = by_session(one)
+def _side(result: Result) -> _Side:
+    """Return the mean of one side: each session counts the same, however many blocks it has."""
+    groups = by_session(result)
     logs = np.concatenate(groups)
     count, blocks = len(groups), logs.size
     mean = float(np.mean([group.mean() for group in groups]))
     if blocks < 2 * count:
-        # Too few for a spread within sessions. That of all blocks contains the spread between sessions once more.
+        # The blocks are too few for a spread within sessions. The spread of all blocks contains the spread between
+        # sessions once more.
         return _Side(mean, float(logs.var(ddof=1)) / blocks, blocks - 1, count)
     within = _within(groups)
     return _Side(mean, within * sum(1 / group.size for group in groups) / count**2, blocks - count, count)
 
 
 def _apart(b: Result, a: Result) -> float:
-    """The factor of the spread between sessions in the variance of the ratio: 1 / sessions of each side, without what
-    is from the same runs. Other runs of one session do not cancel: the device may have drifted between them."""
+    """Return the factor of the spread between sessions in the variance of the ratio: 1 / sessions of each side, without
+    the part that is from the same runs. Other runs of one session do not cancel: the device may have drifted between
+    them."""
     (weights_b, sessions_b), (weights_a, sessions_a) = _weights(b), _weights(a)
     common: dict[str, float] = {}
     if a.device_id == b.device_id:
@@ -190,13 +194,13 @@ def _apart(b: Result, a: Result) -> float:
         rest: dict[int, float] = defaultdict(float)
         for run, weight in weights.items():
             rest[session_of[run]] += weight - common.get(run, 0.0)
-        total += sum(one**2 for one in rest.values())
+        total += sum(weight**2 for weight in rest.values())
     return total
 
 
-def _weights(one: Result) -> tuple[dict[str, float], dict[str, int]]:
-    """The weight of each run in the mean of a side, and its session."""
-    origins = one.of_blocks
+def _weights(result: Result) -> tuple[dict[str, float], dict[str, int]]:
+    """Return the weight of each run in the mean of a side, and its session."""
+    origins = result.of_blocks
     count = len({origin.session for origin in origins})
     weights: dict[str, float] = defaultdict(float)
     for origin in origins:
@@ -206,34 +210,34 @@ def _weights(one: Result) -> tuple[dict[str, float], dict[str, int]]:
 
 
 def _evidence(series: Iterable[Series]) -> tuple[float, int]:
-    """The variance between sessions, without what processes add to it, and its degrees of freedom."""
-    found: dict[frozenset[int], list[float]] = defaultdict(list)
-    for one in series:
-        known = [(ms, session) for ms, session in zip(one.medians_ms, one.sessions, strict=True) if session]
+    """Return the variance between sessions, without the part that processes add to it, and its degrees of freedom."""
+    variances: dict[frozenset[int], list[float]] = defaultdict(list)
+    for build in series:
+        known = [(ms, session) for ms, session in zip(build.medians_ms, build.sessions, strict=True) if session]
         groups = _groups(np.log([ms for ms, _ in known]), [session for _, session in known])
         if len(groups) > 1:
             between = float(np.var([group.mean() for group in groups], ddof=1))
             noise = _within(groups) * sum(1 / group.size for group in groups) / len(groups)
-            found[frozenset(session for _, session in known)].append(between - noise)
-    if not found:
+            variances[frozenset(session for _, session in known)].append(between - noise)
+    if not variances:
         return 0.0, 0
-    weights = [len(seen) - 1 for seen in found]
-    variance = float(np.average([np.mean(one) for one in found.values()], weights=weights))
-    return max(0.0, variance), _degrees(found)
+    weights = [len(session_set) - 1 for session_set in variances]
+    variance = float(np.average([np.mean(of_set) for of_set in variances.values()], weights=weights))
+    return max(0.0, variance), _degrees(variances)
 
 
-def _degrees(found: Iterable[frozenset[int]]) -> int:
-    """How many independent differences of sessions these sets contain."""
+def _degrees(session_sets: Iterable[frozenset[int]]) -> int:
+    """Return how many independent differences of sessions these sets contain."""
     joined: list[frozenset[int]] = []
-    for one in found:
-        touching = [other for other in joined if one & other]
-        joined = [other for other in joined if not one & other]
-        joined.append(one.union(*touching))
-    return sum(len(one) - 1 for one in joined)
+    for session_set in session_sets:
+        touching = [other for other in joined if session_set & other]
+        joined = [other for other in joined if not session_set & other]
+        joined.append(session_set.union(*touching))
+    return sum(len(session_set) - 1 for session_set in joined)
 
 
 def _within(groups: Sequence[NDArray[np.float64]]) -> float:
-    """The pooled variance within groups; 0 if no group has two values."""
+    """Return the pooled variance within groups; 0 if no group has two values."""
     degrees = sum(group.size - 1 for group in groups)
     return sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / degrees if degrees else 0.0
 
@@ -244,22 +248,22 @@ def _groups(logs: NDArray[np.float64], sessions: Sequence[int]) -> list[NDArray[
 
 
 def estimate_of(centre: float, half: float) -> Estimate:
-    """Of a ratio, from its logarithm and half the width of that one's interval."""
+    """Return a ratio, from its logarithm and half the width of the logarithm's interval."""
     return Estimate(_ratio(centre), _ratio(centre - half), _ratio(centre + half))
 
 
 def _half(within: Sequence[tuple[float, float]], between: tuple[float, float], confidence: float) -> float:
-    """Half the width of the interval of logarithms; all parts are variances with their degrees of freedom.
+    """Return half the width of the interval of logarithms; all parts are variances with their degrees of freedom.
 
-    Never narrower than from `within` alone: a part with more degrees of freedom than those of two rounds would seem to
-    make the whole more certain.
+    The interval is never narrower than from `within` alone: a part with more degrees of freedom than those of two
+    rounds would seem to make the whole more certain.
     """
     return max(students_half(within, confidence), students_half([*within, between], confidence))
 
 
 def students_half(parts: Sequence[tuple[float, float]], confidence: float) -> float:
-    """Half the width of Student's interval for a sum of independent estimates, each with the variance and the degrees
-    of freedom of one of `parts` (Welch and Satterthwaite)."""
+    """Return half the width of Student's interval for a sum of independent estimates, each with the variance and the
+    degrees of freedom of one of `parts` (Welch and Satterthwaite)."""
     variance = sum(part for part, _ in parts)
     if variance == 0.0:
         return 0.0

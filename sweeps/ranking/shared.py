@@ -1,4 +1,4 @@
-"""Results of units that share the work, in terms of one of them. Pure.
+"""The results of units that share the work, in terms of one of them. Pure.
 
 Each unit measured the common variant in the rounds of its other variants. A block of another unit is divided by the
 common variant's block of the same round on that unit, and multiplied by one on the first unit. So what is ranked are
@@ -12,51 +12,56 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.device_facts import pool_id
+from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import INTERVALS
 from sweeps.ranking.ties import LATENCY
 from sweeps.results import ResultRow
 from sweeps.stats import p50_estimate
 from sweeps.trust import disqualified, stored_in_order
 
-_SCALED = ("latency_p90_ms", "latency_p99_ms")
-_ONE_UNITS_OWN = ("first_inference_ms", "load_ms")
+_SCALED = [name for name, metric in METRICS.items() if metric.in_pool == "scaled"]
+_ONE_UNITS_OWN = [name for name, metric in METRICS.items() if metric.in_pool == "own"]
 
 
 def as_of_one_unit(rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """`rows` of one sweep; those of units that share the work have the id of their pool in place of the device's."""
-    found = [row for row in rows if not row.link]
+    """Return `rows` of one sweep; rows of units that share the work have the id of their pool in place of the
+    device's."""
+    shown = [row for row in rows if not row.link]
     pools: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.link:
             pools[row.model, row.fingerprint].append(row)
     for pool in pools.values():
-        found += _pool(pool)
-    return found
+        shown += _pool(pool)
+    return shown
 
 
 def _pool(rows: Sequence[ResultRow]) -> list[ResultRow]:
     links = {row.job_key: row for row in rows if row.job_key == row.link and row.block_medians_ms}
-    # The most rounds: each round of another unit meets one of it.
+    # The first unit has the most rounds: each round of another unit meets one of its rounds.
     first = min(links.values(), key=lambda row: (-len(row.block_medians_ms), row.device_id), default=None)
-    found = []
+    pooled = []
     for row in rows:
         if row.job_key == row.link and first is not None and row is not first and row.timed:
-            continue  # the same variant on another unit
+            continue  # The row is of the same variant on another unit.
         if row.timed and row.outcome == "measured":
             link = links.get(row.link)
             row = _unlinked(row) if first is None or link is None else _in_terms_of(first, link, row)
-        found.append(replace(row, device_id=pool_id(row.fingerprint)))
-    return found
+        pooled.append(replace(row, device_id=pool_id(row.fingerprint)))
+    return pooled
 
 
 def _in_terms_of(first: ResultRow, link: ResultRow, row: ResultRow) -> ResultRow:
-    """`link`: the common variant on the row's unit; `first`: on the first one."""
+    """Return `row` as if the first unit had measured it. `link`: the common variant on the row's unit; `first`: on the
+    first one."""
     levels = sorted(first.medians_ms.items())
     medians: list[tuple[int, float]] = []
     for number, (visit, own) in enumerate(sorted(link.medians_ms.items())):
         if visit in row.medians_ms:
-            there, level = levels[number]
-            medians.append((there, row.medians_ms[visit] if link is first else row.medians_ms[visit] / own * level))
+            first_visit, level = levels[number]
+            medians.append(
+                (first_visit, row.medians_ms[visit] if link is first else row.medians_ms[visit] / own * level)
+            )
     if not medians:
         return _unlinked(row)
     doubts = disqualified(link.trust)

@@ -1,4 +1,4 @@
-"""What it costs to ship one, two or three builds of a model to all devices of a sweep. Pure, from stored rows.
+"""The cost of shipping one, two or three builds of a model to all devices of a sweep. Pure, from stored rows.
 
 The least-regret choice is the set of builds whose worst cost (see `build_costs`) over all devices is the smallest
 (the minimax relative regret); a device takes the best of the set that may ship on it.
@@ -17,41 +17,41 @@ from sweeps.ranking.build_costs import Cells, Setup
 
 MOST_BUILDS = 3
 MOST_CANDIDATES = 24
-"""So many builds are combined; 24 give 2,324 sets."""
+"""This many builds are combined at most; 24 give 2,324 sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A set of builds, and what it costs."""
+    """A set of builds, and its cost."""
 
     setups: tuple[Setup, ...]
     covers: int
-    """Devices on which one of them may ship."""
+    """The number of devices on which one of the builds may ship."""
     worst: float
     """The largest cost over these devices."""
     worst_device: str
-    """Its id."""
+    """The id of the device with that cost."""
     mean: float
     """The mean cost (geometric) over these devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipping:
-    """One model on several devices."""
+    """The choices for one model on several devices."""
 
     devices: int
-    """On which any build may ship."""
+    """The number of devices on which any build may ship."""
     choices: tuple[Choice, ...]
     """The best sets of one, two and three builds, as long as one more build changes anything."""
     is_exact: bool
-    """Whether all sets were looked at, and not only those of the most promising builds."""
+    """All sets were looked at, and not only those of the most promising builds."""
 
 
 def shipping(cells: Cells) -> Shipping | None:
-    """The least-regret choices; `None` if no build may ship anywhere."""
+    """Return the least-regret choices; `None` if no build may ship anywhere."""
     costs: dict[Setup, dict[str, float]] = defaultdict(dict)
-    for device, here in cells.items():
-        for setup, cell in here.items():
+    for device, by_setup in cells.items():
+        for setup, cell in by_setup.items():
             if cell.state == "ships" and cell.ratio is not None:
                 costs[setup][device] = cell.ratio
     devices = {device for known in costs.values() for device in known}
@@ -71,13 +71,15 @@ def shipping(cells: Cells) -> Shipping | None:
 
 
 def _undominated(costs: Mapping[Setup, Mapping[str, float]]) -> list[Setup]:
-    """Without builds that another one replaces everywhere at no cost."""
-    kept: list[Setup] = []
-    for setup in sorted(costs, key=lambda one: _promise(costs[one])):
-        mine = costs[setup]
-        if not any(all(costs[other].get(device, math.inf) <= cost for device, cost in mine.items()) for other in kept):
-            kept.append(setup)
-    return kept
+    """Return the builds without those that another one replaces everywhere at no cost."""
+    undominated: list[Setup] = []
+    for setup in sorted(costs, key=lambda candidate: _promise(costs[candidate])):
+        cost_of = costs[setup]
+        if not any(
+            all(costs[other].get(device, math.inf) <= cost for device, cost in cost_of.items()) for other in undominated
+        ):
+            undominated.append(setup)
+    return undominated
 
 
 def _promise(cost: Mapping[str, float]) -> tuple[int, float]:
@@ -87,25 +89,25 @@ def _promise(cost: Mapping[str, float]) -> tuple[int, float]:
 def _least(
     sets: Sequence[tuple[Setup, ...]], costs: Mapping[Setup, Mapping[str, float]], devices: Sequence[str]
 ) -> list[tuple[Setup, ...]]:
-    """Those among which the least regret is: a few of thousands, all at once. On 2,000 devices, 2,324 sets take 130 MB
-    for a moment."""
+    """Return the sets among which the least regret is: a few of thousands, all at once. On 2,000 devices, 2,324 sets
+    take 130 MB for a moment."""
     order = {setup: number for number, setup in enumerate(costs)}
     matrix = np.array([[known.get(device, math.inf) for device in devices] for known in costs.values()])
     members = np.array([[order[setup] for setup in setups] for setups in sets])
-    taken = functools.reduce(np.minimum, (matrix[column] for column in members.T))
-    covered = np.isfinite(taken)
+    lowest = functools.reduce(np.minimum, (matrix[column] for column in members.T))
+    covered = np.isfinite(lowest)
     covers = covered.sum(axis=1)
-    worst = np.where(covered, taken, 0.0).max(axis=1)
+    worst = np.where(covered, lowest, 0.0).max(axis=1)
     worst[covers < covers.max()] = math.inf
-    mean = np.exp(np.log(np.where(covered, taken, 1.0)).sum(axis=1) / np.maximum(covers, 1))
+    mean = np.exp(np.log(np.where(covered, lowest, 1.0)).sum(axis=1) / np.maximum(covers, 1))
     mean[worst > worst.min()] = math.inf
     # Sums in another order differ in their last digits, and `_regret` rounds.
     return [sets[int(at)] for at in np.flatnonzero(mean <= mean.min() * (1 + 1e-11))]
 
 
 def _choice(setups: tuple[Setup, ...], costs: Mapping[Setup, Mapping[str, float]], devices: set[str]) -> Choice:
-    taken = {device: min(costs[setup].get(device, math.inf) for setup in setups) for device in devices}
-    covered = {device: cost for device, cost in taken.items() if cost < math.inf}
+    lowest = {device: min(costs[setup].get(device, math.inf) for setup in setups) for device in devices}
+    covered = {device: cost for device, cost in lowest.items() if cost < math.inf}
     worst = max(sorted(covered), key=lambda device: covered[device])
     return Choice(
         setups=setups,

@@ -1,9 +1,11 @@
-"""Whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block medians in.
+"""The check whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block
+medians in.
 
 Two latencies that were chosen beforehand are told apart (`told_apart`) if their ratio, paired over common rounds, is
 resolved at 95 % and differs from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is
 compared with the spread that was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
-Who is slower than a winner, `sweeps.ranking.multiplicity` says: the winner was selected by the same rounds.
+The module `sweeps.ranking.multiplicity` says which results are slower than a winner: the winner was selected by the
+same rounds.
 
 Where batches decided a race without finals, the ratio of a build to the race's leader is theirs, with their interval.
 
@@ -36,17 +38,17 @@ UNREPEATED_SPREAD = 1.5
 """One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
 
 LATENCY = "latency_p50_ms"
-UNREPEATED_TIMES = frozenset({LATENCY, "latency_p90_ms", "latency_p99_ms", "first_inference_ms", "load_ms"})
+UNREPEATED_TIMES = frozenset(name for name, metric in METRICS.items() if metric.unrepeated)
 
 FEW_ROUNDS = 5
-"""From fewer common rounds nobody knows how much they vary: of 4, the spread may be 3.7 times what was seen (95 %)."""
+"""Fewer common rounds do not show how much they vary: with 4, the spread may be 3.7 times what was measured (95 %)."""
 
 MOST_ROUNDS = 1000
 """The largest number of further rounds that is reported: nobody waits for more."""
 
 
 class Contender(Protocol):
-    """What is compared, for example a `sweeps.results.ResultRow`."""
+    """One side of a comparison, for example a `sweeps.results.ResultRow`."""
 
     @property
     def name(self) -> str: ...
@@ -63,50 +65,50 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settling:
-    """How many more rounds would settle a tie in latency, if future rounds are like the past ones."""
+    """The number of further rounds that would settle a tie in latency, if future rounds are like the past ones."""
 
     rounds: int | None
-    """More rounds of both. 0: shown to be equal already. `None`: not settled in `MOST_ROUNDS`."""
+    """The number of further rounds of both. 0: shown to be equal already. `None`: not settled in `MOST_ROUNDS`."""
     outcome: Literal["told apart", "equal"]
     """The expected result; `equal`: within 2 %."""
     at_least: bool = False
-    """Whether it may well take more, since there are fewer than `FEW_ROUNDS`; then it asks for those."""
+    """The tie may well take more rounds, since there are fewer than `FEW_ROUNDS`; then `rounds` asks for those."""
 
     @property
     def text(self) -> str:
-        """For people, after the variant's name."""
+        """The text for people, which follows the variant's name."""
         if self.rounds == 0:
             return "equal in practice: within 2 % at 95 %"
         if self.rounds is None:
             return f"not settled in {MOST_ROUNDS:,} more rounds"
-        found = "tell them apart" if self.outcome == "told apart" else "show them equal, within 2 %"
+        finding = "tell them apart" if self.outcome == "told apart" else "show them equal, within 2 %"
         about, would = ("at least", "to") if self.at_least else ("about", "would")
-        return f"{about} {self.rounds} more round{'s' * (self.rounds > 1)} {would} {found}"
+        return f"{about} {self.rounds} more round{'s' * (self.rounds > 1)} {would} {finding}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeOf:
-    """What a `latency_ratio` is made of: two figures beside which it can stand."""
+    """The source of a `latency_ratio`: two figures beside which it can stand."""
 
     source: Literal["rounds", "batches", "times", "blocks"]
-    """`rounds`: the median of the ratios of common rounds; `batches`: those that decided a race; `times`: the quotient
-    of the two p50 latencies, since they have no common round; `blocks`: that of the geometric means of all their
-    blocks, since these are from separate runs (`sweeps.ranking.gain`)."""
+    """The source `rounds` is the median of the ratios of common rounds, and `batches` are those that decided a race.
+    The source `times` is the quotient of the two p50 latencies, since they have no common round; `blocks` is that of
+    the geometric means of all their blocks, since these are from separate runs (`sweeps.ranking.gain`)."""
     rounds: int = 0
-    """Common ones."""
+    """The number of common rounds."""
     ms: float | None = None
     other_ms: float | None = None
     """The ratio is `ms / other_ms`, of the round in the middle; `None` in batches, which give no time."""
 
     @property
     def how(self) -> str:
-        """`paired by round`."""
+        """The words are like `paired by round`."""
         hows = {"rounds": "paired by round", "batches": "in batches", "times": "not paired"}
         return hows.get(self.source, "not paired: of all blocks of separate runs")
 
     @property
     def where(self) -> str:
-        """Of which rounds the two figures are: `in the middle one of 5 common rounds`; empty if of none."""
+        """The rounds that the two figures are of: `in the middle one of 5 common rounds`; empty if of none."""
         if not self.rounds:
             return ""
         if self.rounds == 1:
@@ -116,31 +118,31 @@ class MadeOf:
 
 
 def made_of(row: Contender, other: Contender) -> MadeOf | None:
-    """What their `latency_ratio` is made of; `None` if they have none."""
+    """Return the source of the `latency_ratio` of the two; `None` if they have none."""
     count = len(row.medians_ms.keys() & other.medians_ms.keys())
     if count < 2 and _shown_ratio(row, other) is not None:
         return MadeOf(source="batches")
     if middle := middle_round(row.medians_ms, other.medians_ms):
         return MadeOf(source="rounds", rounds=count, ms=middle[0], other_ms=middle[1])
-    value, others = row.figure(LATENCY), other.figure(LATENCY)
-    return MadeOf(source="times", ms=value, other_ms=others) if value and others else None
+    value, other_value = row.figure(LATENCY), other.figure(LATENCY)
+    return MadeOf(source="times", ms=value, other_ms=other_value) if value and other_value else None
 
 
 def latency_ratio(row: Contender, other: Contender) -> Estimate | None:
-    """Latency (p50) of `row` divided by that of `other`. With two or more common rounds it is paired by round and has a
-    95 % interval. Where batches decided their race, it is theirs. Otherwise it has no interval, and is `None` if one of
-    the two was not timed."""
+    """Return the latency (p50) of `row` divided by that of `other`. With two or more common rounds the ratio is paired
+    by round and has a 95 % interval. Where batches decided their race, the ratio is that of the batches. Otherwise it
+    has no interval, and is `None` if one of the two was not timed."""
     if (shown := _shown_ratio(row, other)) is not None:
         return shown
     paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
     if paired is not None:
         return paired
-    value, others = row.figure(LATENCY), other.figure(LATENCY)
-    return Estimate(value / others, None, None) if value and others else None
+    value, other_value = row.figure(LATENCY), other.figure(LATENCY)
+    return Estimate(value / other_value, None, None) if value and other_value else None
 
 
 def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", "faster"] | None:
-    """Whether a latency that is `ratio` times another one differs from it; `None`: a difference is not shown.
+    """Tell whether a latency that is `ratio` times another one differs from it; `None`: a difference is not shown.
 
     With an interval, it differs if the interval excludes 1 and the ratio differs from 1 by the share `least` or more.
     Without one, it differs if the ratio or its inverse is `UNREPEATED_SPREAD` or more.
@@ -155,7 +157,7 @@ def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", 
 
 
 def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
-    """Whether `row` is worse than `best` beyond doubt; the rules are in the module docstring."""
+    """Tell whether `row` is worse than `best` beyond doubt; the rules are in the module docstring."""
     value, top = row.figure(metric), best.figure(metric)
     if value is not None and value == top:
         return False
@@ -174,12 +176,13 @@ def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
 
 
 def outdone(rows: Sequence[Contender], metric: str, smaller: bool) -> list[bool]:
-    """Of each row, whether it is worse than any other of `rows` beyond doubt, as of `worse`: each pair by itself."""
+    """Tell for each row whether it is worse than any other of `rows` beyond doubt, as `worse` does: each pair by
+    itself."""
     return [any(worse(row, other, metric, smaller) for other in rows) for row in rows]
 
 
 def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
-    """Whether `row`, which is not told apart from `best`, is shown to be as good as `best` within 2 %.
+    """Tell whether `row`, which is not told apart from `best`, is shown to be as good as `best` within 2 %.
 
     For latency the upper end of their ratio, paired or of batches, is at most 1.02. Times without repeated rounds,
     metrics of other packages and metrics with an interval of their own are equal only if their values are.
@@ -193,21 +196,22 @@ def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RatioSpread:
-    """How much the logarithm of the ratio of two rows varies from round to round, as far as pairs are alike."""
+    """The variance of the logarithm of the ratio of two rows from round to round, as far as pairs are alike."""
 
     common: float = 0.0
-    """Variance that all pairs have in common ..."""
+    """The variance that all pairs have in common ..."""
     degrees: float = 0.0
     """... and its degrees of freedom; infinite: all pairs have one."""
     most_degrees: float = math.inf
-    """Of all rows together."""
+    """The degrees of freedom of all rows together."""
 
     @overload
     def of(self, own: float, degrees: int) -> tuple[float, float]: ...
     @overload
     def of(self, own: "NDArray[np.float64]", degrees: int) -> tuple["NDArray[np.float64]", float]: ...
     def of(self, own: Any, degrees: int) -> tuple[Any, float]:
-        """Variance and degrees of freedom of a pair that has the variance `own` by itself, with so many degrees."""
+        """Return the variance and degrees of freedom of a pair that has the variance `own` by itself, with so many
+        degrees."""
         if math.isinf(self.degrees):
             return 0.0 * own + self.common, self.most_degrees
         total = self.degrees + degrees
@@ -224,7 +228,7 @@ def settling(
     spread: RatioSpread = RatioSpread(),
     critical: Callable[[float], float] = _two_alone,
 ) -> Settling | None:
-    """How many more common rounds would settle a tie of the two. `None` with fewer than two common rounds.
+    """Return how many more common rounds would settle a tie of the two. `None` with fewer than two common rounds.
 
     Settled means: the mean log ratio is more than `critical` standard errors if the mean ratio is 2 % or more, or the
     upper end of Student's 95 % interval is within 2 % if it is less. Mean and spread are assumed to stay as they are,
@@ -235,34 +239,35 @@ def settling(
     if len(logs) < 2:
         return None
     mean, own = statistics.fmean(logs), variance(logs)
-    # From one more round on: the two are not settled now, be it only because of the median of the ratios.
+    # The search begins with one more round: the two are not settled now, be it only because of the median of the
+    # ratios.
     limit = math.log1p(NEGLIGIBLE)
-    apart = abs(mean) >= limit
+    differ = abs(mean) >= limit
 
     def enough(more: int) -> bool:
         count = len(logs) + more
-        if not apart:
+        if not differ:
             return mean + _two_alone(count - 1) * math.sqrt(own / count) <= limit
         expected, degrees = spread.of(own, count - 1)
         return critical(degrees) * math.sqrt(expected / count) < abs(mean)
 
-    # The interval narrows with each round, so what is enough once stays so.
-    found = bisect_left(range(1, MOST_ROUNDS + 1), True, key=enough) + 1
+    # The interval narrows with each round, so a number that is enough stays so.
+    rounds = bisect_left(range(1, MOST_ROUNDS + 1), True, key=enough) + 1
     few = len(logs) < FEW_ROUNDS
     return Settling(
-        rounds=max(found, FEW_ROUNDS - len(logs)) if found <= MOST_ROUNDS else None,
-        outcome="told apart" if apart else "equal",
+        rounds=max(rounds, FEW_ROUNDS - len(logs)) if rounds <= MOST_ROUNDS else None,
+        outcome="told apart" if differ else "equal",
         at_least=few,
     )
 
 
 def log_ratios(row: Contender, other: Contender) -> list[float]:
-    """The logarithms of the ratios of their common rounds, in their order."""
+    """Return the logarithms of the ratios of their common rounds, in their order."""
     return _log_ratios(row.medians_ms, other.medians_ms)
 
 
 def from_rounds(row: Contender, other: Contender) -> bool:
-    """Whether their `latency_ratio` has an interval that is paired by round."""
+    """Tell whether the `latency_ratio` of the two has an interval that is paired by round."""
     return len(row.medians_ms.keys() & other.medians_ms.keys()) > 1
 
 
@@ -272,7 +277,7 @@ def _log_ratios(medians_ms: Mapping[int, float], others_ms: Mapping[int, float])
 
 
 def _shown_ratio(row: Contender, other: Contender) -> Estimate | None:
-    """The ratio of their latencies with its interval; `None` without one."""
+    """Return the ratio of their latencies with its interval; `None` without one."""
     paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
     if paired is not None and paired.low is not None:
         return paired
@@ -285,14 +290,14 @@ def _shown_ratio(row: Contender, other: Contender) -> Estimate | None:
 
 
 def _beside_leader(row: Contender, leader: Contender) -> Estimate | None:
-    """The ratio that the batches gave which decided a race; `None` if `leader` did not lead it."""
+    """Return the ratio from the batches that decided a race; `None` if `leader` did not lead it."""
     ended = row.settled
-    # By its key: a name may change when the sweep grows.
+    # The key identifies the leader: a name may change when the sweep grows.
     if ended is None or ended.by_key != leader.job_key or ended.ratio is None or ended.ratio_high is None:
         return None
     return Estimate(ended.ratio, ended.ratio_low, ended.ratio_high)
 
 
-def _beyond_spread(one: float, other: float) -> bool:
-    """Whether two times without an interval differ by more than processes of one artifact do."""
-    return max(one, other) >= UNREPEATED_SPREAD * min(one, other)
+def _beyond_spread(ms: float, other_ms: float) -> bool:
+    """Tell whether two times without an interval differ by more than processes of one artifact do."""
+    return max(ms, other_ms) >= UNREPEATED_SPREAD * min(ms, other_ms)

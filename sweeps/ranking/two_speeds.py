@@ -1,4 +1,4 @@
-"""Finds from block medians that a device went back and forth between two speeds. Pure.
+"""The two speeds between which a device went back and forth, from block medians. Pure.
 
 Clocks with two states make every block slower by the same factor, or not at all, whatever variant it is of. So the
 logarithm of a block's median is the variant's level, plus one step if the device was slow, plus noise. Of all steps the
@@ -27,61 +27,61 @@ if TYPE_CHECKING:
 LEAST_STEP = math.log(1.05)
 SEPARATION = 4.0
 LEAST_SHARE = 0.15
-"""Of all blocks: how many lie on the rarer side of their variant at least."""
+"""This share of all blocks lies on the rarer side of their variant at least."""
 MOST_HALF_WAY = 0.05
-"""Share of all blocks that may lie in the middle third between the speeds."""
+"""This share of all blocks may lie in the middle third between the speeds."""
 FEWEST_BLOCKS = 18
-"""Of variants with three blocks or more: two always fit a step."""
+"""Variants with three blocks or more have this many blocks together: two blocks always fit a step."""
 
 _STEPS = tuple(LEAST_STEP * (math.log(4.0) / LEAST_STEP) ** (number / 119) for number in range(120))
-"""Steps that are tried: neighbours differ by 3 %. Each is made exact for the split that it gives."""
+"""The steps that are tried: neighbours differ by 3 %. Each is made exact for the split that it gives."""
 _LIKE_THE_OTHERS = 2.0
-"""A round's share of slow blocks is drawn towards that of all rounds by as many blocks."""
+"""This many blocks draw a round's share of slow blocks towards that of all rounds."""
 _TIMES = 50
 _SHARE_CONFIDENCE = 0.99
-"""More than of an interval, which is wrong as well where the more common speed is mistaken."""
+"""The confidence is higher than that of an interval, which is wrong as well where the more common speed is mistaken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSpeeds:
-    """Two speeds of one device, from the blocks of all its variants."""
+    """The two speeds of one device, from the blocks of all its variants."""
 
     slower: float
     """The time at the slow speed divided by the time at the fast one."""
     spread: float
-    """Standard deviation of the logarithms of block medians at one speed."""
+    """The standard deviation of the logarithms of block medians at one speed."""
     slow: tuple[frozenset[int], ...]
-    """By variant: the visits of its slow blocks."""
+    """The visits of the slow blocks, by variant."""
     sure: tuple[bool, ...]
-    """By variant: whether the speed of its blocks is known at 95 %. A variant whose blocks were all equally fast may
+    """The speed of a variant's blocks is known at 95 %, by variant. A variant whose blocks were all equally fast may
     have been seen at either speed."""
     share_low: float
     share_high: float
-    """99 % interval of the share of blocks that are slow. Rounds are the samples, because a speed lasts for a while; it
-    may last for longer than a round."""
+    """The 99 % interval of the share of blocks that are slow. Rounds are the samples, because a speed lasts for a
+    while; it may last for longer than a round."""
 
 
 def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None:
-    """`block_medians`: those of each variant by visit (`sweeps.records.Block.visit`), at least one, positive and in any
-    unit. `None` where two speeds are not shown, also because there are too few blocks."""
+    """Return the two speeds; `None` where two are not shown, also because there are too few blocks. `block_medians`:
+    those of each variant by visit (`sweeps.records.Block.visit`), at least one, positive and in any unit."""
     if all(max(medians.values()) < math.exp(LEAST_STEP) * min(medians.values()) for medians in block_medians):
         return None
     import numpy as np
 
     every = [np.log(np.array(list(medians.values()), dtype=np.float64)) for medians in block_medians]
-    logs = [one for one in every if one.size > 2]
-    blocks = sum(one.size for one in logs)
+    logs = [log for log in every if log.size > 2]
+    blocks = sum(log.size for log in logs)
     if blocks < FEWEST_BLOCKS:
         return None
     step = best_step(logs, LEAST_SHARE * blocks)
     if step < LEAST_STEP:
         return None
     slow = slow_blocks(logs, step)
-    degrees = sum(one.size - 2 for one, which in zip(logs, slow, strict=True) if which.any()) - 1
+    degrees = sum(log.size - 2 for log, which in zip(logs, slow, strict=True) if which.any()) - 1
     if degrees < 1:
         return None
-    at_fast = [one - step * which for one, which in zip(logs, slow, strict=True)]
-    left = sum(one.size * float(one.var()) for one, which in zip(at_fast, slow, strict=True) if which.any())
+    at_fast = [log - step * which for log, which in zip(logs, slow, strict=True)]
+    left = sum(log.size * float(log.var()) for log, which in zip(at_fast, slow, strict=True) if which.any())
     half_way = blocks_half_way(logs, at_fast, step)
     # Few degrees of freedom often show too little noise by chance.
     most_spread = math.sqrt(left / chi_square_quantile(degrees, CONFIDENCE))
@@ -93,7 +93,8 @@ def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None
 def speeds_from(
     visits: Sequence[Sequence[int]], logs: "Sequence[Log]", step: float, spread: float, *, successive: bool = False
 ) -> TwoSpeeds:
-    """The two speeds that differ by `step`. `visits` and `logs`: of each variant's blocks; visits ascend in time.
+    """Return the two speeds that differ by `step`. `visits` and `logs`: of each variant's blocks; visits ascend in
+    time.
 
     `successive`: visits follow each other so closely that successive ones may have seen one and the same state.
     """
@@ -105,10 +106,14 @@ def speeds_from(
         slower=math.exp(step),
         spread=spread,
         slow=tuple(
-            frozenset(visit for visit, one in zip(those, which, strict=True) if one or (not both and chance > 0))
-            for those, which, both, chance in zip(visits, slow, mixed, odds, strict=True)
+            frozenset(
+                visit
+                for visit, is_slow in zip(own_visits, which, strict=True)
+                if is_slow or (not has_both and chance > 0)
+            )
+            for own_visits, which, has_both, chance in zip(visits, slow, mixed, odds, strict=True)
         ),
-        sure=tuple(both or abs(chance) > known for both, chance in zip(mixed, odds, strict=True)),
+        sure=tuple(has_both or abs(chance) > known for has_both, chance in zip(mixed, odds, strict=True)),
         share_low=low,
         share_high=high,
     )
@@ -121,23 +126,23 @@ class _Splits:
     def __init__(self, logs: "Sequence[Log]") -> None:
         import numpy as np
 
-        sizes = np.array([one.size for one in logs])
+        sizes = np.array([log.size for log in logs])
         slow = np.arange(int(sizes.max()))
         self._rows = np.arange(len(logs))
         self._excess = np.full((len(logs), slow.size), -np.inf)
-        for row, one in zip(self._excess, logs, strict=True):
-            row[: one.size] = np.concatenate([[0.0], np.cumsum(np.sort(one - one.mean())[::-1])[:-1]])
+        for row, log in zip(self._excess, logs, strict=True):
+            row[: log.size] = np.concatenate([[0.0], np.cumsum(np.sort(log - log.mean())[::-1])[:-1]])
         self._weights = slow * (sizes[:, None] - slow) / sizes[:, None]
         self._rarer = np.minimum(slow, sizes[:, None] - slow)
 
     def best(self, step: float) -> "NDArray[np.int64]":
-        """By variant, the number of slow blocks that leaves the least squares."""
+        """Return, by variant, the number of slow blocks that leaves the least squares."""
         counts: NDArray[np.int64] = (2 * step * self._excess - step**2 * self._weights).argmax(axis=1)
         return counts
 
     def step(self, split: "NDArray[np.int64]", fewest: float) -> tuple[float, float]:
-        """What a split takes from the sum of squares, with its best step, and that step. Zeros where fewer blocks than
-        `fewest` lie on the rarer side of their variant."""
+        """Return how much a split takes from the sum of squares, with its best step, and that step. Both are zero where
+        fewer blocks than `fewest` lie on the rarer side of their variant."""
         weight = float(self._weights[self._rows, split].sum())
         if weight == 0.0 or self._rarer[self._rows, split].sum() < fewest:
             return 0.0, 0.0
@@ -146,58 +151,61 @@ class _Splits:
 
 
 def best_step(logs: "Sequence[Log]", fewest: float) -> float:
-    """The step that leaves the least squares, where at least `fewest` blocks lie on the rarer side of their variant; 0
-    where no step does. `logs`: of each variant's block medians."""
+    """Return the step that leaves the least squares, where at least `fewest` blocks lie on the rarer side of their
+    variant; 0 where no step does. `logs`: of each variant's block medians."""
     splits = _Splits(logs)
-    return max(splits.step(splits.best(tried), fewest) for tried in _STEPS)[1]
+    return max(splits.step(splits.best(candidate), fewest) for candidate in _STEPS)[1]
 
 
 def blocks_half_way(logs: "Sequence[Log]", at_fast: "Sequence[Log]", step: float) -> int:
-    """How many blocks lie in the middle third between the speeds. `at_fast`: as they would be at the fast speed."""
+    """Return how many blocks lie in the middle third between the speeds. `at_fast`: as they would be at the fast
+    speed."""
     import numpy as np
 
-    beside = np.concatenate([(one - rest.mean()) / step for one, rest in zip(logs, at_fast, strict=True)])
+    beside = np.concatenate([(log - rest.mean()) / step for log, rest in zip(logs, at_fast, strict=True)])
     return int(((beside > 1 / 3) & (beside < 2 / 3)).sum())
 
 
 def slow_blocks(logs: "Sequence[Log]", step: float) -> "list[NDArray[np.bool_]]":
-    """Which blocks of each variant are slow; none where they are equally fast."""
+    """Tell which blocks of each variant are slow; none where they are equally fast."""
     import numpy as np
 
     counts = _Splits(logs).best(step)
-    return [one > np.sort(one)[one.size - 1 - count] for one, count in zip(logs, counts, strict=True)]
+    return [log > np.sort(log)[log.size - 1 - count] for log, count in zip(logs, counts, strict=True)]
 
 
 def _shares(
     visits: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]", *, successive: bool
 ) -> tuple[list[float], float, float]:
-    """For each variant the logarithm of the odds that all its blocks were slow, if they were equally fast; and the
-    interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell.
+    """Return for each variant the logarithm of the odds that all its blocks were slow, if they were equally fast; and
+    the interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell.
 
     `successive`: successive visits that agree are one sample of the share.
     """
     import numpy as np
 
-    places = {visit: place for place, visit in enumerate(sorted({visit for those in visits for visit in those}))}
-    seen = np.array([places[visit] for those in visits for visit in those])
-    variant = np.repeat(np.arange(len(visits)), [len(those) for those in visits])
+    places = {
+        visit: place for place, visit in enumerate(sorted({visit for own_visits in visits for visit in own_visits}))
+    }
+    place_of_block = np.array([places[visit] for own_visits in visits for visit in own_visits])
+    variant = np.repeat(np.arange(len(visits)), [len(own_visits) for own_visits in visits])
     known = np.array([bool(which.any()) for which in slow])[variant]
-    blocks = np.bincount(seen).astype(np.float64)
-    blocks_now = np.bincount(seen, known, len(places)).astype(np.float64)
-    slow_now = slow_known = np.bincount(seen, np.concatenate(slow), len(places)).astype(np.float64)
-    for _ in range(_TIMES):  # expectation and maximization
+    blocks = np.bincount(place_of_block).astype(np.float64)
+    blocks_now = np.bincount(place_of_block, known, len(places)).astype(np.float64)
+    slow_now = slow_known = np.bincount(place_of_block, np.concatenate(slow), len(places)).astype(np.float64)
+    for _ in range(_TIMES):  # The loop alternates expectation and maximization.
         share = float(slow_now.sum() / blocks_now.sum())
         by_visit = (slow_now + _LIKE_THE_OTHERS * share) / (blocks_now + _LIKE_THE_OTHERS)
-        odds = np.bincount(variant, np.log(by_visit / (1 - by_visit))[seen])
+        odds = np.bincount(variant, np.log(by_visit / (1 - by_visit))[place_of_block])
         slow_now = slow_known + np.bincount(
-            seen, np.where(known, 0.0, (0.5 + 0.5 * np.tanh(odds / 2))[variant]), len(places)
+            place_of_block, np.where(known, 0.0, (0.5 + 0.5 * np.tanh(odds / 2))[variant]), len(places)
         )
         blocks_now = blocks
     share = float(slow_now.sum() / blocks.sum())
     if successive:
         mostly_slow = 2 * slow_now > blocks
         state = np.concatenate([[False], mostly_slow[1:] != mostly_slow[:-1]]).cumsum()
-        slow_now, blocks = (np.bincount(state, of).astype(np.float64) for of in (slow_now, blocks))
+        slow_now, blocks = (np.bincount(state, counts).astype(np.float64) for counts in (slow_now, blocks))
     samples = blocks.size
     if samples < 2:
         return odds.tolist(), 0.0, 1.0

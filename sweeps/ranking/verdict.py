@@ -1,4 +1,5 @@
-"""Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
+"""The verdict whether a measured variant may win: its trust labels and the objective's constraints, with reasons in
+words."""
 
 import math
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ from sweeps.trust import TRUST, disqualified, original_doubted
 BoundResult = Literal["pass", "fail", "unresolved"]
 Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
-"""In the order of a ranking."""
+"""The verdicts are in the order of a ranking."""
 
 LABELLED = frozenset({"top1_percent", "top5_percent", DROP, *INTERVALS[DROP]})
-"""Metrics that need labelled images."""
+"""The metrics that need labelled images."""
 ON_ACCURACY = LABELLED | {"agreement_percent"}
-"""Metrics of which no bound is kept where the original itself is doubted."""
+"""No bound on these metrics is kept where the original itself is doubted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,27 +33,29 @@ class ConstraintResult:
 
     metric: str
     bound: str
-    """For people: `at most 1 points`."""
+    """The bound for people: `at most 1 points`."""
     value: float | None
     result: BoundResult
     why: str
-    """Empty if it passes."""
+    """The reason; empty if the variant passes."""
     images_needed: ImagesNeeded | None = None
-    """More evaluation images that would settle it; `None` unless it is unresolved, and images can."""
+    """The number of further evaluation images that would settle the constraint; `None` unless it is unresolved, and
+    images can."""
     doubts: tuple[str, ...] = ()
-    """Labels that doubt the original (`sweeps.trust.TrustLabel.doubts_original`), for which it is not kept."""
+    """The labels that doubt the original (`sweeps.trust.TrustLabel.doubts_original`), for which the bound is not
+    kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     verdict: Verdict
     why: str
-    """Empty if it passes."""
+    """The reason; empty if the variant passes."""
     constraints: tuple[ConstraintResult, ...]
 
 
 def direction(objective: ObjectiveSpec) -> tuple[str, bool]:
-    """The metric, and whether the smallest is best. The sweep file names exactly one."""
+    """Return the metric, and whether the smallest is best. The sweep file names exactly one."""
     if objective.maximize is not None:
         return objective.maximize, False
     assert objective.minimize is not None
@@ -66,56 +69,58 @@ def objective_text(objective: ObjectiveSpec) -> str:
 
 
 def needs_time(objective: ObjectiveSpec) -> bool:
-    """Whether the objective, or one of its constraints, needs a metric that only a timed variant has."""
+    """Tell whether the objective, or one of its constraints, needs a metric that only a timed variant has."""
     return any(map(catalog.is_timed, (direction(objective)[0], *(bound.metric for bound in objective.constraints))))
 
 
 def in_batches_only(row: ResultRow) -> bool:
-    """Whether a race measured it in batches, and not in a process of its own: it has no time."""
+    """Tell whether a race measured the row in batches, and not in a process of its own: it has no time."""
     return not row.timed and row.settled is not None and row.settled.batches > 0
 
 
 def left_untimed(row: ResultRow) -> bool:
-    """Whether a race ended it before it was timed: in batches, or because another build is the same program."""
-    same = row.settled is not None and row.settled.reason == "same_program"
-    return in_batches_only(row) or (same and not row.timed)
+    """Tell whether a race ended the row before it was timed: in batches, or because another build is the same
+    program."""
+    is_same_program = row.settled is not None and row.settled.reason == "same_program"
+    return in_batches_only(row) or (is_same_program and not row.timed)
 
 
 def beside_leader(row: ResultRow) -> bool:
-    """Whether batches, which decided its race, gave a ratio of its latency to the leader's."""
+    """Tell whether the batches that decided the race gave a ratio of the row's latency to the leader's."""
     return row.settled is not None and row.settled.ratio_high is not None
 
 
 def put_aside(row: ResultRow) -> bool:
-    """Whether it left batches that decided, because none of its blocks counts; and nothing was measured since."""
+    """Tell whether the row left batches that decided, because none of its blocks counts; and nothing was measured
+    since."""
     return in_batches_only(row) and row.settled is not None and row.settled.reason == "disqualified"
 
 
 def judge_all(group: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[str, Judgement]:
-    """The verdicts by job key. `group`: rows with the same conditions.
+    """Return the verdicts by job key. `group`: rows with the same conditions.
 
     A row of which only the ratio to a race's leader is known passes only beside that leader.
     """
-    found = {row.job_key: judge(row, objective) for row in group}
+    judgements = {row.job_key: judge(row, objective) for row in group}
     leaders = {
         row.job_key
         for row in group
-        if row.timed and row.settled is not None and row.settled.leads and found[row.job_key].verdict == "pass"
+        if row.timed and row.settled is not None and row.settled.leads and judgements[row.job_key].verdict == "pass"
     }
     for row in group:
-        judgement, ended = found[row.job_key], row.settled
+        judgement, ended = judgements[row.job_key], row.settled
         if ended is None or not in_batches_only(row) or not needs_time(objective) or ended.by_key in leaders:
             continue
         if judgement.verdict == "pass" and not ended.eliminated:
-            leader = next((one.name_here for one in group if one.job_key == ended.by_key), ended.by)
+            leader = next((other.name_here for other in group if other.job_key == ended.by_key), ended.by)
             why = f"only its ratio to {leader} is known, which has no time with which it may win"
-            found[row.job_key] = replace(judgement, verdict="unresolved", why=why)
-    return found
+            judgements[row.job_key] = replace(judgement, verdict="unresolved", why=why)
+    return judgements
 
 
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
-    """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
-    An unknown value does not pass.
+    """Return the verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved
+    one. An unknown value does not pass.
 
     If the objective needs latency and the row has none, the row does not compete: only the constraints are checked.
     """
@@ -151,12 +156,12 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
 
 
 def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> str:
-    """Why a race eliminated the row, in words. Empty if none did, or if that reason does not hold under this objective:
-    the row now passes the constraint, or the objective does not use latency."""
+    """Say why a race eliminated the row. The text is empty if none did, or if that reason does not hold under this
+    objective: the row now passes the constraint, or the objective does not use latency."""
     settled = row.settled
     if settled is None or not settled.eliminated:
         return ""
-    by = settled.by.removeprefix(f"{row.model} · ").removesuffix(row.name.removeprefix(row.name_here)) or "another"
+    by = settled.by.removeprefix(f"{row.model} · ").removesuffix(row.name_suffix) or "another"
     if settled.reason == "same_program":
         return f"the same program as {by}, which was measured for both" if not row.timed else ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
@@ -168,27 +173,28 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
         return ""
     if settled.ratio_low is None:
         return f"{left}: slower than {by}"
-    # Rounded down, because it is a lower bound.
+    # The ratio is rounded down, because it is a lower bound.
     digits = 2 if settled.ratio_low >= 1.01 else 4
     least = math.floor(settled.ratio_low * 10**digits) / 10**digits
     return f"{left}: at least {least:.{digits}f} times as slow as {by}"
 
 
 def reference_name(executor: str) -> str:
-    """What computed figures, for people: `NNAPI reference` of `reference:nnapi@<version>`, whose version is a hash."""
+    """Name the executor of figures, for people: `NNAPI reference` of `reference:nnapi@<version>`, whose version is a
+    hash."""
     is_reference = executor.startswith("reference:")
     return f"{_backend_of(executor)} reference" if is_reference else executor
 
 
 def evaluated_by(executor: str, fingerprint: str) -> str:
-    """What computed the accuracy of a device with this fingerprint, for people: `the device itself`, its tool with it
-    where that answered, or a reference's name."""
+    """Name the executor of the accuracy of a device with this fingerprint, for people: `the device itself`, its tool
+    with it where that answered, or a reference's name."""
     own = executor == fingerprint or executor.startswith(f"{fingerprint} ")
     return f"the device itself{executor.removeprefix(fingerprint)}" if own else reference_name(executor)
 
 
 def reference_text(executor: str) -> str:
-    """Explains in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
+    """Explain in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
     in_python = catalog.checked_in_python(_backend_in(executor))
     how = "in PyTorch, as the graph that is lowered to it" if in_python else "by EdgeSweep's reference implementation"
     return f"{_backend_of(executor)} model run on this host {how}; its time says nothing about a phone"
@@ -203,7 +209,7 @@ def _backend_in(executor: str) -> str:
 
 
 def bound_text(constraint: ConstraintSpec) -> str:
-    """`at most 1 points`, with all digits."""
+    """Write a bound like `at most 1 points`, with all digits."""
     unit = catalog.metric(constraint.metric).unit
     if constraint.at_most is not None:
         return f"at most {digits(constraint.at_most)} {unit}".rstrip()
@@ -220,7 +226,7 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
     else:
         why = ""
         counts = counts_behind(row) if metric == DROP else None
-        result = _kept(row, constraint) if counts is None else _kept_by_counts(*counts, row.images, constraint)
+        result = _bound_result(row, constraint) if counts is None else _kept_by_counts(*counts, row.images, constraint)
         if result != "fail" and metric in ON_ACCURACY and (doubted := _doubts_in_words(row)):
             return ConstraintResult(
                 metric=metric,
@@ -250,13 +256,13 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
 
 
 def _doubts_in_words(row: ResultRow) -> str:
-    """`the original itself is at chance`; empty if nothing doubts it."""
+    """Write the doubts like `the original itself is at chance`; empty if nothing doubts it."""
     titles = [label.title for label in original_doubted(row.trust)]
     return " and ".join(title[0].lower() + title[1:] for title in titles)
 
 
-def _kept(row: ResultRow, constraint: ConstraintSpec) -> BoundResult:
-    """By the metric's 95 % interval; without one, by its value, which is known."""
+def _bound_result(row: ResultRow, constraint: ConstraintSpec) -> BoundResult:
+    """Check the bound by the metric's 95 % interval; without one, by its value, which is known."""
     value = row.figure(constraint.metric)
     assert value is not None
     low, high = interval(row.metrics, constraint.metric) or (value, value)
@@ -270,14 +276,14 @@ def _kept(row: ResultRow, constraint: ConstraintSpec) -> BoundResult:
 def _kept_by_counts(lost: int, gained: int, images: int, constraint: ConstraintSpec) -> BoundResult:
     bound = constraint.at_least if constraint.at_most is None else constraint.at_most
     assert bound is not None
-    found = side(lost, gained, images, bound)
-    if found is None:
+    shown = side(lost, gained, images, bound)
+    if shown is None:
         return "unresolved"
-    return "pass" if (found == "below") == (constraint.at_most is not None) else "fail"
+    return "pass" if (shown == "below") == (constraint.at_most is not None) else "fail"
 
 
 def counts_behind(row: ResultRow) -> tuple[int, int] | None:
-    """The images behind a row's accuracy drop; `None` if they do not follow from its figures."""
+    """Return the images behind a row's accuracy drop; `None` if they do not follow from its figures."""
     value, ends = row.metrics.get(DROP), interval(row.metrics, DROP)
     if value is None or ends is None or not ends[0] <= value <= ends[1]:
         return None
@@ -295,6 +301,6 @@ def _why_unknown(row: ResultRow, metric: str) -> str:
         return "another build is the same program, and was measured for both"
     if catalog.is_timed(metric) and not row.timed:
         return "it was only checked, not timed"
-    if metric in ("latency_p90_ms", "latency_p99_ms"):
+    if catalog.metric(metric).from_samples:
         return "there are too few samples for it"
     return "it was not measured"

@@ -1,4 +1,4 @@
-"""What each step of a recipe gained. The steps are the grids of one sweep. Pure: results in, `Waterfall`s out."""
+"""The gain of each step of a recipe. The steps are the grids of one sweep. Pure: results in, `Waterfall`s out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +13,7 @@ from sweeps.spec import catalog
 from sweeps.stats import Estimate
 
 RUNTIME = "runtime-"
-"""How the names of grids begin whose builds are those of another runtime, and no step."""
+"""The names of grids begin with this prefix if their builds are those of another runtime, and no step."""
 _BASE = "torchscript"
 
 
@@ -23,24 +23,24 @@ class Step:
 
     name: str
     outcome: str
-    """`measured`, `failed`, `skipped` or `pending`."""
+    """The outcome is `measured`, `failed`, `skipped` or `pending`."""
     reason: str
-    """Empty if it was measured."""
+    """The reason is empty if the step was measured."""
     variant: str
     latency: Estimate | None
-    """p50 in ms."""
+    """The p50 in ms."""
     artifact_mb: float | None
     accuracy_metric: str
-    """`top1_percent`, or without labels `agreement_percent`; empty if unknown."""
+    """The metric is `top1_percent`, or without labels `agreement_percent`; empty if unknown."""
     accuracy_percent: float | None
     accuracy_drop: Estimate | None
-    """Percentage points against the fp32 eager model, in the same metric."""
+    """The drop in percentage points against the fp32 eager model, in the same metric."""
     images: int
     trust: tuple[str, ...]
     gain: Gain | None
-    """Over the previous measured step; `None` for the first."""
+    """The gain over the previous measured step; `None` for the first."""
     total: Gain | None
-    """Over the recipe's first step; `None` for that step itself, or if it was not measured."""
+    """The gain over the recipe's first step; `None` for that step itself, or if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,64 +58,74 @@ class Waterfall:
 
 
 def waterfalls(results: SweepResults) -> tuple[Waterfall, ...]:
-    """One for each device and model. The steps are the named grids of the sweep file, each of one combination; grids
-    whose names begin with `RUNTIME` hold builds of other runtimes."""
+    """Return one waterfall for each device and model. The steps are the named grids of the sweep file, each of one
+    combination; grids whose names begin with `RUNTIME` hold builds of other runtimes."""
     rows = sorted(read_rows(results.frame, results.name), key=lambda row: row.place)
     steps = [grid.name for grid in results.spec.grids if not grid.name.startswith(RUNTIME)]
-    found = []
+    waterfalls = []
     for _, group in groupby(rows, key=lambda row: row.place):
-        here = list(group)
-        by_step = {row.grid: row for row in here if row.grid in steps}
-        one, spread = here[0], spread_of(here)
-        found.append(
+        of_place = list(group)
+        by_step = {row.grid: row for row in of_place if row.grid in steps}
+        first, spread = of_place[0], spread_of(of_place)
+        waterfalls.append(
             Waterfall(
-                model=one.model,
-                device=one.device,
-                device_id=one.device_id,
-                preset=one.preset,
+                model=first.model,
+                device=first.device,
+                device_id=first.device_id,
+                preset=first.preset,
                 steps=tuple(_steps(steps, by_step, spread)),
-                runtimes=tuple(_bests(here, results, spread)) if len(steps) < len(results.spec.grids) else (),
+                runtimes=tuple(_bests(of_place, results, spread)) if len(steps) < len(results.spec.grids) else (),
             )
         )
-    return tuple(found)
+    return tuple(waterfalls)
 
 
-def recipe_document(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
-    """The document of `edgesweep recipe --json`: units in the keys, unknown is null."""
+def recipe_document(sweep: str, waterfalls: tuple[Waterfall, ...]) -> dict[str, Any]:
+    """Return the document of `edgesweep recipe --json`: units in the keys, unknown is null."""
     return {
         "sweep": sweep,
         "recipes": [
             {
-                "model": one.model,
-                "device": one.device,
-                "device_id": one.device_id,
-                "preset": one.preset,
-                "steps": [_step_document(step, "gain_over_step_before") for step in one.steps],
-                "runtimes": [_step_document(step, "gain_over_pytorch_mobile") for step in one.runtimes],
+                "model": waterfall.model,
+                "device": waterfall.device,
+                "device_id": waterfall.device_id,
+                "preset": waterfall.preset,
+                "steps": [_step_document(step, "gain_over_step_before") for step in waterfall.steps],
+                "runtimes": [_step_document(step, "gain_over_pytorch_mobile") for step in waterfall.runtimes],
             }
-            for one in found
+            for waterfall in waterfalls
         ],
     }
 
 
 def _bests(rows: Sequence[ResultRow], results: SweepResults, spread: Spread) -> Iterator[Step]:
-    """Of each runtime that can be shipped, the build that the objective prefers, PyTorch Mobile's first."""
+    """Yield the build that the objective prefers of each runtime that can be shipped, PyTorch Mobile's first."""
     by_key = {row.job_key: row for row in rows}
-    ranked = [one for entry in rank_rows(rows, results.spec.objective, results.name).devices for one in entry.ranking]
-    best = {by_key[one.job_key].runtime: by_key[one.job_key] for one in reversed(ranked) if one.state == "pass"}
-    may_not = {by_key[one.job_key].runtime: one for one in reversed(ranked) if one.state != "pass"}
+    ranked = [
+        candidate
+        for entry in rank_rows(rows, results.spec.objective, results.name).devices
+        for candidate in entry.ranking
+    ]
+    best = {
+        by_key[candidate.job_key].runtime: by_key[candidate.job_key]
+        for candidate in reversed(ranked)
+        if candidate.state == "pass"
+    }
+    may_not = {
+        by_key[candidate.job_key].runtime: candidate for candidate in reversed(ranked) if candidate.state != "pass"
+    }
     base = best.get(_BASE)
     runtimes = dict.fromkeys((_BASE, *(row.runtime for row in rows)))
-    for runtime in (one for one in runtimes if not catalog.unshippable(one)):
+    for runtime in (name for name in runtimes if not catalog.unshippable(name)):
         row = best.get(runtime)
         if row is None and (shown := may_not.get(runtime)) is not None:
             why = f"none of its builds may win; {shown.variant}: {shown.state}: {shown.why}"
             yield replace(_not_measured(runtime, None), outcome=shown.state, reason=why)
         elif row is None:
-            others = [one for one in rows if one.runtime == runtime]
-            # What failed says more than what cannot be combined.
-            others.sort(key=lambda one: one.outcome != "failed")
-            yield _not_measured(runtime, next((one for one in others if one.outcome != "measured"), None))
+            of_runtime = [other for other in rows if other.runtime == runtime]
+            # A failure says more than a combination that cannot exist.
+            of_runtime.sort(key=lambda other: other.outcome != "failed")
+            yield _not_measured(runtime, next((other for other in of_runtime if other.outcome != "measured"), None))
         else:
             over = gain(_BASE, base, row, spread) if base is not None and base is not row else None
             yield _measured(runtime, row, over, None)
@@ -156,14 +166,10 @@ def _measured(name: str, row: ResultRow, over: Gain | None, total: Gain | None) 
 
 
 def _not_measured(name: str, row: ResultRow | None) -> Step:
-    reason = "not measured yet"
-    if row is not None:
-        found = ", ".join(filter(None, (row.stage, row.kind)))
-        reason = ": ".join(filter(None, (found, row.reason)))
     return Step(
         name=name,
         outcome="pending" if row is None else row.outcome,
-        reason=reason,
+        reason="not measured yet" if row is None else row.reason_in_full,
         variant="" if row is None else row.variant,
         latency=None,
         artifact_mb=None,
@@ -184,7 +190,7 @@ def _latency(row: ResultRow) -> Estimate | None:
 
 
 def _step_document(step: Step, key: str) -> dict[str, Any]:
-    """`key`: of the step's gain."""
+    """Return the document of a step. `key`: of the step's gain."""
     return {
         "step": step.name,
         "outcome": step.outcome,
@@ -202,15 +208,15 @@ def _step_document(step: Step, key: str) -> dict[str, Any]:
     }
 
 
-def _gain_document(one: Gain) -> dict[str, Any]:
+def _gain_document(step_gain: Gain) -> dict[str, Any]:
     return {
-        "over": one.over,
-        **_estimate_document("speedup", one.speedup, "ratio"),
-        "speedup_made_of": None if one.made_of is None else asdict(one.made_of),
-        "latency": one.latency,
-        "size_ratio": one.size_ratio,
-        **_estimate_document("accuracy_change", one.accuracy_change, "points"),
-        "accuracy": one.accuracy,
+        "over": step_gain.over,
+        **_estimate_document("speedup", step_gain.speedup, "ratio"),
+        "speedup_made_of": None if step_gain.made_of is None else asdict(step_gain.made_of),
+        "latency": step_gain.latency,
+        "size_ratio": step_gain.size_ratio,
+        **_estimate_document("accuracy_change", step_gain.accuracy_change, "points"),
+        "accuracy": step_gain.accuracy,
     }
 
 

@@ -1,4 +1,4 @@
-"""Which accelerator supports which operators of a model, per phone and precision: for a terminal and as JSON. Pure.
+"""The support of accelerators for the operators of a model, per phone and precision: for a terminal and as JSON. Pure.
 
 An operator that a driver accepts need not run there: NNAPI divides a model among all accelerators that accept parts
 of it, and does not report how.
@@ -10,19 +10,21 @@ from typing import Any
 
 from rich.table import Table
 
+from sweeps.nnapi_answers import Accelerator, Answer
 from sweeps.report.tables import cells, new_table
-from sweeps.surveys import Accelerator, Answer
 
 NOTHING = "–"
 
 
 def refused(answer: Answer, accelerator: Accelerator) -> Counter[str]:
-    """The operators that the accelerator does not accept, with their number of uses in the model."""
-    return Counter(name for name, taken in zip(answer.operations, accelerator.accepts, strict=True) if not taken)
+    """Count the operators that the accelerator does not accept, with their number of uses in the model."""
+    return Counter(
+        name for name, is_accepted in zip(answer.operations, accelerator.accepts, strict=True) if not is_accepted
+    )
 
 
 def accepted_text(answer: Answer, accelerator: Accelerator) -> str:
-    """`12 of 13 (not: SOFTMAX)`; `0 of 13` if it accepts nothing."""
+    """Write the accepted operators like `12 of 13 (not: SOFTMAX)`; `0 of 13` if the accelerator accepts nothing."""
     missing = refused(answer, accelerator)
     accepted = len(answer.operations) - missing.total()
     text = f"{accepted} of {len(answer.operations)}"
@@ -31,27 +33,29 @@ def accepted_text(answer: Answer, accelerator: Accelerator) -> str:
 
 
 def table(answers: Sequence[Answer]) -> Table:
-    """One line per accelerator, or one line if the phone reports none."""
-    made = new_table(
+    """Return a table with one line per accelerator, or one line if the phone reports none."""
+    lines = new_table(
         "Accelerators of NNAPI, and the operators that their drivers accept",
         *("phone", "model", "numbers", "supported by", "type", "driver", ">level", "operations accepted"),
     )
     for answer in answers:
         place = f"{answer.device} {answer.phone}", answer.model, answer.precision
-        said = answer.note or ("" if answer.accelerators else "NNAPI reports no accelerator")
+        note = answer.note or ("" if answer.accelerators else "NNAPI reports no accelerator")
         if answer.reference:
-            said = f"{said}; the reference library accepts:"
-        if said:
-            made.add_row(*cells(*place, *[NOTHING] * 4, said))
-        for one in answer.accelerators:
-            name = f"{one.name} (reference library)" if answer.reference else one.name
-            accepted = accepted_text(answer, one)
-            made.add_row(*cells(*place, name, one.type, one.version, one.feature_level, accepted))
-    return made
+            note = f"{note}; the reference library accepts:"
+        if note:
+            lines.add_row(*cells(*place, *[NOTHING] * 4, note))
+        for accelerator in answer.accelerators:
+            name = f"{accelerator.name} (reference library)" if answer.reference else accelerator.name
+            accepted = accepted_text(answer, accelerator)
+            lines.add_row(
+                *cells(*place, name, accelerator.type, accelerator.version, accelerator.feature_level, accepted)
+            )
+    return lines
 
 
 def document(answers: Sequence[Answer]) -> dict[str, Any]:
-    """`edgesweep devices accelerators --json`."""
+    """Return the document of `edgesweep devices accelerators --json`."""
     return {
         "answers": [
             {
@@ -64,14 +68,14 @@ def document(answers: Sequence[Answer]) -> dict[str, Any]:
                 "operations": dict(Counter(answer.operations)),
                 "supported_by": [
                     {
-                        "name": one.name,
-                        "type": one.type,
-                        "version": one.version,
-                        "feature_level": one.feature_level,
-                        "accepted": dict(Counter(answer.operations) - refused(answer, one)),
-                        "not_accepted": dict(refused(answer, one)),
+                        "name": accelerator.name,
+                        "type": accelerator.type,
+                        "version": accelerator.version,
+                        "feature_level": accelerator.feature_level,
+                        "accepted": dict(Counter(answer.operations) - refused(answer, accelerator)),
+                        "not_accepted": dict(refused(answer, accelerator)),
                     }
-                    for one in answer.accelerators
+                    for accelerator in answer.accelerators
                 ],
                 "reference": answer.reference,
                 "note": answer.note,

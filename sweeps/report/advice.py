@@ -1,81 +1,4 @@
-"""Why a metric's figure is as it is and what to do about it; and why to vary an axis. In the words of `explain`."""
-
-_IMAGES = "a narrower interval: raise data.evaluation.images"
-_ROUNDS = "a narrower interval: raise protocol.rounds"
-_SAMPLES = "more samples: raise protocol.min_seconds or protocol.rounds; fewer slow ones: lower protocol.gate.max_load"
-_LABELLED = (
-    "more images: raise data.evaluation.images; the training's own preparation: data.evaluation.mean, std and crop"
-)
-_LEFT = "vary grids: backend, precision; the result's page names the operators that are left"
-
-METRIC_ADVICE = {
-    "latency_p50_ms": (
-        "the operators' work, the kernels of the backend, and the speed that the device had",
-        f"faster: vary grids: precision, layout, backend, threads; {_ROUNDS}",
-    ),
-    "latency_ci_low_ms": ("processes of one build differ, and there were few of them", _ROUNDS),
-    "latency_ci_high_ms": ("processes of one build differ, and there were few of them", _ROUNDS),
-    "latency_p90_ms": ("other programs, heat and the scheduler slow some inferences", _SAMPLES),
-    "latency_p99_ms": ("other programs, heat and the scheduler slow a few inferences much", _SAMPLES),
-    "spread_within": (
-        "load in bursts, a clock speed that changes, or a coarse clock",
-        "stop other programs; wait for a calm device: protocol.gate; a steady speed: protocol.fixed_performance",
-    ),
-    "spread_between": (
-        "each process lies elsewhere in memory, and the device may warm up from round to round",
-        "more rounds: raise protocol.rounds; wait for a cool device: protocol.gate",
-    ),
-    "first_inference_ms": (
-        "the first one reserves memory and packs weights, and NNAPI compiles in it",
-        "vary grids: preference, backend",
-    ),
-    "load_ms": (
-        "the file is read, and some runtimes change its graph while they load it",
-        "a smaller file: vary grids: precision; less work at load: vary grids: graph_optimization, format",
-    ),
-    "model_rss_mb": (
-        "weights, copies of them that are packed for kernels, and what is between operators",
-        "vary grids: precision, runtime",
-    ),
-    "artifact_mb": (
-        "most of it are weights: 4 bytes each in fp32, 2 in fp16, 1 in int8",
-        "smaller: vary grids: precision, quantization",
-    ),
-    "top1_percent": ("what the model has learned, less what a build's rounding costs", _LABELLED),
-    "top5_percent": ("what the model has learned, less what a build's rounding costs", _LABELLED),
-    "agreement_percent": (
-        "rounding turns answers that were nearly equal; it needs no labels",
-        "a narrower figure, or labels to count right answers with: data.evaluation; closer answers: data.calibration, "
-        "grids: granularity, quantization",
-    ),
-    "sqnr_db": (
-        "numbers of 8 or 16 bits are rounded in each layer",
-        "more: give images as in use to data.calibration, vary grids: granularity, quantization, calibration_images",
-    ),
-    "accuracy_drop_points": (
-        "rounding turns some answers that were right, and a few that were wrong",
-        f"{_IMAGES}; a smaller drop: vary grids: quantization, granularity, calibration_images",
-    ),
-    "accuracy_drop_low_points": ("the images are a sample: with others, another share would be lost", _IMAGES),
-    "accuracy_drop_high_points": ("the images are a sample: with others, another share would be lost", _IMAGES),
-    "temp_start_c": (
-        "blocks before it, a charger, the sun",
-        "cooler: let blocks wait, with protocol.gate.max_battery_temp_c or max_cpu_temp_c",
-    ),
-    "temp_end_c": (
-        "the block itself warms the device",
-        "cooler: lower protocol.min_seconds, or set protocol.gate",
-    ),
-    "runtime_mb": (
-        "an app carries the runtime's library with its kernels beside the file",
-        "smaller: vary grids: runtime",
-    ),
-    "backend_nodes": ("a backend takes the operators that it knows", _LEFT),
-    "cpu_nodes": ("a backend leaves operators that it does not know to the CPU", _LEFT),
-    "delegated_percent": ("what is not delegated runs in slow kernels", _LEFT),
-    "delegated_operators_percent": ("what is not delegated runs in slow kernels", _LEFT),
-}
-"""Why, and what to do, with the field of the sweep file. Metrics of other packages have none."""
+"""The reasons to vary each axis, in the words of `explain`."""
 
 AXIS_REASONS = {
     "runtime": "each has kernels, a file format and a library of its own: which is fastest depends on the phone",
@@ -102,4 +25,4 @@ AXIS_REASONS = {
     "cpus": "big cores are faster, little ones save power; a mixture waits for the slowest",
     "reuse_input": "a new input for each inference shows what cold caches cost",
 }
-"""Why to vary it."""
+"""The reason to vary each axis."""

@@ -1,4 +1,4 @@
-"""Prints NNAPI against the CPU in a terminal. Decides nothing."""
+"""This module prints NNAPI against the CPU in a terminal. It decides nothing."""
 
 from sweeps.ranking.backends import TITLE as BACKENDS
 from sweeps.ranking.backends import BackendFigure, Best

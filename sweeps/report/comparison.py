@@ -1,4 +1,4 @@
-"""Prints a comparison in a terminal. Decides nothing."""
+"""This module prints a comparison in a terminal. It decides nothing."""
 
 from rich.text import Text
 
@@ -20,7 +20,7 @@ _STYLES = {
 
 def print_comparison(comparison: Comparison) -> None:
     out = open_console()
-    found = new_table(
+    table = new_table(
         f"A: {comparison.a}\nB: {comparison.b}",
         "variant",
         "device",
@@ -30,24 +30,24 @@ def print_comparison(comparison: Comparison) -> None:
         ">95 % interval",
         "B is",
     )
-    for one in comparison.results:
-        interval = "–" if one.ratio_low is None else f"{one.ratio_low:.3f} – {one.ratio_high:.3f}"
-        found.add_row(
+    for result in comparison.results:
+        interval = "–" if result.ratio_low is None else f"{result.ratio_low:.3f} – {result.ratio_high:.3f}"
+        table.add_row(
             *cells(
-                one.name,
-                one.device,
-                _figure(one.a_mean_ms),
-                _figure(one.b_mean_ms),
-                "–" if one.ratio is None else f"{one.ratio:.3f}×",
+                result.name,
+                result.device,
+                _figure(result.a_mean_ms),
+                _figure(result.b_mean_ms),
+                "–" if result.ratio is None else f"{result.ratio:.3f}×",
                 interval,
-                Text(one.finding, style=_STYLES[one.finding]),
+                Text(result.finding, style=_STYLES[result.finding]),
             )
         )
     if comparison.results:
-        out.print(found)
+        out.print(table)
         out.print(Text("A ms, B ms: geometric means of blocks; B / A is their quotient", style="dim"))
-    for finding, reason in dict.fromkeys((one.finding, one.why) for one in comparison.results if one.why):
-        names = some([one.name for one in comparison.results if one.why == reason])
+    for finding, reason in dict.fromkeys((result.finding, result.why) for result in comparison.results if result.why):
+        names = some([result.name for result in comparison.results if result.why == reason])
         out.print(Text(plain(f"{finding}: {names}: {reason}"), style="yellow"))
     for name, missing in ((comparison.a, comparison.only_a), (comparison.b, comparison.only_b)):
         if missing:
@@ -55,7 +55,7 @@ def print_comparison(comparison: Comparison) -> None:
     if comparison.in_batches:
         why = "measured in batches only, which give a ratio to the winner and no time: not compared"
         out.print(Text(plain(f"{some(comparison.in_batches)}: {why}"), style="dim"))
-    findings = {one.finding for one in comparison.results}
+    findings = {result.finding for result in comparison.results}
     if "the same" in findings:
         out.print(Text(f"the same: shown to differ by less than {comparison.margin_percent:g} %", style="dim"))
     if "not slower" in findings:
@@ -68,11 +68,11 @@ def print_comparison(comparison: Comparison) -> None:
         )
     for whole in comparison.wholes:
         out.print(Text(plain(_whole(whole)), style="dim"))
-    for line in dict.fromkeys(_sessions(one) for one in comparison.results if one.ratio is not None):
+    for line in dict.fromkeys(_sessions(result) for result in comparison.results if result.ratio is not None):
         out.print(Text(line, style="dim"))
     if comparison.open_results:
         out.print(Text(_left(comparison), style="yellow"))
-    counts = [(sum(one.finding == finding for one in comparison.results), finding) for finding in FINDINGS]
+    counts = [(sum(result.finding == finding for result in comparison.results), finding) for finding in FINDINGS]
     summary = ", ".join(f"{count} {finding}" for count, finding in counts if count)
     out.print(summary or "no result was measured in both")
 
@@ -86,7 +86,7 @@ def _whole(whole: Whole) -> str:
 
 
 def _left(comparison: Comparison) -> str:
-    """What is left, and what would settle it."""
+    """Say which results are open, and what would settle them."""
     left = f"left: {len(comparison.open_results)} of {len(comparison.results)}"
     if any(result.session_spread_percent is None for result in comparison.open_results):
         return f"{left}; more rounds would settle them, or a wider --margin"
@@ -95,12 +95,12 @@ def _left(comparison: Comparison) -> str:
     return f"{left}; about {comparison.sessions_needed} sessions of each side would settle all of them"
 
 
-def _sessions(one: Compared) -> str:
-    if one.session_spread_percent is None:
+def _sessions(result: Compared) -> str:
+    if result.session_spread_percent is None:
         return "measured in the same runs: what a session does to A, it does to B"
     return (
-        f"sessions: {one.a_sessions} of A, {one.b_sessions} of B; intervals contain a spread between sessions of "
-        f"{one.session_spread_percent:.1f} %"
+        f"sessions: {result.a_sessions} of A, {result.b_sessions} of B; intervals contain a spread between sessions of "
+        f"{result.session_spread_percent:.1f} %"
     )
 
 

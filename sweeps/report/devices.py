@@ -1,4 +1,4 @@
-"""Devices and the doctor's checks, for a terminal and as JSON."""
+"""The devices and the doctor's checks, for a terminal and as JSON."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from sweeps.report.tables import cells, new_table, open_console
 
 
 def facts_document(facts: DeviceFacts) -> dict[str, object]:
-    """`edgesweep devices --json`, one device."""
+    """Return one device of `edgesweep devices --json`."""
     return {
         "name": facts.name,
         "device_id": facts.device_id,
@@ -48,9 +48,9 @@ def print_devices(devices: Sequence[DeviceFacts]) -> None:
 
 
 def print_checks(checks: Sequence[tuple[str, bool, str, str]]) -> None:
-    """Rows of (what, whether it is present, what was found, the command that fixes it)."""
+    """Print rows of (name, whether it is present, its detail, the command that fixes it)."""
     table = new_table("Doctor", "", "what", "found", "to enable it")
-    for name, ok, found, fix in checks:
+    for name, ok, detail, fix in checks:
         mark = Text("ok", style="green") if ok else Text("--", style="yellow")
-        table.add_row(*cells(mark, name, found, "" if ok else fix))
+        table.add_row(*cells(mark, name, detail, "" if ok else fix))
     open_console().print(table)

@@ -1,4 +1,4 @@
-"""Whether there are more evaluation images, where they would settle a constraint."""
+"""The advice whether there are more evaluation images, where they would settle a constraint."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -14,48 +14,48 @@ from sweeps.spec.sweep import SweepSpec
 
 
 def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
-    """Where images would settle a constraint: whether there are more of them."""
+    """Say whether there are more images, where they would settle a constraint."""
     if any(map(images_settle, ranking.devices)):
         yield from images_there(spec.data)
 
 
 def more_images_of(spec: SweepSpec, verdicts: Iterable[PlaceVerdict]) -> Iterator[str]:
-    """As `more_images`, by an overview."""
-    if any(NEEDED in one.reason for one in verdicts):
+    """Say the same as `more_images`, by an overview."""
+    if any(NEEDED in verdict.reason for verdict in verdicts):
         yield from images_there(spec.data)
 
 
 def images_document(spec: SweepSpec, ranking: Ranking) -> dict[str, Any] | None:
-    """As `more_images`, for programs: the images `used` (at most), how many are `there` (`None` if that is not known),
-    and `where`."""
-    found = _images(spec.data) if any(map(images_settle, ranking.devices)) else None
-    return None if found is None else asdict(found)
+    """Return the facts of `more_images` for programs: the images `used` (at most), how many are `there` (`None` if that
+    is not known), and `where`."""
+    images = _images(spec.data) if any(map(images_settle, ranking.devices)) else None
+    return None if images is None else asdict(images)
 
 
 def images_settle(entry: DeviceRanking) -> bool:
-    """Whether a constraint is open that more images would settle."""
-    return any(check.images_needed for one in (*entry.ranking, *entry.checked) for check in one.constraints)
+    """Tell whether a constraint is open that more images would settle."""
+    return any(check.images_needed for candidate in (*entry.ranking, *entry.checked) for check in candidate.constraints)
 
 
 def images_there(data: DataSpec) -> Iterator[str]:
-    """How many of the evaluation images are used, where that is known."""
-    found = _images(data)
-    if found is None:
+    """Say how many of the evaluation images are used, where that is known."""
+    images = _images(data)
+    if images is None:
         return
-    if found.there is None:
-        yield f"Evaluation images: {found.used} of {found.where} are used; data: evaluation: images: may be more"
-    elif found.used < found.there:
+    if images.there is None:
+        yield f"Evaluation images: {images.used} of {images.where} are used; data: evaluation: images: may be more"
+    elif images.used < images.there:
         yield (
-            f"Evaluation images: {found.used} of {found.there} in {found.where} are used; "
-            f"data: evaluation: images: {found.there} uses the others too"
+            f"Evaluation images: {images.used} of {images.there} in {images.where} are used; "
+            f"data: evaluation: images: {images.there} uses the others too"
         )
     else:
         more = "; add more to it" if isinstance(data.evaluation, FolderData) else ", and there are no others"
-        yield f"Evaluation images: all {found.used} in {found.where} are used{more}"
+        yield f"Evaluation images: all {images.used} in {images.where} are used{more}"
 
 
 def _images(data: DataSpec) -> EvaluationImages | None:
     try:
         return evaluation_images(data)
-    except DataError:  # the folder is no longer there, or on another computer
+    except DataError:  # The folder is no longer there, or on another computer.
         return None

@@ -1,4 +1,5 @@
-"""What each word of EdgeSweep's results means, why it happens, and what to do: for `explain`, pages and documents."""
+"""The explanations of each word of EdgeSweep's results, with its reason and what to do: for `explain`, pages and
+documents."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from typing import Literal
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
 from sweeps.report import terms
-from sweeps.report.advice import AXIS_REASONS, METRIC_ADVICE
-from sweeps.report.skip_reasons import SKIP_REASONS, skip_reasons
+from sweeps.report.advice import AXIS_REASONS
+from sweeps.skip_kinds import SKIPS
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
@@ -29,7 +30,7 @@ SORTS: Mapping[Sort, str] = MappingProxyType(
         "term": "Terms: what tables, pages and sweep files say besides",
     }
 )
-"""In this order, with headings."""
+"""The sorts of words are in this order, with headings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +40,11 @@ class Explanation:
     meaning: str
     why: str = ""
     todo: str = ""
-    """What to do, with the field of the sweep file to change."""
+    """The advice what to do, with the field of the sweep file to change."""
 
     @property
     def also(self) -> list[str]:
-        """What pages and tables call it besides."""
+        """The other names of the word on pages and in tables."""
         return terms.called(self.word)
 
     @property
@@ -106,62 +107,39 @@ _SKIPS = {
     ),
 }
 
-_METRICS = {
-    "latency_p50_ms": "the typical time of one inference: the median of the blocks' medians",
-    "latency_ci_low_ms": "the lower end of the 95 % interval of latency_p50_ms",
-    "latency_ci_high_ms": "the upper end of the 95 % interval of latency_p50_ms",
-    "latency_p90_ms": "the time that 9 of 10 inferences stay below; from 64 samples on",
-    "latency_p99_ms": "the time that 99 of 100 inferences stay below; from 662 samples on",
-    "spread_within": "how far samples of one block differ: their MAD divided by their median",
-    "spread_between": "how far rounds differ: largest less smallest block median, divided by their median",
-    "first_inference_ms": "the first inference of a new process, which NNAPI compiles in",
-    "load_ms": "the time that a new process takes to load the file",
-    "model_rss_mb": "memory at its peak, less that before the model was loaded",
-    "artifact_mb": "the size of the file to ship",
-    "top1_percent": "the share of images whose best answer is right",
-    "top5_percent": "the share of images with the right answer among the best 5",
-    "agreement_percent": "the share of images on which the build answers as your fp32 eager model does",
-    "sqnr_db": "how far the answers stand above the noise of quantization; of equal answers it is infinite",
-    "accuracy_drop_points": "top-1 lost against your own fp32 eager model on the same images, in percentage points",
-    "accuracy_drop_low_points": "the lower end of the 95 % interval of accuracy_drop_points",
-    "accuracy_drop_high_points": "the upper end of the 95 % interval of accuracy_drop_points",
-    "temp_start_c": "the device's temperature before a block",
-    "temp_end_c": "the device's temperature after a block",
-}
-
 
 @cache
 def explanations() -> Mapping[str, tuple[Explanation, ...]]:
-    """By word, in the order of `SORTS`. A few words are a label or verdict, and also a kind of failure."""
-    found: dict[str, tuple[Explanation, ...]] = {}
-    for one in _all():
-        found[one.word] = (*found.get(one.word, ()), one)
-    return MappingProxyType(found)
+    """Return the explanations by word, in the order of `SORTS`. A few words are a label or verdict, and also a kind of
+    failure."""
+    by_word: dict[str, tuple[Explanation, ...]] = {}
+    for entry in _all():
+        by_word[entry.word] = (*by_word.get(entry.word, ()), entry)
+    return MappingProxyType(by_word)
 
 
 def explanation(word: str) -> tuple[Explanation, ...]:
-    """Of a word of the table, of what a page calls it, of a value of an axis, or of a reason as a plan prints it.
-    Raises `EdgeSweepError` for a word that is not known, with the nearest one."""
+    """Return the explanations of a word of the table, of another name of it, or of a value of an axis. Raises
+    `EdgeSweepError` for a word that is not known, with the nearest one."""
     known = explanations()
-    found = known.get(word) or tuple(one for meant in dict.fromkeys(terms.also(word)) for one in known.get(meant, ()))
-    found = found or tuple(one for reason in skip_reasons(word) for one in known[reason.word])
-    if not found:
+    entries = known.get(word) or tuple(
+        entry for meant in dict.fromkeys(terms.also(word)) for entry in known.get(meant, ())
+    )
+    if not entries:
         raise EdgeSweepError(
             f"there is no explanation of {word[:80]!r}{did_you_mean(word, [*known, *terms.names()])}",
             "edgesweep explain lists all words",
         )
-    return found
+    return entries
 
 
-def explained(sort: Sort, text: str) -> tuple[Explanation, ...]:
-    """Those of one sort, of a word or of a reason as a plan prints it; empty for what nothing explains."""
-    known = explanations()
-    texts = [reason.word for reason in skip_reasons(text)] or [text] if sort == "skip" else [text]
-    return tuple(one for word in texts for one in known.get(word, ()) if one.sort == sort)
+def explained(sort: Sort, word: str) -> tuple[Explanation, ...]:
+    """Return the explanations of one sort; empty for a word that nothing explains."""
+    return tuple(known for known in explanations().get(word, ()) if known.sort == sort)
 
 
 def meaning(word: str) -> str:
-    """What a word of the catalogs means, for a tooltip."""
+    """Return the meaning of a word of the catalogs, for a tooltip."""
     return explanation(word)[0].meaning
 
 
@@ -169,28 +147,27 @@ def _all() -> Iterator[Explanation]:
     for word, (meaning, why, todo) in _VERDICTS.items():
         yield Explanation(word=word, sort="verdict", meaning=meaning, why=why, todo=todo)
     for label in TRUST.values():
-        why, _, advice = label.advice.partition(": ")
         wins = "nothing with it wins" if label.disqualifying else "what has it may win"
         yield Explanation(
             word=label.name,
             sort="trust label",
             meaning=f"{label.title}; {wins}",
-            why=why,
-            todo=advice + (f" (fields: {label.fields})" if label.fields else ""),
+            why=label.why,
+            todo=label.todo + (f" (fields: {label.fields})" if label.fields else ""),
         )
-    for word, text in FAILURES.items():
-        why, _, todo = text.partition(" -> ")
-        yield Explanation(word=word, sort="failure", meaning=why[0].upper() + why[1:], todo=todo)
+    for word, kind in FAILURES.items():
+        yield Explanation(word=word, sort="failure", meaning=kind.why[0].upper() + kind.why[1:], todo=kind.todo)
     for word, (meaning, why, todo) in _SKIPS.items():
         yield Explanation(word=word, sort="skip", meaning=meaning, why=why, todo=todo)
-    for one in SKIP_REASONS:
-        yield Explanation(word=one.word, sort="skip", meaning=one.meaning, why=one.why, todo=one.todo)
+    for word, skip in SKIPS.items():
+        yield Explanation(word=word, sort="skip", meaning=skip.meaning, why=skip.why, todo=skip.todo)
     for name, metric in catalog.metrics().items():
         better = "" if metric.better == "neither" else f"; {metric.better} is better"
-        meaning = _METRICS.get(name, metric.title)
+        meaning = metric.meaning or metric.title
         unit = f", in {metric.unit}" if metric.unit and metric.unit not in meaning else ""
-        why, todo = METRIC_ADVICE.get(name, ("", ""))
-        yield Explanation(word=name, sort="metric", meaning=f"{meaning}{unit}{better}", why=why, todo=todo)
+        yield Explanation(
+            word=name, sort="metric", meaning=f"{meaning}{unit}{better}", why=metric.why, todo=metric.todo
+        )
     for axis, field in GridSpec.model_fields.items():
         if axis != "name":
             values = catalog.values(axis)

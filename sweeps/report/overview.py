@@ -1,4 +1,4 @@
-"""Prints who won where, a line for each device and model. Decides nothing."""
+"""This module prints who won where, a line for each device and model. It decides nothing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,49 +22,49 @@ def print_overview(
     here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """`notes`, `here` and `names`: as of `print_ranking`."""
+    """The parameters `notes`, `here` and `names` are as of `print_ranking`."""
     out = Lines(open_console(), here, names)
     out.line(f"\n{sweep}: what to ship on which device", "bold")
     table = new_table("", "device", "model", "ship", ">figure", "state")
-    for one in verdicts:
-        short = one.name_here.removeprefix(f"{one.model} · ")
-        name = short if one.winner else f"provisionally {short}" if one.provisional else f"– {one.reason}"
+    for verdict in verdicts:
+        short = verdict.name_here.removeprefix(f"{verdict.model} · ")
+        name = short if verdict.winner else f"provisionally {short}" if verdict.provisional else f"– {verdict.reason}"
         table.add_row(
-            *cells(out.device(one.device_id, one.device), one.model, name, _figure(one)),
-            Text(plain(_state(one)), style=_STYLES[one.state]),
+            *cells(out.device(verdict.device_id, verdict.device), verdict.model, name, _figure(verdict)),
+            Text(plain(_state(verdict)), style=_STYLES[verdict.state]),
         )
     out.console.print(table)
-    for one in verdicts:
-        if one.settle:
-            lead = f"{names.get(one.device_id, one.device_id)}, {one.model}: "
-            lead += f"{one.reason}. To settle it: " if one.provisional else ""
-            out.line(f"{lead}{one.settle}")
+    for verdict in verdicts:
+        if verdict.settle:
+            lead = f"{names.get(verdict.device_id, verdict.device_id)}, {verdict.model}: "
+            lead += f"{verdict.reason}. To settle it: " if verdict.provisional else ""
+            out.line(f"{lead}{verdict.settle}")
     for note in notes:
         out.line(note)
     out.line(MORE, "dim")
 
 
-def _figure(one: PlaceVerdict) -> str:
-    if not one.winner:
+def _figure(verdict: PlaceVerdict) -> str:
+    if not verdict.winner:
         return ""
     figures = {
-        one.metric: one.value,
-        "latency_p50_ms": one.latency_p50_ms,
-        "latency_ci_low_ms": one.latency_ci_low_ms,
-        "latency_ci_high_ms": one.latency_ci_high_ms,
+        verdict.metric: verdict.value,
+        "latency_p50_ms": verdict.latency_p50_ms,
+        "latency_ci_low_ms": verdict.latency_ci_low_ms,
+        "latency_ci_high_ms": verdict.latency_ci_high_ms,
     }
-    metric = one.metric if one.latency_p50_ms is None else "latency_p50_ms"
+    metric = verdict.metric if verdict.latency_p50_ms is None else "latency_p50_ms"
     if metric.startswith("accuracy_drop"):
-        return "" if one.value is None else f"{one.value:.2f} points"
+        return "" if verdict.value is None else f"{verdict.value:.2f} points"
     return in_words(figures, metric)
 
 
-def _state(one: PlaceVerdict) -> str:
-    words: list[str] = [one.state]
-    if one.unresolved:
-        words.append(f"{one.unresolved} not told apart")
-    if one.equal:
-        words.append(f"{one.equal} equal")
-    if one.waiting:
-        words.append(f"{one.waiting} waiting")
+def _state(verdict: PlaceVerdict) -> str:
+    words: list[str] = [verdict.state]
+    if verdict.unresolved:
+        words.append(f"{verdict.unresolved} not told apart")
+    if verdict.equal:
+        words.append(f"{verdict.equal} equal")
+    if verdict.waiting:
+        words.append(f"{verdict.waiting} waiting")
     return ", ".join(words)

@@ -1,4 +1,4 @@
-"""A plan, for a terminal and as JSON."""
+"""The document of a plan, and its text for a terminal."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping
@@ -35,8 +35,9 @@ def plan_document(
     spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
     quarantined: Mapping[str, Quarantine] = _NONE,
 ) -> dict[str, object]:
-    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` and `spreads` by device id,
-    where they are known; `spreads` only where the sweep races for one winner. `quarantined`: devices by id."""
+    """Return the document of `edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` and
+    `spreads` by device id, where they are known; `spreads` only where the sweep races for one winner. `quarantined`:
+    devices by id."""
     pooled = dict(plan.pooled)
     return {
         "sweep": plan.sweep.name,
@@ -62,7 +63,13 @@ def plan_document(
             for job in plan.jobs
         ],
         "skipped": [
-            {"name": skip.name, "device_id": skip.device_id, "variant": skip.variant.axes(), "reason": skip.reason}
+            {
+                "name": skip.name,
+                "device_id": skip.device_id,
+                "variant": skip.variant.axes(),
+                "kind": skip.kind,
+                "reason": skip.reason,
+            }
             for skip in plan.skipped
         ],
         "no_choice": {where: list(axes) for where, axes in _no_choice(plan).items()},
@@ -77,9 +84,11 @@ def plan_document(
             }
             for facts in plan.devices
         ],
-        "noise": {device_id: advice(found, plan.protocol.on(device_id)) for device_id, found in noise.items()},
-        "batches": {device_id: batch_document(found) for device_id, found in spreads.items()},
-        "quarantined": {device_id: found.document for device_id, found in quarantined.items()},
+        "noise": {
+            device_id: advice(calibration, plan.protocol.on(device_id)) for device_id, calibration in noise.items()
+        },
+        "batches": {device_id: batch_document(spread) for device_id, spread in spreads.items()},
+        "quarantined": {device_id: quarantine.document for device_id, quarantine in quarantined.items()},
     }
 
 
@@ -93,21 +102,21 @@ def print_plan(
     programs: Mapping[str, Hashable] = _NOT_BUILT,
     worth_retrying: int = 0,
 ) -> None:
-    """As `plan_document`, for people. `programs`: as of `race_lines`. `worth_retrying`: of the jobs that failed, those
-    that need not fail the same way again."""
+    """Print the content of `plan_document` for people. `programs`: as of `race_lines`. `worth_retrying`: the number of
+    failed jobs that need not fail the same way again."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
     protocol = plan.protocol
     races = protocol.budget == "race"
     table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state")
     for number, job in enumerate(plan.jobs, 1):
-        wanted = ONLY_CHECKED if job.emulated else "race" if races else protocol.on(job.device_id).rounds
-        table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key]))
+        rounds = ONLY_CHECKED if job.emulated else "race" if races else protocol.on(job.device_id).rounds
+        table.add_row(*cells(number, job.name, names[job.device_id], rounds, states[job.key]))
     console.print(table)
     if plan.skipped:
-        table = new_table("Skipped", "combination", "device", "reason")
+        table = new_table("Skipped", "combination", "device", "kind", "reason")
         for skip in plan.skipped:
-            table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
+            table.add_row(*cells(skip.name, names[skip.device_id], skip.kind, skip.reason))
         console.print(table)
     for where, axes in _no_choice(plan).items():
         console.print(Text(plain(f"{where} has no choice of {', '.join(axes)}: the grid's values mean nothing there")))
@@ -117,32 +126,32 @@ def print_plan(
     emulated = sum(job.emulated for job in plan.jobs)
     checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""
     ended = Counter(states.values())
-    again = " (try again with: run --retry-failed)" if worth_retrying else ""
-    failed = f", {ended['failed']} failed{again}" if ended["failed"] else ""
+    retry_hint = " (try again with: run --retry-failed)" if worth_retrying else ""
+    failed = f", {ended['failed']} failed{retry_hint}" if ended["failed"] else ""
     console.print(
         f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
     )
     console.print(Text(plain(budget_text(plan))))
-    for device_id, found in noise.items():
-        console.print(Text(plain(advice_text(names[device_id], found, protocol.on(device_id)))))
+    for device_id, calibration in noise.items():
+        console.print(Text(plain(advice_text(names[device_id], calibration, protocol.on(device_id)))))
     for line in race_lines(plan, spreads, programs):
         console.print(Text(line))
-    for device_id, one in quarantined.items():
-        console.print(Text(plain(f"{names[device_id]} is quarantined {one.text}; {one.way_out}")))
+    for device_id, quarantine in quarantined.items():
+        console.print(Text(plain(f"{names[device_id]} is quarantined {quarantine.text}; {quarantine.way_out}")))
 
 
 def _no_choice(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Of all grids, as `without_choice`."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return the axes without a choice of all grids, as `without_choice` does for one."""
+    no_choice: dict[str, tuple[str, ...]] = {}
     for grid in plan.sweep.grids:
         for where, axes in without_choice(grid).items():
-            found[where] = tuple(dict.fromkeys([*found.get(where, ()), *axes]))
-    return found
+            no_choice[where] = tuple(dict.fromkeys([*no_choice.get(where, ()), *axes]))
+    return no_choice
 
 
 def budget_text(plan: Plan) -> str:
-    """How long the variants are measured, and who decided that."""
+    """Say how long the variants are measured, and who decided that."""
     budget, objective = plan.sweep.budget, plan.sweep.objective
     name = f"a race of at most {budget.device_minutes:g} min a device" if isinstance(budget, MinutesBudget) else budget
     words = f"budget: {name}" + (f" ({plan.budget_reason})" if plan.budget_reason else "")
@@ -157,8 +166,9 @@ def budget_text(plan: Plan) -> str:
 def race_lines(
     plan: Plan, spreads: Mapping[str, BatchSpread], programs: Mapping[str, Hashable] = _NOT_BUILT
 ) -> list[str]:
-    """For people, how the sweep's races end on each of these devices. `spreads`: as of `plan_document`. `programs`: by
-    job key, those that are known; a race times one build of each. A build whose program is not known counts as one."""
+    """Say for people how the sweep's races end on each of these devices. `spreads`: as of `plan_document`. `programs`:
+    by job key, those that are known; a race times one build of each. A build whose program is not known counts as
+    one."""
     lines = []
     for facts in plan.devices:
         if facts.device_id in spreads:
@@ -166,8 +176,12 @@ def race_lines(
             for job in plan.jobs:
                 if job.device_id == facts.device_id and not job.emulated:
                     groups.setdefault(job.model, {})[programs.get(job.key, job.key)] = group_of(job)
-            shared = {model: list(found.values()) for model, found in groups.items()}
-            few = [model for model, found in shared.items() if len(found) < FEWEST]
-            apart = [model for model, found in shared.items() if model not in few and not one_process(found)]
-            lines.append(plain(race_text(facts.name, spreads[facts.device_id], apart, few)))
+            shared = {model: list(by_program.values()) for model, by_program in groups.items()}
+            few = [model for model, groups_of_model in shared.items() if len(groups_of_model) < FEWEST]
+            separate = [
+                model
+                for model, groups_of_model in shared.items()
+                if model not in few and not one_process(groups_of_model)
+            ]
+            lines.append(plain(race_text(facts.name, spreads[facts.device_id], separate, few)))
     return lines

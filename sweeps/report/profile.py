@@ -9,9 +9,14 @@ from sweeps.report.tables import cells, new_table
 
 
 def operators_table(operators: Iterable[KeptOperator]) -> Table:
-    """Per iteration, in their order; of what an operator calls, it has not the time."""
+    """Return the operators per iteration, in their order; the time of an operator is without the operators that it
+    calls."""
     table = new_table("", "operator", "where", ">calls", ">µs", ">%")
-    for one in operators:
-        figures = f"{one.calls_per_iteration:g}", f"{one.self_us_per_iteration:.1f}", f"{one.percent:.1f}"
-        table.add_row(*cells(one.name, one.where, *figures))
+    for operator in operators:
+        figures = (
+            f"{operator.calls_per_iteration:g}",
+            f"{operator.self_us_per_iteration:.1f}",
+            f"{operator.percent:.1f}",
+        )
+        table.add_row(*cells(operator.name, operator.where, *figures))
     return table

@@ -43,13 +43,13 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if not self._console.is_terminal:
             for title in self._tasks:
-                self.end(title)  # rich would draw the last bars into the log
+                self.end(title)  # Rich would draw the last bars into the log.
         self._progress.stop()
 
-    def preparing(self, what: str, share: float | None) -> None:
-        """`share`: from 0 to 1; `None` if unknown."""
+    def preparing(self, subject: str, share: float | None) -> None:
+        """Show the preparation of `subject`. `share`: from 0 to 1; `None` if unknown."""
         done, total = (0, None) if share is None else (round(100 * share), 100)
-        self.step(f"Preparing {what}", done, total, "", unit="%")
+        self.step(f"Preparing {subject}", done, total, "", unit="%")
 
     def step(
         self,
@@ -61,8 +61,8 @@ class RunProgress:
         unit: str = "steps",
         beside: tuple[str, ...] = (),
     ) -> None:
-        """One bar per title. A new bar ends the earlier bars, except those whose title starts with one of `beside`.
-        `total`: `None` if unknown. `unit`: what is counted; of `%` the total is 100."""
+        """Show one bar per title. A new bar ends the earlier bars, except those whose title starts with one of
+        `beside`. `total`: `None` if unknown. `unit`: the thing that is counted; of `%` the total is 100."""
         amount = f"{done} %" if unit == "%" else f"{done} of {total} {unit}"
         if title not in self._tasks:
             for earlier in self._tasks:

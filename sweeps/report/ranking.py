@@ -1,4 +1,4 @@
-"""Prints a ranking in a terminal. Decides nothing."""
+"""This module prints a ranking in a terminal. It decides nothing."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,8 @@ from sweeps.spec import catalog
 from sweeps.text import MOST_NAMES, shortened, some
 from sweeps.trust import TRUST
 
-# Columns of the ranking, with the smallest width of the terminal that shows them. The variant's name must be readable.
+# The columns of the ranking have the smallest width of the terminal that shows them. The variant's name must be
+# readable.
 _RANKING_COLUMNS = {
     ">#": 0,
     "variant": 0,
@@ -61,8 +62,8 @@ def print_ranking(
     here: Here = ANYWHERE,
     names: Mapping[str, str] = NO_NAMES,
 ) -> None:
-    """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason, and print long
-    reasons whole. `here`: completes commands in advice. `names`: as of `Lines`."""
+    """Print the ranking. `notes`: lines after the tables of devices. `verbose`: name all variants that have one reason,
+    and print long reasons whole. `here`: completes commands in advice. `names`: as of `Lines`."""
     out = Lines(open_console(), here, names)
     for device in ranking.devices:
         _print_device(out, ranking, device, verbose)
@@ -102,9 +103,9 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
             out.line(_PAIRED, "dim")
         for reason, candidates in device.reasons.items():
             names = [_short(candidate.name_here, device) for candidate in candidates]
-            said = ", ".join(names) if verbose else some(names)
+            names_text = ", ".join(names) if verbose else some(names)
             listed = f" ({whole} lists them)" if len(names) > MOST_NAMES and not verbose else ""
-            out.line(f"{said}{listed}: {reason}", "dim")
+            out.line(f"{names_text}{listed}: {reason}", "dim")
         if device.cost_text:
             out.line(device.cost_text, "dim")
     if device.checked:
@@ -128,29 +129,32 @@ def _print_device(out: Lines, ranking: Ranking, device: DeviceRanking, verbose: 
 
 
 def _print_provisional(out: Lines, device: DeviceRanking) -> None:
-    found = device.provisional
-    if found is None:
+    choice = device.provisional
+    if choice is None:
         return
-    if found.name:
-        chosen = next(one for one in device.ranking if one.job_key == found.job_key)
+    if choice.name:
+        chosen = next(candidate for candidate in device.ranking if candidate.job_key == choice.job_key)
         figure = in_words(chosen.figures, device.metric)
         out.line(f"Provisional: {_short(chosen.name_here, device)}  {figure}", "bold yellow")
-        out.line(f"  It is not the winner: {found.why}")
-    out.line(f"  {'To settle it' if found.name else 'To go on'}: {found.settle.timed_text}")
+        out.line(f"  It is not the winner: {choice.why}")
+    out.line(f"  {'To settle it' if choice.name else 'To go on'}: {choice.settle.timed_text}")
 
 
 def _print_imported(out: Lines, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
-    """`apart`: there is no heading with model and device, so each line names them."""
+    """Print imported figures. `apart`: there is no heading with model and device, so each line names them."""
     table = new_table(title, *(("device", "model") if apart else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
-    for one in figures:
-        place = (one.device, one.model) if apart else ()
-        median = "–" if one.p50_ms is None else f"{one.p50_ms:.3f}"
-        table.add_row(*cells(*place, one.variant, f"{one.mean_ms:.3f}", one.iterations or "–", median, one.source))
+    for figure in figures:
+        place = (figure.device, figure.model) if apart else ()
+        median = "–" if figure.p50_ms is None else f"{figure.p50_ms:.3f}"
+        table.add_row(
+            *cells(*place, figure.variant, f"{figure.mean_ms:.3f}", figure.iterations or "–", median, figure.source)
+        )
     out.console.print(table)
 
 
 def _print_ties(out: Lines, device: DeviceRanking, whole: str | None) -> None:
-    """`whole`: the command that names all; `None` if all are named here."""
+    """Print the candidates that share the first place. `whole`: the command that names all; `None` if all are
+    printed."""
     most = None if whole is None else MOST_NAMES
     if device.equal:
         out.line("Equal to it (shown at 95 % to be within 2 % of the best):")
@@ -217,12 +221,12 @@ def _print_trust(out: Lines, shown: Sequence[Candidate]) -> None:
 
 
 def _short(name: str, device: DeviceRanking) -> str:
-    """A job's name here without the model, which is in the heading as the device is."""
+    """Return a job's name without the model, which is in the heading as the device is."""
     return name.removeprefix(f"{device.model} · ")
 
 
 def _headline(device: DeviceRanking) -> str:
-    """The winner's latency, or the objective's metric if it was not timed."""
+    """Return the winner's latency, or the objective's metric if it was not timed."""
     assert device.winner is not None
     figures = device.winner.figures
     if not device.winner.timed:
@@ -235,7 +239,7 @@ def _headline(device: DeviceRanking) -> str:
 
 
 def _figure(candidate: Candidate, name: str) -> str:
-    """The figure without its unit, which is in the column's heading."""
+    """Return the figure without its unit, which is in the column's heading."""
     value = candidate.figures.get(name)
     return "–" if value is None else f"{value:.{catalog.metric(name).digits}f}"
 
@@ -249,13 +253,13 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     figures = candidate.figures
     accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
     place = (candidate.place or str(number)) if candidate.state == "pass" else ""
-    made = candidate.made_of
+    source = candidate.made_of
     return {
         ">#": place,
         "variant": _short(candidate.name_here, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        ">paired ratio": paired(candidate.ratio_to_winner, made.source if made else ""),
+        ">paired ratio": paired(candidate.ratio_to_winner, source.source if source else ""),
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">size": METRICS["artifact_mb"].format(candidate.figures["artifact_mb"]),

@@ -1,4 +1,4 @@
-"""Prints the progress of a sweep in a terminal."""
+"""This module prints the progress of a sweep in a terminal."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,8 +17,8 @@ _NONE: Mapping[str, Quarantine] = MappingProxyType({})
 def print_status(
     status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE, *, verbose: bool = False, here: Here = ANYWHERE
 ) -> None:
-    """`quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long reasons whole.
-    `here`: completes commands in advice."""
+    """Print the status. `quarantined`: the sweep's devices that are left alone now, by name. `verbose`: with long
+    reasons whole. `here`: completes commands in advice."""
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
@@ -36,5 +36,5 @@ def print_status(
     console.print(f"{', '.join(counts)}, {status.skipped} combinations skipped")
     if status.spent.text:
         console.print(status.spent.text)
-    for name, one in quarantined.items():
-        console.print(Text(plain(f"{name} is quarantined {one.text}; {one.way_out}")))
+    for name, quarantine in quarantined.items():
+        console.print(Text(plain(f"{name} is quarantined {quarantine.text}; {quarantine.way_out}")))

@@ -1,4 +1,4 @@
-"""Results and verdicts as files to download: CSV for spreadsheets, Parquet for programs. Pure.
+"""The results and verdicts as files to download: CSV for spreadsheets, Parquet for programs. Pure.
 
 Columns carry their units in their names. Neither pandas nor pyarrow is imported before a Parquet file is asked for.
 """
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Kind = Literal["text", "bool", "int", "float", "texts", "ints", "medians"]
-"""`texts`, `ints`: lists. `medians`: a list of (round, milliseconds)."""
+"""The kinds `texts` and `ints` are lists; `medians` is a list of (round, milliseconds). `medians`: a list of (round,
+milliseconds)."""
 
 _KINDS: dict[Any, Kind] = {str: "text", bool: "bool", int: "int", float: "float"}
 _LISTS: dict[str, Kind] = {
@@ -31,9 +32,10 @@ _LISTS: dict[str, Kind] = {
     "check_medians_ms": "medians",
 }
 _CALLED = {"sessions": "session_starts_s", "value": "metric_value"}
-"""Columns that have another name than their field."""
+"""The fields that have another name as columns."""
 _OWN = {"latency_ci_low_ms": "latency_own_ci_low_ms", "latency_ci_high_ms": "latency_own_ci_high_ms"}
-"""Figures of a result that a ranking has under this name with another value: infra/protocol.md says which is where."""
+"""The figures of a result that a ranking has under the same name with another value: infra/protocol.md says which is
+where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,12 @@ class Table:
 
 
 def results_table(results: Iterable[ResultRow]) -> Table:
-    """One row per result in the given order: its fields, every metric, and `extra_NAME` for each extra metric.
+    """Return one row per result in the given order: its fields, every metric, and `extra_NAME` for each extra metric.
 
     The interval of its latency is by its own rounds alone, and its columns say so.
     """
-    there = list(results)
-    extra = sorted({name for row in there for name in row.metrics if name not in METRICS})
+    rows_in = list(results)
+    extra = sorted({name for row in rows_in for name in row.metrics if name not in METRICS})
     names = [entry.name for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")]
     columns: dict[str, Kind] = {
         **{_CALLED.get(name, name): _LISTS.get(name) or _KINDS.get(_RESULT[name], "text") for name in names},
@@ -60,12 +62,12 @@ def results_table(results: Iterable[ResultRow]) -> Table:
     figures = (*METRICS, *extra)
     return Table(
         columns,
-        [[*(_field(row, name) for name in names), *(row.metrics.get(name) for name in figures)] for row in there],
+        [[*(_field(row, name) for name in names), *(row.metrics.get(name) for name in figures)] for row in rows_in],
     )
 
 
 def overview_table(verdicts: Iterable[PlaceVerdict]) -> Table:
-    """One row per verdict in the given order. The unit of `metric_value` is in the name that `metric` has."""
+    """Return one row per verdict in the given order. The unit of `metric_value` is in the name that `metric` has."""
     kinds = get_type_hints(PlaceVerdict)
     columns = {
         _CALLED.get(name, name): _KINDS.get(kinds[name], "float" if kinds[name] == float | None else "text")
@@ -75,7 +77,8 @@ def overview_table(verdicts: Iterable[PlaceVerdict]) -> Table:
 
 
 def csv_text(table: Table) -> str:
-    """As in RFC 4180, with a line of names; unknown values are empty. Encode it as `utf-8-sig`, as Excel needs it.
+    """Write the table as in RFC 4180, with a line of names; unknown values are empty. The text is to be encoded as
+    `utf-8-sig`, as Excel needs it.
 
     Text that a spreadsheet would run as a formula gets an apostrophe before it.
     """
@@ -88,7 +91,7 @@ def csv_text(table: Table) -> str:
 
 
 def parquet_bytes(table: Table) -> bytes:
-    """A Parquet file with typed columns, also where the table is empty; unknown values are null."""
+    """Return a Parquet file with typed columns, also where the table is empty; unknown values are null."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -98,7 +101,7 @@ def parquet_bytes(table: Table) -> bytes:
 
 
 def arrow_table(table: Table) -> "pa.Table":
-    """As `parquet_bytes`, in memory."""
+    """Return the table of `parquet_bytes`, in memory."""
     import pyarrow as pa
 
     median = pa.struct([("round", pa.int64()), ("ms", pa.float64())])
@@ -130,7 +133,7 @@ def _cell(value: Any, kind: Kind) -> Any:
         case "text":
             return _safe(value)
         case "texts" | "ints":
-            return _safe("; ".join(str(one) for one in value))
+            return _safe("; ".join(str(item) for item in value))
         case "medians":
             return json.dumps(value) if value else ""
         case "bool":

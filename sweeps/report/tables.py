@@ -1,4 +1,4 @@
-"""Tables and consoles for all terminal output of EdgeSweep."""
+"""The tables and consoles for all terminal output of EdgeSweep."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from sweeps.advice import Here
 from sweeps.text import plain
 
 ONLY_CHECKED = "only checked"
-"""Shown in place of rounds and latency of a job that a reference implementation checked."""
+"""This text is shown in place of rounds and latency of a job that a reference implementation checked."""
 
 _BETWEEN = "   "
-"""Between two columns of a table; around it is one space."""
+"""This space is between two columns of a table; around the table is one space."""
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -33,25 +33,25 @@ class Lines:
 
     console: Console
     here: Here
-    """Completes commands in advice."""
+    """The hints complete commands in advice."""
     names: Mapping[str, str]
-    """What the sweep file calls each device, by its id: as `edgesweep plan` and the progress of a run call it."""
+    """The name of each device in the sweep file, by its id: `edgesweep plan` and the progress of a run use it too."""
 
     def device(self, device_id: str, text: str) -> str:
-        """A device by its one name, and `text`, which says what it is. Without a name: by its id."""
+        """Name a device by its one name, and `text`, which describes it. A device without a name has its id."""
         return f"{self.names.get(device_id, device_id)}, {text}"
 
     def line(self, text: str, style: str = "") -> None:
-        """Text from outside cannot move the cursor."""
+        """Print a line. Text from outside cannot move the cursor."""
         self.console.print(Text(plain(self.here.typed(text)), style=style))
 
 
 def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """A console for people. Piped output is as wide as needed; markup in names is printed as text.
+    """Open a console for people. Piped output is as wide as needed; markup in names is printed as text.
 
     A notebook gets lines of text, too: rich draws bars there only with a package that EdgeSweep does not need.
     """
-    # A kernel's streams say that they are terminals, and a notebook cannot move a cursor.
+    # The streams of a kernel say that they are terminals, and a notebook cannot move a cursor.
     is_notebook = "ipykernel" in sys.modules
     console = Console(
         stderr=stderr,
@@ -67,8 +67,8 @@ def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
 
 
 class _Lines(Table):
-    """Draws what `new_table` makes if each cell is one line and all fit. Rich takes ten times as long for that, half a
-    second for 500 rows; it draws the other tables."""
+    """The table draws what `new_table` makes if each cell is one line and all fit. Rich takes ten times as long for
+    that, half a second for 500 rows; it draws the other tables."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         every = [[Text(str(column.header)), *column.cells] for column in self.columns]
@@ -89,7 +89,7 @@ class _Lines(Table):
     def _line(
         self, console: Console, row: Sequence[Text], widths: Sequence[int], style: Style | None = None
     ) -> Iterator[Segment]:
-        """Cells without a style of their own are one segment."""
+        """Draw one line. Cells without a style of their own are one segment."""
         together = " "
         for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
             space = " " * (width - cell.cell_len)
@@ -106,7 +106,7 @@ class _Lines(Table):
 
 
 def new_table(title: str, *columns: str) -> Table:
-    """A column whose name begins with `>` has numbers: right-aligned, without line breaks."""
+    """Return an empty table. A column whose name begins with `>` has numbers: right-aligned, without line breaks."""
     table = _Lines(title=Text(plain(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         numeric = column.startswith(">")
@@ -115,7 +115,7 @@ def new_table(title: str, *columns: str) -> Table:
 
 
 def cells(*values: object) -> list[Text]:
-    """The cells of one row as `Text`. Other values may come from outside and lose their control characters."""
+    """Return the cells of one row as `Text`. Other values may come from outside and lose their control characters."""
     return [value if isinstance(value, Text) else Text(plain(str(value))) for value in values]
 
 
@@ -131,5 +131,5 @@ def print_fitting(
 
 
 def _is_line(cell: object) -> TypeGuard[Text]:
-    """Whether rich would draw it as it is, in one line."""
+    """Tell whether rich would draw the cell as it is, in one line."""
     return isinstance(cell, Text) and not cell.spans and cell.plain.strip() == cell.plain and "\n" not in cell.plain

@@ -1,4 +1,4 @@
-"""Words of results that no catalog has: terms, and what pages call things that a catalog has under another name."""
+"""The words of results that no catalog has: terms, and other names that pages give to things of a catalog."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -83,33 +83,11 @@ TERMS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
         ),
     }
 )
-"""Meaning, why, what to do."""
+"""Each term has its meaning, its reason, and what to do."""
 
 _ALSO: Mapping[str, str] = MappingProxyType(
     {
-        "p50": "latency_p50_ms",
-        "p50 ms": "latency_p50_ms",
-        "p50, × best": "latency_p50_ms",
-        "p90": "latency_p90_ms",
-        "p99": "latency_p99_ms",
         "95 % interval": "interval",
-        "latency_own_ci_low_ms": "latency_ci_low_ms",
-        "latency_own_ci_high_ms": "latency_ci_high_ms",
-        "top-1": "top1_percent",
-        "top1": "top1_percent",
-        "top-5": "top5_percent",
-        "top5": "top5_percent",
-        "drop": "accuracy_drop_points",
-        "drop (points)": "accuracy_drop_points",
-        "accuracy drop": "accuracy_drop_points",
-        "agreement": "agreement_percent",
-        "sqnr": "sqnr_db",
-        "memory": "model_rss_mb",
-        "size": "artifact_mb",
-        "mb": "artifact_mb",
-        "library": "runtime_mb",
-        "size (mb)": "artifact_mb",
-        "library (mb)": "runtime_mb",
         "paired by round": "paired_ratio",
         "build": "variant",
         "round": "rounds",
@@ -143,29 +121,34 @@ _ALSO: Mapping[str, str] = MappingProxyType(
 )
 
 
+def meant_by_name() -> dict[str, str]:
+    """Return the word of the table that each further word means."""
+    return {name: metric.name for metric in catalog.metrics().values() for name in metric.also} | dict(_ALSO)
+
+
 def key(word: str) -> str:
-    """What words that mean the same have in common: `top-1` and `Top 1`."""
+    """Return the common key of words that mean the same: `top-1` and `Top 1`."""
     return "_".join("".join(char if char.isalnum() else " " for char in word.lower()).split())
 
 
 def also(word: str) -> Iterator[str]:
-    """The words of the table that explain what is called `word` on a page or in a file; none if it is not known.
+    """Yield the words of the table that explain what is called `word` on a page or in a file; none if it is not known.
 
     A value of an axis is explained with the axis, and a runner's own metric, `extra_NAME` in a table, as `NAME`.
     """
-    asked = key(word)
-    called = {key(name): meant for name, meant in _ALSO.items()}
-    yield asked.removeprefix("extra_")
-    if asked in called:
-        yield called[asked]
-    yield from (axis for axis in GridSpec.model_fields if asked in map(key, catalog.values(axis)))
+    word_key = key(word)
+    called = {key(name): meant for name, meant in meant_by_name().items()}
+    yield word_key.removeprefix("extra_")
+    if word_key in called:
+        yield called[word_key]
+    yield from (axis for axis in GridSpec.model_fields if word_key in map(key, catalog.values(axis)))
 
 
 def called(word: str) -> list[str]:
-    """What pages and tables call a word besides."""
-    return [name for name, meant in _ALSO.items() if meant == word]
+    """Return the other names of a word on pages and in tables."""
+    return [name for name, meant in meant_by_name().items() if meant == word]
 
 
 def names() -> list[str]:
-    """All further words, for suggestions."""
-    return [*_ALSO]
+    """Return all further words, for suggestions."""
+    return [*meant_by_name()]

@@ -1,4 +1,4 @@
-"""A waterfall as text for a terminal: a table with figures and gains of each step, and a bar for each latency."""
+"""The text of a waterfall for a terminal: a table with figures and gains of each step, and a bar for each latency."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,13 +17,13 @@ _GAINS = {
     "blocks": "not paired, of all blocks of separate runs, with the device's spread between sessions (95 %)",
     "": "without an interval: more rounds give one",
 }
-"""By what a gain is made of, as `MadeOf.source`; empty without an interval."""
+"""The texts are by the source of a gain, as `MadeOf.source`; empty without an interval."""
 _LEFT = {0, 2, 5}
 _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eager %"}
 
 
 def render(sweep: str, waterfall: Waterfall) -> str:
-    """Lines without control characters, some 130 wide. Intervals (95 %) are in brackets."""
+    """Write lines without control characters, some 130 wide. Intervals (95 %) are in brackets."""
     title = f"{sweep} · {waterfall.model} on {waterfall.device}"
     lines = [title, "", *_table(waterfall.steps), "", *_bars(waterfall.steps), ""]
     lines += [f"{step.name} {step.outcome}: {step.reason}" for step in waterfall.steps if step.outcome != "measured"]
@@ -39,7 +39,7 @@ def render(sweep: str, waterfall: Waterfall) -> str:
 
 
 def _table(steps: Sequence[Step], first: Sequence[str] = _HEADS[:3]) -> Iterator[str]:
-    """`first`: the heads of the first columns."""
+    """Yield the lines of the table. `first`: the heads of the first columns."""
     metrics = [step.accuracy_metric for step in steps if step.accuracy_metric]
     metric = _METRICS.get(metrics[0] if metrics else "", "accuracy")
     heads = [head or metric for head in (*first, *_HEADS[len(first) :])]
@@ -86,8 +86,8 @@ def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str 
 
 
 def _bars(steps: Sequence[Step], *, over_first: bool = False) -> Iterator[str]:
-    """One bar per step, with the length of its latency. If the difference to the previous step (or to the first one) is
-    resolved, saved time is dotted and added time is dark."""
+    """Yield one bar per step, with the length of its latency. If the difference to the previous step (or to the first
+    one) is resolved, saved time is dotted and added time is dark."""
     names = max(len(step.name) for step in steps)
     longest = max((step.latency.value for step in steps if step.latency), default=0.0)
     before: float | None = None
@@ -98,8 +98,8 @@ def _bars(steps: Sequence[Step], *, over_first: bool = False) -> Iterator[str]:
         now = step.latency.value
         resolved = step.gain is not None and step.gain.latency in ("faster", "slower")
         earlier = before if before and resolved else now
-        kept, reach = (round(_BAR * ms / longest) for ms in (min(now, earlier), max(now, earlier)))
-        bar = "█" * max(kept, 1) + ("░" if now < earlier else "▓") * (reach - kept)
+        solid, reach = (round(_BAR * ms / longest) for ms in (min(now, earlier), max(now, earlier)))
+        bar = "█" * max(solid, 1) + ("░" if now < earlier else "▓") * (reach - solid)
         yield f"{step.name.ljust(names)}  {bar.ljust(_BAR)}  {now:.3f} ms"
         before = before if over_first and before else now
 
@@ -116,17 +116,17 @@ def _totals(waterfall: Waterfall) -> Iterator[str]:
 
 
 def _made_of(steps: Sequence[Step]) -> Iterator[str]:
-    """What the gains in speed are made of, with the steps where not all are made of the same."""
+    """Say what the gains in speed are made of, with the steps where not all are made of the same."""
     with_gain = [step for step in steps if step.gain and step.gain.speedup]
-    made = {step.name: _source(step.gain) for step in with_gain if step.gain}
+    sources = {step.name: _source(step.gain) for step in with_gain if step.gain}
     for source, text in _GAINS.items():
-        if names := [name for name, found in made.items() if found == source]:
-            whose = "" if len(names) == len(made) else f" of {', '.join(names)}"
-            yield f"gain in speed{whose}: {text}"
+        if names := [name for name, source_of_step in sources.items() if source_of_step == source]:
+            of_steps = "" if len(names) == len(sources) else f" of {', '.join(names)}"
+            yield f"gain in speed{of_steps}: {text}"
 
 
 def _source(gain: Gain) -> str:
-    """Empty without an interval."""
+    """Return the source of the gain; empty without an interval."""
     has_interval = gain.speedup is not None and gain.speedup.low is not None
     return gain.made_of.source if gain.made_of is not None and has_interval else ""
 

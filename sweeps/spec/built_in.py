@@ -3,8 +3,15 @@
 from sweeps.metrics import Metric
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
 
-_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
-"""What an app needs beside the model: of a program that has its libraries inside, the program."""
+_SLOW_KERNELS = "what is not delegated runs in slow kernels"
+_OPERATORS_LEFT = "vary grids: backend, precision; the result's page names the operators that are left"
+_LIBRARY = Metric(
+    *("runtime_mb", "Runtime library", "MB", "lower", 1),
+    why="an app carries the runtime's library with its kernels beside the file",
+    todo="smaller: vary grids: runtime",
+    also=("library", "library (mb)"),
+)
+"""The size of what an app needs beside the model: of a program that has its libraries inside, the program's."""
 
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
@@ -30,7 +37,7 @@ TORCHSCRIPT = RuntimeEntry(
             int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
             # A traced core that NNAPI runs, in a scripted whole. Its converter takes fused models only.
             fixed={"capture": "mixed", "fuse": True, "optimize": False},
-            # Its numbers are those that phones' accelerators are made for.
+            # The engine's numbers are those that phones' accelerators are made for.
             int8_fixed={"qengine": "qnnpack"},
             unsaid=frozenset({"capture", "fuse", "optimize"}),
             lists_accelerators=True,
@@ -68,21 +75,33 @@ TORCHSCRIPT = RuntimeEntry(
 EAGER = RuntimeEntry(
     name="eager",
     target="workers.runtimes.eager.runtime:Eager",
-    # As the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice.
+    # The model runs as the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice.
     backends=(BackendEntry(name="cpu", fixed={"capture": "eager"}),),
     unshippable="PyTorch in Python runs on no phone: it is here to compare with",
 )
 
 _EXTRA = "runtimes 390 MB"
 _RELEASES = ("toolchain", "runner_toolchain")
-_DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
-"""What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
-_DELEGATED_OPERATORS = Metric("delegated_operators_percent", "Delegated operators", "%", "higher", 1)
+_DELEGATED = Metric(
+    "delegated_percent", "Delegated multiply-adds", "%", "higher", 1, why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
+)
+"""The part of a model that a delegate takes: the rest runs in portable kernels, which are slow. Told by the build."""
+_DELEGATED_OPERATORS = Metric(
+    *("delegated_operators_percent", "Delegated operators", "%", "higher", 1), why=_SLOW_KERNELS, todo=_OPERATORS_LEFT
+)
 """The same by number: between delegates, data go through the CPU."""
 
 _NODES = (
-    Metric("backend_nodes", "Nodes that the backend took", "", "higher", 0),
-    Metric("cpu_nodes", "Nodes left to the CPU", "", "lower", 0),
+    Metric(
+        *("backend_nodes", "Nodes that the backend took", "", "higher", 0),
+        why="a backend takes the operators that it knows",
+        todo=_OPERATORS_LEFT,
+    ),
+    Metric(
+        *("cpu_nodes", "Nodes left to the CPU", "", "lower", 0),
+        why="a backend leaves operators that it does not know to the CPU",
+        todo=_OPERATORS_LEFT,
+    ),
 )
 """Counted where a provider runs, in one profiled inference. What a provider compiles into one is one node."""
 
@@ -98,7 +117,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
         int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
         support_columns={"int8": "granularity"},
         fixed={"capture": "export", "format": "onnx"},
-        # Its kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
+        # The CPU's kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
         saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
         unsaid=frozenset({"capture", "format"}),
     )

@@ -5,19 +5,17 @@ Those of this project are in `sweeps.spec.built_in`. Other packages add theirs (
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
 from sweeps.metrics import METRICS, Metric
-from sweeps.records import Timing
 from sweeps.spec import places
 from sweeps.spec.built_in import BUILT_IN_DEVICES, BUILT_IN_RUNTIMES
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry, with_others
 from sweeps.variant import Variant
 
-TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
+TIMED = frozenset(name for name, metric in METRICS.items() if metric.timed)
 """Built-in metrics that exist only where a device ran the backend."""
 
 _GROUPS: dict[str, tuple[type[Any], tuple[Any, ...]]] = {
@@ -29,65 +27,66 @@ _GROUPS: dict[str, tuple[type[Any], tuple[Any, ...]]] = {
 
 
 def runtimes() -> Mapping[str, RuntimeEntry]:
-    """By name, the built-in ones first."""
+    """The runtimes by name, the built-in ones first."""
     return _all("edgesweep.runtimes")[0]
 
 
 def devices() -> Mapping[str, DeviceEntry]:
-    """By name, the built-in ones first."""
+    """The transports by name, the built-in ones first."""
     return _all("edgesweep.devices")[0]
 
 
 def views() -> Mapping[str, ViewEntry]:
-    """Those of other packages, by name; the dashboard's own are in `dashboard.views.registry`."""
+    """The pages of other packages, by name; the dashboard's own are in `dashboard.views.registry`."""
     return _all("edgesweep.views")[0]
 
 
 def problems() -> tuple[str, ...]:
-    """Why entries of other packages were left out, one line each."""
+    """The reasons why entries of other packages were left out, one line each."""
     return tuple(problem for group in _GROUPS for problem in _all(group)[1])
 
 
 def values(axis: str) -> tuple[str, ...]:
-    """What a sweep file may write into a build axis of text: of every runtime, each once."""
+    """The values that a sweep file may write into a build axis of text: of every runtime, each once."""
     if axis == "runtime":
         return tuple(runtimes())
-    found = [value for one in runtimes().values() for value in _values(one, axis)]
-    return tuple(dict.fromkeys(found))
+    names = [value for runtime in runtimes().values() for value in _values(runtime, axis)]
+    return tuple(dict.fromkeys(names))
 
 
 def not_of_runtime(axes: Mapping[str, object], free: frozenset[str]) -> str | None:
-    """Why a variant with these axes is none of its runtime's: in one grid every runtime meets the values of all."""
+    """The reason why a variant with these axes is none of its runtime's: in one grid every runtime meets the values of
+    all."""
     runtime = runtimes()[str(axes["runtime"])]
     for axis in ("backend", *runtime.values):
-        known = _values(runtime, axis)
-        if axis in free and known and axes[axis] not in known:
-            return f"{runtime.name} has no {axis} {axes[axis]} (it has: {', '.join(known)})"
+        own_values = _values(runtime, axis)
+        if axis in free and own_values and axes[axis] not in own_values:
+            return f"{runtime.name} has no {axis} {axes[axis]} (it has: {', '.join(own_values)})"
     return None
 
 
 def device(name: str) -> DeviceEntry | None:
     """The transport of a device that a sweep file calls `name`; `None` where no transport has such names."""
     bare = places.on_host(name)
-    found = devices().get(bare.partition(":")[0])
-    return found if found is not None and re.fullmatch(found.pattern, bare) else None
+    entry = devices().get(bare.partition(":")[0])
+    return entry if entry is not None and re.fullmatch(entry.pattern, bare) else None
 
 
 def is_host(name: str) -> bool:
-    """Whether the device that a sweep file calls `name` is this machine itself."""
-    found = device(name)
-    return found is not None and found.is_host and places.host_of(name) is None
+    """Tell whether the device that a sweep file calls `name` is this machine itself."""
+    entry = device(name)
+    return entry is not None and entry.is_host and places.host_of(name) is None
 
 
 def is_here(facts: DeviceFacts) -> bool:
-    """Whether the device runs on a computer that builds: what is built would take its time."""
+    """Tell whether the device runs on a computer that builds: a build would take the device's time."""
     return is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE
 
 
 def unshippable(runtime: str) -> str:
-    """Why nothing of that runtime can win; empty where it can."""
-    found = runtimes().get(runtime)
-    return found.unshippable if found is not None else ""
+    """The reason why nothing of that runtime can win; empty where it can."""
+    entry = runtimes().get(runtime)
+    return entry.unshippable if entry is not None else ""
 
 
 def backend_of(variant: Variant) -> BackendEntry:
@@ -97,20 +96,21 @@ def backend_of(variant: Variant) -> BackendEntry:
 
 
 def checked_in_python(backend: str) -> bool:
-    """Whether it is a Python program that stands in for it: only this machine itself has that, no phone on it."""
-    found = (one.backend(backend) for one in runtimes().values())
-    return any(one.checked_as_built for one in found if one is not None)
+    """Tell whether a Python program stands in for the backend: only this machine itself has that, no phone on it."""
+    entries = (runtime.backend(backend) for runtime in runtimes().values())
+    return any(entry.checked_as_built for entry in entries if entry is not None)
 
 
 def backend_title(name: str) -> str:
     """The backend for people."""
-    found = (one.backend(name) for one in runtimes().values())
-    return next((one.title for one in found if one is not None and one.title), name)
+    entries = (runtime.backend(name) for runtime in runtimes().values())
+    return next((entry.title for entry in entries if entry is not None and entry.title), name)
 
 
 def metrics() -> Mapping[str, Metric]:
-    """Those that an objective may name: the built-in ones, and what runners of other packages tell besides."""
-    return METRICS | {one.name: one for entry in runtimes().values() for one in entry.metrics}
+    """The metrics that an objective may name: the built-in ones, and those that runners of other packages report
+    besides."""
+    return METRICS | {metric.name: metric for entry in runtimes().values() for metric in entry.metrics}
 
 
 def metric(name: str) -> Metric:
@@ -119,17 +119,17 @@ def metric(name: str) -> Metric:
 
 
 def is_timed(metric: str) -> bool:
-    """Whether it exists only where a device ran the backend: what was only checked has none of them. A runner tells
-    its own metrics as it times."""
+    """Tell whether the metric exists only where a device ran the backend: a result that was only checked has none of
+    them. A runner tells its own metrics as it times."""
     return metric in TIMED or metric not in METRICS
 
 
 def _values(runtime: RuntimeEntry, axis: str) -> tuple[str, ...]:
-    return tuple(one.name for one in runtime.backends) if axis == "backend" else runtime.values.get(axis, ())
+    return tuple(backend.name for backend in runtime.backends) if axis == "backend" else runtime.values.get(axis, ())
 
 
 @cache
 def _all(group: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """All entries of one kind by name, and what is wrong with those that were left out."""
+    """The entries of one kind by name, and what is wrong with those that were left out."""
     kind, built_in = _GROUPS[group]
     return with_others(kind, group, built_in)

@@ -1,4 +1,4 @@
-"""What a sweep file asks for when its sweep has ended."""
+"""A sweep file may ask for actions when its sweep has ended."""
 
 from urllib.parse import urlsplit
 

@@ -22,44 +22,44 @@ from sweeps.variant import Variant
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 Value = str | bool | int
-"""What a build axis may hold."""
+"""A value of a build axis."""
 
-_AXES = frozenset(one.name for one in fields(Variant))
+_AXES = frozenset(axis.name for axis in fields(Variant))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendEntry:
-    """Where the operators of one runtime run, and which build axes have a choice there."""
+    """A backend is where the operators of one runtime run; its entry says which build axes have a choice there."""
 
     name: str
     title: str = ""
-    """For people; the name, if left out."""
+    """The backend's name for people; `name`, if left out."""
     axes: frozenset[str] = frozenset()
     """The build axes that have a choice here, besides those of the runtime."""
     float_axes: frozenset[str] = frozenset()
-    """Of floats (fp32, fp16) alone."""
+    """The axes with a choice for floats (fp32, fp16) alone."""
     int8_axes: frozenset[str] = frozenset()
-    """Of int8 alone."""
+    """The axes with a choice for int8 alone."""
     fixed: Mapping[str, Value] = field(default_factory=dict)
-    """What an axis without a choice has; one that is not named has the default of `Variant`."""
+    """The values of axes without a choice; an axis that is not named has the default of `Variant`."""
     int8_fixed: Mapping[str, Value] = field(default_factory=dict)
     """The same for int8 alone."""
     saturating: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By engine of int8, the quantization methods whose sums of 8-bit products saturate on an x86 CPU without VNNI,
-    unless weights have a reduced range."""
+    """The quantization methods whose sums of 8-bit products saturate on an x86 CPU without VNNI, unless weights have a
+    reduced range, by engine of int8."""
     unsaid: frozenset[str] = frozenset()
     """Axes without a choice here that the label of a variant leaves out."""
     lists_accelerators: bool = False
-    """Whether its program lists the accelerators of a phone, and which operators each takes (`--nnapi-devices`)."""
+    """The backend's program lists the accelerators of a phone, and which operators each takes (`--nnapi-devices`)."""
     support_columns: Mapping[str, str] = field(default_factory=dict)
-    """By precision, the axis that distinguishes columns of the support table, besides the quantization method."""
+    """The axis that distinguishes columns of the support table, besides the quantization method, by precision."""
     support_parts: bool = False
-    """Whether the support table has one part per precision and engine, instead of one for all."""
+    """The support table has one part per precision and engine, instead of one for all."""
     checked_as_built: bool = False
-    """Whether a build is checked without the backend, by its own graph in PyTorch: then a survey of what can be built
-    needs no device that has it, and Python stands in for it where a sweep evaluates it."""
+    """A build is checked without the backend, by its own graph in PyTorch: then a survey of what can be built needs no
+    device that has the backend, and Python stands in for it where a sweep evaluates it."""
     builds_apart: bool = False
-    """Its builds share no long stage with builds of the runtime's other backends."""
+    """The backend's builds share no long stage with builds of the runtime's other backends."""
 
     @property
     def chosen_axes(self) -> frozenset[str]:
@@ -68,13 +68,13 @@ class BackendEntry:
 
     @property
     def named_axes(self) -> frozenset[str]:
-        """All that should be build axes."""
+        """The names that should be build axes."""
         return self.chosen_axes.union(self.fixed, self.int8_fixed, self.unsaid, self.support_columns.values())
 
     def wrong(self, axes_of_runtime: frozenset[str]) -> str:
         if not _NAME.fullmatch(self.name):
             return f"the name {self.name!r} of a backend is not of small letters, digits and '_' only"
-        # Otherwise two variants would have one label.
+        # Two variants would have one label otherwise.
         chosen = sorted(self.unsaid & (axes_of_runtime | self.chosen_axes))
         return f"labels of {self.name} cannot leave out {chosen[0]}, which has a choice there" if chosen else ""
 
@@ -93,9 +93,10 @@ class RuntimeEntry:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Allowed values of the text axes. An axis that is left out accepts the values of the other runtimes."""
     synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By axis, what a word of sweep files stands for in this runtime, where others take it as it is."""
+    """The values that words of sweep files stand for in this runtime, where other runtimes take the words as they are,
+    by axis."""
     unshippable: str = ""
-    """Why its builds cannot win; empty if they can."""
+    """The reason why the runtime's builds cannot win; empty if they can."""
     extra: str = ""
     """The extra of this project that installs what it needs beside PyTorch, and the size of that, as `runtimes 390 MB`.
     On phones, the program of such a runtime is only for sweeps that use it."""
@@ -106,25 +107,26 @@ class RuntimeEntry:
     `workers.runtimes.onnxruntime.for_phones` does; empty if there is none."""
 
     def backend(self, name: str) -> BackendEntry | None:
-        return next((one for one in self.backends if one.name == name), None)
+        return next((backend for backend in self.backends if backend.name == name), None)
 
     def wrong(self) -> str:
         if not _all_are(BackendEntry, self.backends) or not self.backends:
             return "its backends are not a tuple of one BackendEntry or more"
-        axes = self.axes.union(self.values, *(one.named_axes for one in self.backends))
+        axes = self.axes.union(self.values, *(backend.named_axes for backend in self.backends))
         if unknown := sorted(axes - _AXES):
             return f"there is no build axis {unknown[0]}"
         for axis, words in self.values.items():
             if not _all_are(str, words) or "" in words:
                 return f"the values of {axis} are not a tuple of non-empty text: {words!r}"
-        return next(filter(None, (one.wrong(self.axes) for one in self.backends)), "") or self._wrong_metric()
+        return next(filter(None, (backend.wrong(self.axes) for backend in self.backends)), "") or self._wrong_metric()
 
     def _wrong_metric(self) -> str:
-        for one in self.metrics:
-            if not is_extra_name(one.name):
-                return f"{one.name!r} cannot be the name of an extra metric"
-            if one.better not in get_args(Better):
-                return f"the metric {one.name} is better when {one.better!r}, not one of {', '.join(get_args(Better))}"
+        for metric in self.metrics:
+            if not is_extra_name(metric.name):
+                return f"{metric.name!r} cannot be the name of an extra metric"
+            if metric.better not in get_args(Better):
+                known = ", ".join(get_args(Better))
+                return f"the metric {metric.name} is better when {metric.better!r}, not one of {known}"
         return ""
 
 
@@ -141,10 +143,10 @@ class DeviceEntry:
     unit_pattern: str = ""
     """Regular expression of the unit, without the `*` of `name:*`."""
     is_host: bool = False
-    """Whether it is this machine: it runs this Python, and builds disturb its measurements."""
+    """The device is this machine: it runs this Python, and builds disturb its measurements."""
     simulated: bool = False
     may_be_away: bool = False
-    """Whether a planned device may be absent now: it keeps its results, and its jobs wait."""
+    """A planned device may be absent now: it keeps its results, and its jobs wait."""
     discovery: str = ""
     """Module that finds all units of `name:*` (see `workers.devices.interface.Discovery`); empty if there is none."""
     recovery: str = ""
@@ -195,39 +197,39 @@ def with_others(kind: type[Any], group: str, built_in: Sequence[Any]) -> tuple[d
     was left out, a line with the reason."""
     from importlib.metadata import entry_points
 
-    found = {one.name: one for one in built_in}
+    by_name = {entry.name: entry for entry in built_in}
     problems = []
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
         try:
             entry = point.load()
-            why = _wrong(entry, found) if isinstance(entry, kind) else f"{point.value} is no {kind.__name__}"
+            why = _wrong(entry, by_name) if isinstance(entry, kind) else f"{point.value} is no {kind.__name__}"
         except (Exception, SystemExit) as error:  # noqa: BLE001  # another package's code
             why = in_one_line(error)
         if why:
             package = point.dist.name if point.dist is not None else "a package"
             problems.append(f"{point.name} of {package} is left out: {why}")
         else:
-            found[entry.name] = entry
-    return found, tuple(problems)
+            by_name[entry.name] = entry
+    return by_name, tuple(problems)
 
 
-def _wrong(entry: Any, found: dict[str, Any]) -> str:
-    if entry.name in found:
+def _wrong(entry: Any, by_name: dict[str, Any]) -> str:
+    if entry.name in by_name:
         return f"there is a {entry.name} already"
     if not _NAME.fullmatch(entry.name):
         return f"the name {entry.name!r} is not of small letters, digits and '_' only"
     wrong: str = entry.wrong()
-    return wrong or (_metric_of_another(entry, found) if isinstance(entry, RuntimeEntry) else "")
+    return wrong or (_metric_of_another(entry, by_name) if isinstance(entry, RuntimeEntry) else "")
 
 
-def _metric_of_another(entry: RuntimeEntry, found: Mapping[str, RuntimeEntry]) -> str:
+def _metric_of_another(entry: RuntimeEntry, by_name: Mapping[str, RuntimeEntry]) -> str:
     """Figures of one name are compared with each other, so they have one definition."""
-    for other in found.values():
-        for metric in other.metrics:
-            if any(one.name == metric.name and one != metric for one in entry.metrics):
-                return f"{other.name} defines the metric {metric.name} in another way"
+    for runtime in by_name.values():
+        for metric in runtime.metrics:
+            if any(own.name == metric.name and own != metric for own in entry.metrics):
+                return f"{runtime.name} defines the metric {metric.name} in another way"
     return ""
 
 
 def _all_are(kind: type[Any], several: object) -> bool:
-    return isinstance(several, tuple) and all(isinstance(one, kind) for one in several)
+    return isinstance(several, tuple) and all(isinstance(member, kind) for member in several)

@@ -59,10 +59,10 @@ def _check_cpus(cpus: str) -> str:
         return cpus
     numbers: list[int] = []
     for part in cpus.split(","):
-        found = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
-        if not found:
+        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
+        if not match:
             raise wrong(f"{cpus[:80]!r} is no list of CPUs; write all, big, little, or for instance 0,1 or 0-3")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise wrong(f"the range {part.strip()} ends before it starts")
         numbers += range(first, last + 1)
@@ -111,7 +111,7 @@ class ValueOf:
 def _check_device(device: str) -> str:
     if catalog.device(device) is not None or places.class_of(device) or places.tag_of(device):
         return device
-    # Simulated devices last: a user rarely means them.
+    # The simulated devices come last: a user rarely means them.
     known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
     allowed = ", ".join([*(usage for entry in known for usage in entry.usages), *places.USAGES])
     single = [entry.name for entry in known if not entry.unit]
@@ -155,7 +155,7 @@ Cpus = Annotated[str, AfterValidator(_check_cpus)]
 Release = Annotated[str, AfterValidator(_check_release), _releases(INSTALLED)]
 RunnerRelease = Annotated[str, AfterValidator(_check_runner_release), _releases(INSTALLED, toolchains.SAME)]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text), AfterValidator(from_file)]
-"""Absolute once `load` has read it, because it starts at the sweep file's folder."""
+"""The path is absolute once `load` has read it, because it starts at the sweep file's folder."""
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Deviation = Annotated[float, Field(gt=0)]
 
@@ -169,8 +169,8 @@ class Part(BaseModel):
 
 def check_unique(names: list[str], message: str, *at: str) -> None:
     """`message` has `{}` for the repeated name; the error is located `at` below its position in the list."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for position, name in enumerate(names):
-        if name and name in seen:
+        if name and name in earlier:
             raise wrong(message.format(repr(name)), position, *at)
-        seen.add(name)
+        earlier.add(name)

@@ -2,12 +2,13 @@
 one class, whose parts are. Reads names, and no image."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.spec.image_folders import files_of, left_out, named_classes
 from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.text import some
 
 _SPLITS = frozenset(
     [
@@ -31,7 +32,8 @@ _BESIDE = frozenset(
     ["set", "data", "dataset", "split", "part", "images", "imgs", "image", "img", "folder", "fold", "of", "the"]
 )
 """Words that do not make a split's name another one: `train_images`, `val2017`, `test-set`."""
-_MOST_NAMES = 5
+MOST_CLASSES = 5
+"""So many are named to people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Levels:
 
     root: Path
     inner: Mapping[str, tuple[str, ...]]
-    """By class: the sub-folders that hold all its images; empty where an image lies in the class itself."""
+    """The sub-folders that hold all images of a class, by class; empty where an image lies in the class itself."""
     beside: int
     """The folders in the parent of `root`, with `root`: classes, if `root` is one."""
 
@@ -55,8 +57,8 @@ class Levels:
         inside = list(self.inner.values())
         if not inside or not all(inside):
             return ()
-        same = len(set(inside)) == 1 and (len(inside) == 1 or len(inside[0]) > 1)
-        return tuple(sorted(set().union(*inside))) if same or len(self.splits) > 1 else ()
+        uniform = len(set(inside)) == 1 and (len(inside) == 1 or len(inside[0]) > 1)
+        return tuple(sorted(set().union(*inside))) if uniform or len(self.splits) > 1 else ()
 
     @property
     def below(self) -> Path:
@@ -66,21 +68,22 @@ class Levels:
 
     @property
     def doubted(self) -> bool:
-        """Whether its folders are likely no classes. One split's name among many may be a class, as in CIFAR-100."""
+        """The folder's sub-folders are likely no classes. One split's name among many may be a class, as in
+        CIFAR-100."""
         return bool(self.too_high) or len(self.splits) > 1
 
     @property
     def what(self) -> str:
-        """What is doubtful about it, for people; empty if nothing is."""
+        """The doubt about the folder, for people; empty if there is none."""
         if self.too_high:
             return (
-                f"{self.root} seems one level too high: {some(list(self.inner))} would be the classes, and all their "
-                f"images lie in sub-folders ({some(self.too_high)})"
+                f"{self.root} seems one level too high: {some(list(self.inner), MOST_CLASSES)} would be the classes, "
+                f"and all their images lie in sub-folders ({some(self.too_high, MOST_CLASSES)})"
             )
         if self.splits:
             named = "is named like a split" if len(self.splits) == 1 else "are named like splits"
             kind = "a class" if len(self.splits) == 1 else "classes"
-            return f"{some(self.splits)} in {self.root} {named} of a data set, and taken for {kind}"
+            return f"{some(self.splits, MOST_CLASSES)} in {self.root} {named} of a data set, and taken for {kind}"
         return ""
 
     @property
@@ -91,22 +94,22 @@ class Levels:
 
     @property
     def text(self) -> str:
-        """Both, in one line; empty if nothing is doubtful."""
+        """The doubt and the next step, in one line; empty if nothing is doubtful."""
         return f"{self.what}: {self.next_step}" if self.what else ""
 
 
 def levels_of(root: Path) -> Levels:
-    """Raises `OSError`."""
+    """The levels of a folder of classes. Raises `OSError`."""
     home = root.resolve()
     try:
-        beside = sum(one.is_dir() and not one.name.startswith(".") for one in home.parent.iterdir())
+        beside = sum(neighbour.is_dir() and not neighbour.name.startswith(".") for neighbour in home.parent.iterdir())
     except OSError:  # whoever may read a folder need not read the one above
         beside = 0
     return Levels(root=root, inner={name: _inner(root / name) for name in named_classes(root)}, beside=beside)
 
 
 def evaluated_levels(data: DataSpec) -> Levels | None:
-    """Of the folder that accuracy is computed on; `None` if it is none, or cannot be read."""
+    """The levels of the folder that accuracy is computed on; `None` if that is no folder, or cannot be read."""
     if not isinstance(data.evaluation, FolderData):
         return None
     try:
@@ -128,15 +131,9 @@ def folder_warnings(data: DataSpec) -> Iterator[str]:
 
 
 def is_split(name: str) -> bool:
-    """Whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
+    """Tell whether a folder is named like a split: `train`, `Validation`, `val2017`, `test_images`."""
     words = set(re.findall(r"[a-z]+", name.lower()))
     return bool(words & _SPLITS) and words <= _SPLITS | _BESIDE
-
-
-def some(names: Sequence[str]) -> str:
-    """The first names, for people."""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _inner(folder: Path) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ _OF_SYSTEMS = frozenset({"thumbs.db", "desktop.ini"})
 _MOST_SUFFIXES = 5
 
 SHARE_OF_ONE_FOLDER = 5
-"""If both sets come from one folder and calibration gives no number, it takes one image out of 5."""
+"""Calibration takes one image out of 5, if both sets come from one folder and the file gives no number."""
 
 
 CALIBRATION_IMAGES = 100
@@ -29,38 +29,39 @@ class EvaluationImages:
     """The labelled images that accuracy is computed on."""
 
     used: int
-    """At most, where it is not known how many there are."""
+    """The number of images that accuracy is computed on; at most, where it is not known how many exist."""
     there: int | None
-    """With those that `data.evaluation.images` leaves out; `None` before a download."""
+    """The number of images that exist, with those that `data.evaluation.images` leaves out; `None` before a
+    download."""
     where: str
-    """For people."""
+    """The place of the images, for people."""
 
 
 def evaluation_images(data: DataSpec) -> EvaluationImages | None:
-    """Also those that the sweep file leaves out. `None` if there are no labels, or nothing is known of the number
-    before a download. Raises `DataError`."""
+    """The evaluation images of the data, also those that the sweep file leaves out. `None` if there are no labels, or
+    nothing is known of the number before a download. Raises `DataError`."""
     calibration, evaluation = data.calibration, data.evaluation
     match evaluation:
         case TorchvisionData() if evaluation.images is not None:
             return EvaluationImages(used=evaluation.images, there=None, where=evaluation.dataset)
         case DigitsData():
-            there, where = HELD_OUT_DIGITS, "the digits"
+            existing, where = HELD_OUT_DIGITS, "the digits"
         case FolderData():
-            there, where = sum(map(len, listed(evaluation.path).values())), str(evaluation.path)
+            existing, where = sum(map(len, listed(evaluation.path).values())), str(evaluation.path)
             if isinstance(calibration, FolderData) and of_one_folder(calibration, evaluation):
-                there -= calibrating(calibration, there)
+                existing -= calibrating(calibration, existing)
         case _:
             return None
-    return EvaluationImages(used=min(there, evaluation.images or there), there=there, where=where)
+    return EvaluationImages(used=min(existing, evaluation.images or existing), there=existing, where=where)
 
 
 def of_one_folder(calibration: FolderData, evaluation: FolderData) -> bool:
-    """Whether both sets come from one folder, and share its images."""
+    """Tell whether both sets come from one folder, and share its images."""
     return calibration.path.resolve() == evaluation.path.resolve()
 
 
 def calibrating(calibration: FolderData, images: int) -> int:
-    """How many `images` of one folder calibration takes, if evaluation has the others."""
+    """The number of `images` of one folder that calibration takes, if evaluation has the others."""
     return calibration.images or min(CALIBRATION_IMAGES, max(1, images // SHARE_OF_ONE_FOLDER))
 
 
@@ -70,15 +71,16 @@ class LeftOut:
 
     root: Path
     by_suffix: tuple[tuple[str, int], ...]
-    """Of the classes: `(".heic", 20)`, the most frequent first; an empty suffix for files without one."""
+    """The number of files in classes, by suffix: `(".heic", 20)`, the most frequent first; an empty suffix for files
+    without one."""
     classes: int
-    """How many classes have such files."""
+    """The number of classes that have such files."""
     in_no_class: int
     """Images that lie beside the folders of the classes."""
 
     @property
     def text(self) -> str:
-        """One line for people; empty if nothing is left out."""
+        """The files that are left out, in one line for people; empty if none is."""
         parts = []
         if self.by_suffix:
             count = sum(number for _, number in self.by_suffix)
@@ -92,13 +94,13 @@ class LeftOut:
 
 
 def left_out(root: Path) -> LeftOut:
-    """What `listed` does not list. Raises `OSError`."""
-    others = {name: files_of(root / name)[1] for name in named_classes(root)}
+    """The files that `listed` does not list. Raises `OSError`."""
+    other_files = {name: files_of(root / name)[1] for name in named_classes(root)}
     beside = sum(_is_image(path) and path.is_file() for path in root.iterdir())
     return LeftOut(
         root=root,
-        by_suffix=_by_suffix(path for paths in others.values() for path in paths),
-        classes=sum(map(bool, others.values())),
+        by_suffix=_by_suffix(path for paths in other_files.values() for path in paths),
+        classes=sum(map(bool, other_files.values())),
         in_no_class=beside,
     )
 
@@ -111,12 +113,12 @@ def listed(root: Path) -> dict[str, list[Path]]:
             raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
         home = root.resolve()
         classes = named_classes(root)
-        found = {name: _images_of(root / name, home) for name in classes}
+        images = {name: _images_of(root / name, home) for name in classes}
     except OSError as error:
         raise DataError(f"{error.filename} cannot be read: {error.strerror}", "give it read permission") from error
     if not classes:
         raise DataError(f"the folder {root} has no sub-folders", "put the images into one sub-folder per class")
-    return found
+    return images
 
 
 def named_classes(root: Path) -> list[str]:
@@ -127,14 +129,14 @@ def named_classes(root: Path) -> list[str]:
 def files_of(folder: Path) -> tuple[list[Path], list[Path]]:
     """(images, other files) by their names, each sorted, without what is hidden. Raises `OSError`."""
     images: list[Path] = []
-    others: list[Path] = []
+    other_files: list[Path] = []
     for home, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if not name.startswith(".") and name.lower() not in _OF_SYSTEMS:
                 path = Path(home, name)
-                (images if _is_image(path) else others).append(path)
-    return sorted(images), sorted(others)
+                (images if _is_image(path) else other_files).append(path)
+    return sorted(images), sorted(other_files)
 
 
 def _raise(error: OSError) -> None:
@@ -146,22 +148,22 @@ def _is_image(path: Path) -> bool:
 
 
 def _images_of(folder: Path, home: Path) -> list[Path]:
-    found, others = files_of(folder)
-    for path in (folder, *found):
+    images, other_files = files_of(folder)
+    for path in (folder, *images):
         if not path.resolve().is_relative_to(home):
             raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")
         if path is not folder and not stat.S_ISREG(path.stat().st_mode):
             # Whoever reads a pipe waits for a writer, and a device may have no end.
             raise DataError(f"{path} is {_kind(path)}, not an image", "remove it from the folder")
-    if not found and others:
-        count, suffixes = len(others), _suffixes_text(_by_suffix(others))
+    if not images and other_files:
+        count, suffixes = len(other_files), _suffixes_text(_by_suffix(other_files))
         raise DataError(
             f"the class {folder.name} has {count} file{'s' * (count > 1)} in {folder} and none is read: {suffixes}",
             f"convert them to one of {_READ}",
         )
-    if not found:
+    if not images:
         raise DataError(f"the class {folder.name} has no images in {folder}", "add images, or remove the empty folder")
-    return found
+    return images
 
 
 def _by_suffix(paths: Iterable[Path]) -> tuple[tuple[str, int], ...]:

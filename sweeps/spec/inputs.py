@@ -16,7 +16,7 @@ Scalar = str | int | float | bool
 _SCALARS: JsonDict = {"type": ["string", "number", "boolean"]}
 _ITEMS: JsonDict = {"items": {"anyOf": [_SCALARS, {"type": "array", "items": _SCALARS}]}}
 Argument = Scalar | Annotated[list[Any], Field(json_schema_extra=_ITEMS)]
-"""Of a constructor. A list has scalars, or lists of them: `[[32, 1], [64, 2]]`."""
+"""An argument of a constructor. A list has scalars, or lists of them: `[[32, 1], [64, 2]]`."""
 
 TAKEN_MODULES = sys.stdlib_module_names | {
     "sweeps",
@@ -46,7 +46,7 @@ class ModelSpec(Part):
 
     source: Source = Field(description="torchvision's name (mobilenet_v2) or your own module:function.")
     name: Name = Field(
-        default_factory=lambda given: str(given.get("source", "")).rpartition(":")[2],
+        default_factory=lambda data: str(data.get("source", "")).rpartition(":")[2],
         description="Name in results; the source's part behind the colon if left out.",
     )
     arguments: dict[str, Argument] = Field(default_factory=dict, description="Keyword arguments of the constructor.")
@@ -140,7 +140,7 @@ class FolderData(Part):
 
 
 def _download_folder() -> Any:
-    # As text: pydantic validates the default like a value from the file, where a path is text.
+    # The default is text: pydantic validates it like a value from the file, where a path is text.
     about = "Download folder (relative to the sweep file)."
     return Field(default="datasets", validate_default=True, description=about)
 
@@ -183,5 +183,5 @@ class DataSpec(Part):
 
 
 def most_images(data: DataSpec) -> int | None:
-    """How many images there are to evaluate with, if the sweep file alone says so: folders grow."""
+    """The number of images to evaluate with, if the sweep file alone says so: folders grow."""
     return HELD_OUT_DIGITS if isinstance(data.evaluation, DigitsData) else None

@@ -1,4 +1,4 @@
-"""What a variant is called: short text for people."""
+"""A variant has a label for people, which is short text."""
 
 from sweeps.spec import catalog, toolchains
 from sweeps.variant import DEFAULT_GRANULARITY, INSTALLED, Variant
@@ -7,8 +7,8 @@ _USUAL = Variant()
 
 
 def label_of(variant: Variant) -> str:
-    """Such as `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so two variants that differ have
-    two labels."""
+    """The label of a variant, such as `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so two
+    variants that differ have two labels."""
     backend = catalog.backend_of(variant)
     unsaid = backend.unsaid
     usual = DEFAULT_GRANULARITY.get(variant.qengine, "none")
@@ -39,5 +39,5 @@ def label_of(variant: Variant) -> str:
 
 
 def names_of_job(name: str, name_here: str, model: str) -> set[str]:
-    """What a plan (`name`) and its device's table (`name_here`) call a job, with its model and without."""
-    return {one.removeprefix(lead) for one in (name, name_here) for lead in ("", f"{model} · ")}
+    """The names of a job in a plan (`name`) and in its device's table (`name_here`), with its model and without."""
+    return {text.removeprefix(lead) for text in (name, name_here) for lead in ("", f"{model} · ")}

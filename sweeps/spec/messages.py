@@ -15,9 +15,9 @@ Schema = dict[str, Any]
 """A JSON Schema, or a part of it."""
 
 
-def sentences(document: Document, error: ValidationError | None, schema: Schema) -> list[str]:
-    """Every problem of the file as `file:line: message`, in order of lines; allowed values are taken from `schema`."""
-    found = {(problem.line, f"{_name(problem.at)}: {problem.message}"): None for problem in document.problems}
+def sentences(document: Document, error: ValidationError | None, schema: Schema) -> list[tuple[int, str]]:
+    """Every problem of the file with its line, in order of lines; allowed values are taken from `schema`."""
+    texts = {(problem.line, f"{_name(problem.at)}: {problem.message}"): None for problem in document.problems}
     unread = {problem.at for problem in document.problems}
     for detail in error.errors(include_url=False) if error else ():
         ctx = detail.get("ctx", {})
@@ -30,8 +30,8 @@ def sentences(document: Document, error: ValidationError | None, schema: Schema)
             continue  # pydantic does not count invalid values, and each of them has its own message
         if detail["type"] == "literal_error" and "anyOf" in place.part:
             continue  # a word or a number: the number's error names both
-        found[document.line(place.at), _sentence(detail["type"], ctx, place)] = None
-    return [f"{document.path}:{line}: {text}" for line, text in sorted(found, key=lambda problem: problem[0])]
+        texts[document.line(place.at), _sentence(detail["type"], ctx, place)] = None
+    return sorted(texts, key=lambda problem: problem[0])
 
 
 def show(value: object) -> str:
@@ -60,7 +60,7 @@ class _Place:
     around: Schema
     value: Any
     keys: tuple[str, ...]
-    """What a block of keys may have there."""
+    """The keys that a block may have there."""
 
 
 def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
@@ -72,7 +72,7 @@ def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
         around = part
         if "discriminator" in part:
             part = _resolve(schema, {"$ref": part["discriminator"]["mapping"].get(step, "")})
-        elif member := [one for one in part.get("anyOf", ()) if one.get("$ref") == f"#/$defs/{step}"]:
+        elif member := [option for option in part.get("anyOf", ()) if option.get("$ref") == f"#/$defs/{step}"]:
             if isinstance(value, dict):  # otherwise no member of the union fits
                 part = _resolve(schema, member[0])
         elif isinstance(step, str) and "properties" in part:
@@ -177,11 +177,11 @@ def _expected(part: Schema) -> str:
         "object": "a block of keys",
     }
     options = part.get("anyOf", [part])
-    found = [option.get("type") for option in options]
+    types = [option.get("type") for option in options]
     words = [
         " or ".join(_allowed(option)) or kinds[option.get("type", "object")]
         for option in options
-        if option.get("type", "object") in kinds and (option.get("type") != "integer" or "number" not in found)
+        if option.get("type", "object") in kinds and (option.get("type") != "integer" or "number" not in types)
     ]
     return " or ".join(words)
 

@@ -10,8 +10,8 @@ from sweeps.spec.fields import MetricName, Part, wrong
 
 def _one_of(first: str, second: str) -> Any:
     """JSON Schema's way to say that two keys exclude each other (null counts as left out)."""
-    given = [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in (first, second)]
-    return {"not": {"allOf": given}}
+    branches = [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in (first, second)]
+    return {"not": {"allOf": branches}}
 
 
 class ConstraintSpec(Part):
@@ -38,7 +38,7 @@ class ObjectiveSpec(Part):
 
     maximize: MetricName | None = Field(default=None, description="The metric that is to be as large as possible.")
     minimize: MetricName | None = Field(
-        default_factory=lambda given: None if given.get("maximize") else "latency_p50_ms",
+        default_factory=lambda data: None if data.get("maximize") else "latency_p50_ms",
         description="The metric that is to be as small as possible; latency_p50_ms if nothing is maximized.",
     )
     constraints: tuple[ConstraintSpec, ...] = (ConstraintSpec(metric="accuracy_drop_points", at_most=1.0),)

@@ -37,25 +37,26 @@ def tag_of(name: str) -> str | None:
 
 
 def only_in_a_lab(name: str) -> bool:
-    """Whether the name has a meaning in a lab only."""
+    """Tell whether the name has a meaning in a lab only."""
     return host_of(name) is not None or bool(class_of(name)) or tag_of(name) is not None
 
 
 def matches(name: str, facts: DeviceFacts, tags: Collection[str]) -> bool:
-    """Whether a sweep file's `name` means this device of a lab. `tags`: those of its host."""
+    """Tell whether a sweep file's `name` means this device of a lab. `tags`: those of its host."""
     host, unit = host_of(facts.name), on_host(facts.name)
-    if (wanted := class_of(name)) is not None:
-        return wanted.casefold() in (f"{facts.maker} {facts.model}".casefold(), facts.device_class.casefold())
+    if (class_name := class_of(name)) is not None:
+        return class_name.casefold() in (f"{facts.maker} {facts.model}".casefold(), facts.device_class.casefold())
     if (tag := tag_of(name)) is not None:
         return tag in tags
     if host_of(name) not in (None, host):
         return False
-    asked = on_host(name)
-    return asked == unit or (asked.endswith(":*") and unit.startswith(asked[:-1]))
+    own_name = on_host(name)
+    return own_name == unit or (own_name.endswith(":*") and unit.startswith(own_name[:-1]))
 
 
 def may_mean(name: str, facts: DeviceFacts) -> bool:
-    """As `matches`, for a device that is away: the tags of its host are not known then, so every tag may be its."""
+    """Tell whether `name` may mean a device that is away (see `matches`): the tags of its host are not known then, so
+    every tag may be the host's."""
     if host_of(facts.name) is None:
         return False
     return tag_of(name) is not None or matches(name, facts, ())

@@ -32,7 +32,7 @@ class GateSpec(Part):
     @classmethod
     def _waits_agree(cls, part: float | None, info: ValidationInfo) -> float | None:
         whole = info.data.get("wait_seconds")
-        # Only for sweep files: stored sweeps from before this check must stay readable.
+        # The check is for sweep files only: stored sweeps from before this check must stay readable.
         if info.context and whole is not None and part is not None and part > whole:
             raise wrong(f"load_wait_seconds ({part:g}) is more than wait_seconds ({whole:g}), of which it is a part")
         return part
@@ -86,10 +86,10 @@ class ProtocolSpec(Part):
                 f"min_seconds ({self.min_seconds:g}) is more than max_seconds ({self.max_seconds:g})", "min_seconds"
             )
         gateless = self.gate == "none" or (self.gate is None and self.preset == "recipe")
-        # Only for sweep files: stored sweeps from before this check must stay readable.
+        # The check is for sweep files only: stored sweeps from before this check must stay readable.
         if info.context and gateless and self.on_not_ready == "fail":
-            given = "gate: none" if self.gate == "none" else "the preset recipe, which has no gate,"
-            message = f"with {given} every device counts as ready; leave out on_not_ready, or set a gate"
+            setting = "gate: none" if self.gate == "none" else "the preset recipe, which has no gate,"
+            message = f"with {setting} every device counts as ready; leave out on_not_ready, or set a gate"
             raise wrong(message, "on_not_ready")
         return self
 

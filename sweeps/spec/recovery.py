@@ -1,4 +1,4 @@
-"""What a sweep file allows EdgeSweep to do to a device that stops answering."""
+"""A sweep file allows EdgeSweep some ways to bring back a device that stops answering."""
 
 from pydantic import Field
 

@@ -25,7 +25,8 @@ from sweeps.spec.yaml_text import dumped
 
 
 def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"] | None:
-    """`None` if the sweep file gives no preset either: planning decides, by the number of variants."""
+    """The budget of the preset; `None` if the sweep file gives no preset either: planning decides, by the number of
+    variants."""
     if protocol is None or protocol.preset is None:
         return None
     return "race" if protocol.preset == "race" else "full"
@@ -56,7 +57,7 @@ class SweepSpec(Part):
     protocol: ProtocolSpec = ProtocolSpec()
     objective: ObjectiveSpec = ObjectiveSpec()
     budget: Literal["full", "race"] | MinutesBudget | None = Field(
-        default_factory=lambda given: _budget_of(given.get("protocol")),
+        default_factory=lambda data: _budget_of(data.get("protocol")),
         description="full: measure everything to the end; race: only until it is clear what cannot win. If left out: "
         "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
@@ -64,8 +65,8 @@ class SweepSpec(Part):
     on_end: OnEndSpec = OnEndSpec()
 
     def kept_json(self) -> str:
-        """What is stored of it: without `on_end`, whose address or arguments may be secrets, and which says nothing of
-        the results."""
+        """The JSON that is stored of the file: without `on_end`, whose address or arguments may be secrets, and which
+        says nothing of the results."""
         return self.model_dump_json(exclude={"on_end"})
 
     @model_validator(mode="after")
@@ -105,10 +106,10 @@ def load(path: Path) -> SweepSpec:
 
 
 def validated(document: Document) -> SweepSpec:
-    """As `load`, of a document that was read."""
+    """Validate a document that was read, as `load` does."""
     error = None
     try:
-        # As JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
+        # The values become JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
         text = json.dumps(document.data)
         sweep = SweepSpec.model_validate_json(text, context={"folder": document.path.absolute().parent})
     except ValidationError as caught:
@@ -116,15 +117,15 @@ def validated(document: Document) -> SweepSpec:
     problems = sentences(document, error, json_schema())
     if problems:
         remedy = "correct the sweep file; `edgesweep schema` prints everything that it may contain"
-        raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
+        lines = (f"{document.path}:{line}: {text}" for line, text in problems)
+        raise SpecError("\n".join(lines), "; ".join((remedy, *catalog.problems())), problems)
     return sweep
 
 
 def validated_values(
     content: dict[str, Any], folder: Path, next_step: str = "correct the values; `edgesweep schema` has all that may be"
 ) -> SweepSpec:
-    """As `validated`, of values that no file has: relative paths are those of `folder`. Raises `SpecError`."""
-    nowhere = Path("values")
+    """Validate values that no file has (see `validated`): relative paths are those of `folder`. Raises `SpecError`."""
     error = None
     try:
         text = json.dumps(content, default=str)
@@ -135,9 +136,8 @@ def validated_values(
         return sweep
     if not isinstance(error, ValidationError):
         raise SpecError(f"these values cannot be in a sweep file: {error}", next_step)
-    found = sentences(Document(nowhere, json.loads(text)), error, json_schema())
-    here = (line.removeprefix(f"{nowhere}:1: ").replace("the file: ", "the values: ", 1) for line in found)
-    raise SpecError("\n".join(here), next_step)
+    problems = sentences(Document(Path("values"), json.loads(text)), error, json_schema())
+    raise SpecError("\n".join(text.replace("the file: ", "the values: ", 1) for _, text in problems), next_step)
 
 
 def sweep_yaml(sweep: SweepSpec) -> str:

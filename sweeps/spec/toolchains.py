@@ -12,7 +12,7 @@ from sweeps.errors import did_you_mean
 from sweeps.variant import INSTALLED
 
 SAME = "same"
-"""Of `runner_toolchain` in a sweep file: what built it runs it."""
+"""The value of `runner_toolchain` in a sweep file that means: what built a model runs it."""
 PATTERN = r"[a-z][a-z0-9_]{0,31}==[0-9][0-9A-Za-z.]{0,31}"
 
 
@@ -21,18 +21,18 @@ class Library:
     """A runtime's library, of which several releases can be on one machine."""
 
     modules: tuple[str, ...]
-    """What a release must be able to import beside the other packages here."""
+    """The modules that a release must be able to import beside the other packages here."""
     mb: int
-    """On the disk: of the release that EdgeSweep is tested with, others differ by some."""
+    """The size on the disk in MB: of the release that EdgeSweep is tested with, others differ by some."""
     oldest: str = ""
     """The oldest release that may be taken; empty: any."""
     why_oldest: str = ""
     torch: Mapping[str, str] = field(default_factory=dict)
-    """By series (`1.3` of 1.3.1), the series of torch that it pairs with; empty: it needs no torch."""
+    """The series of torch that each series (`1.3` of 1.3.1) pairs with; empty: the library needs no torch."""
 
     @property
     def pairs(self) -> Mapping[str, str]:
-        """For people: by releases, what they pair with."""
+        """The pairs of releases, for people."""
         mates = {f"{series}.x": f"torch {mate}" for series, mate in self.torch.items()}
         return mates or {f"{self.oldest} or newer: {self.oldest} is {self.why_oldest}": "any torch"}
 
@@ -52,24 +52,24 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
         ),
     }
 )
-"""By package of the registry, which is the runtime's name too."""
+"""The libraries by their package in the registry, which is the runtime's name too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """One release of one library."""
+    """A release of a library."""
 
     package: str
     version: str
 
     @property
     def text(self) -> str:
-        """As a sweep file writes it."""
+        """The release as a sweep file writes it."""
         return f"{self.package}=={self.version}"
 
     @property
     def word(self) -> str:
-        """For labels and folders."""
+        """The release in labels and names of folders."""
         return f"{self.package}-{self.version}"
 
     @property
@@ -83,7 +83,7 @@ class Toolchain:
 
 
 def toolchain(text: str) -> Toolchain:
-    """Raises `ValueError` with the reason if `text` is none."""
+    """The toolchain that `text` names. Raises `ValueError` with the reason if it names none."""
     package, _, version = text.partition("==")
     if not re.fullmatch(PATTERN, text):
         raise ValueError(
@@ -96,12 +96,12 @@ def toolchain(text: str) -> Toolchain:
 
 
 def of_runtime(values: Iterable[str], runtime: str) -> tuple[str, ...]:
-    """Those of an axis of toolchains that mean something for a runtime: not the releases of others."""
-    return tuple(one for one in values if "==" not in one or one.partition("==")[0] == runtime)
+    """The values of an axis of toolchains that mean something for a runtime: not the releases of others."""
+    return tuple(value for value in values if "==" not in value or value.partition("==")[0] == runtime)
 
 
 def word(text: str) -> str:
-    """For labels: `onnxruntime-1.31.1`, or `installed`."""
+    """The value in labels: `onnxruntime-1.31.1`, or `installed`."""
     return text.replace("==", "-")
 
 
@@ -116,7 +116,7 @@ def versions_with(own: Mapping[str, str], built_by: str, run_by: str) -> dict[st
 
 
 def refusal(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
-    """Why a release cannot be used beside this torch, and what to do; `None` if it can."""
+    """The reason why a release cannot be used beside this torch, and what to do; `None` if it can."""
     library = chosen.library
     if library.oldest and _numbers(chosen.version) < _numbers(library.oldest):
         return (
@@ -139,12 +139,13 @@ def refusal(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
 
 
 def refusal_of_installed(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
-    """As `refusal`, of the release that is installed. One that the table does not have may be newer than the table."""
-    known = chosen.library.torch
-    mate = known.get(_series(chosen.version), _series(torch))
+    """The refusal (see `refusal`) of the release that is installed. One that the table does not have may be newer than
+    the table."""
+    by_series = chosen.library.torch
+    mate = by_series.get(_series(chosen.version), _series(torch))
     if mate == _series(torch):
         return None
-    fitting = next((series for series, one in known.items() if one == _series(torch)), "")
+    fitting = next((series for series, other_torch in by_series.items() if other_torch == _series(torch)), "")
     return (
         f"{chosen.package} {chosen.version} pairs with torch {mate}, and torch {torch} is installed",
         f"pip install '{chosen.package}=={fitting}.*'" if fitting else f"install a pair: {_paired(chosen.library)}",
@@ -160,5 +161,5 @@ def _series(version: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Of a release: `1.31.1` and `1.31.1rc1` are alike."""
-    return tuple(int(found[0]) for part in version.split(".") if (found := re.match(r"[0-9]+", part)))
+    """The numbers of a release: `1.31.1` and `1.31.1rc1` are alike."""
+    return tuple(int(match[0]) for part in version.split(".") if (match := re.match(r"[0-9]+", part)))

@@ -15,7 +15,7 @@ from sweeps.errors import SpecError
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
-"""Counted with aliases expanded: otherwise nine lines of nested aliases could fill the memory."""
+"""The nodes are counted with aliases expanded: otherwise nine lines of nested aliases could fill the memory."""
 MAX_DEPTH = 32
 
 Location = tuple[str | int, ...]
@@ -36,7 +36,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML file: its values, their lines, and errors in the text itself."""
+    """A YAML file: its values, their lines, and errors in the text itself."""
 
     path: Path
     data: Any
@@ -59,7 +59,7 @@ def read_yaml(path: Path) -> Document:
 
 
 def parsed(text: str, path: Path) -> Document:
-    """`text`, which is or will be the content of `path`. Raises as `read_yaml`."""
+    """The document of `text`, which is or will be the content of `path`. Raises as `read_yaml`."""
     document = Document(path, None)
     try:
         loader = _Loader(text)
@@ -83,8 +83,8 @@ def parsed(text: str, path: Path) -> Document:
 
 def _read(path: Path) -> str:
     if not path.is_file():
-        what = "this is a folder" if path.is_dir() else "there is no such file"
-        raise SpecError(f"{path}: {what}", "give the path of a sweep file; edgesweep init writes one")
+        reason = "this is a folder" if path.is_dir() else "there is no such file"
+        raise SpecError(f"{path}: {reason}", "give the path of a sweep file; edgesweep init writes one")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -100,7 +100,7 @@ def _read(path: Path) -> str:
 
 
 def _unreadable(path: Path, line: int, problem: str) -> SpecError:
-    return SpecError(f"{path}:{line}: {problem}", "correct this line and run the command again")
+    return SpecError(f"{path}:{line}: {problem}", "correct this line and run the command again", [(line, problem)])
 
 
 class _Loader(yaml.SafeLoader):
@@ -171,13 +171,13 @@ class _Values:
                 self._wrong(at, "a key must be one line of text", line)
                 continue
             # A key is always text: `1: x` gives the unknown key "1".
-            here = (*at, key_node.value)
+            place = (*at, key_node.value)
             if key_node.value in values:
-                first = self._document.lines[here]
-                self._wrong(here, f"this key is here twice (lines {first} and {line})", line)
+                first = self._document.lines[place]
+                self._wrong(place, f"this key is here twice (lines {first} and {line})", line)
                 continue
-            self._document.lines[here] = line
-            values[key_node.value] = self.plain(value_node, here)
+            self._document.lines[place] = line
+            values[key_node.value] = self.plain(value_node, place)
         return values
 
     def _scalar(self, node: yaml.Node, at: Location) -> Any:

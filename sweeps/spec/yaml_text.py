@@ -1,4 +1,4 @@
-"""Sweep files as text. Pure."""
+"""A sweep file is written as text. Pure."""
 
 import re
 from typing import Any

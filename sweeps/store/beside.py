@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported
-from sweeps.journal.kept_sweeps import Labels
+from sweeps.journal.sweep_table import Labels
 from sweeps.json_records import to_json
 from sweeps.store.client import connect, translated
 from sweeps.store.run_content import ATTEMPT_KEY, MAX_TAG_LENGTH, RECORD, TAG

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.build_costs import Cell, Cells, Setup
 
 TABLES = (

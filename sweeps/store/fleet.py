@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 
 TABLES = (
     """CREATE TABLE sums (

@@ -15,6 +15,7 @@ from typing import Self
 from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError
+from sweeps.sqlite_file import BRIEF_S, connect
 from sweeps.store.owner import server_name
 from sweeps.store.uri import dialect, sqlite_path
 from sweeps.workspace import Workspace
@@ -127,16 +128,18 @@ def read_lag(workspace: Workspace, journal: Journal, sweep: str) -> Lag | None:
     if marks is None:
         return Lag(jobs=0, since=None)
     try:
-        journal.watermark()
+        journal.results.watermark()
     except DamagedResultsError:
         return None  # a reader makes the table again
     seen = (
         complete_to.attempt_id
-        if complete_to is not None and complete_to.plan_id == journal.position(sweep).plan_id
+        if complete_to is not None and complete_to.plan_id == journal.changes.position(sweep).plan_id
         else 0
     )
-    waiting = [attempt for key, attempt in journal.ended_jobs(sweep, seen).items() if attempt > marks.get(key, -1)]
-    since = journal.accepted(min(waiting)) if waiting else None
+    waiting = [
+        attempt for key, attempt in journal.results.ended_jobs(sweep, seen).items() if attempt > marks.get(key, -1)
+    ]
+    since = journal.times.accepted(min(waiting)) if waiting else None
     return Lag(jobs=len(waiting), since=since)
 
 
@@ -149,14 +152,14 @@ def _read(
         return None
     place = (server_name(workspace), sweep)
     try:
-        with closing(_open(path, mode="ro")) as db:
+        with closing(connect(path, read_only=True, busy_s=BRIEF_S)) as db:
             row = db.execute("SELECT plan_id, attempt_id FROM sweeps WHERE server = ? AND sweep = ?", place).fetchone()
             if row is None:
                 return None
             if _is_gone(workspace):
                 return None, {}
             complete_to = None if row[0] is None else Position(plan_id=row[0], attempt_id=row[1])
-            if complete_to is not None and complete_to == journal.position(sweep):
+            if complete_to is not None and complete_to == journal.changes.position(sweep):
                 return complete_to, None
             found = db.execute("SELECT job_key, attempt_id FROM marks WHERE server = ? AND sweep = ?", place).fetchall()
     except sqlite3.Error:
@@ -164,14 +167,12 @@ def _read(
     return complete_to, dict(found)
 
 
-def _open(path: Path | None, mode: str = "rwc") -> sqlite3.Connection:
+def _open(path: Path | None) -> sqlite3.Connection:
     """`None`: in memory."""
-    name = ":memory:" if path is None else f"{path.resolve().as_uri()}?mode={mode}"
-    db = sqlite3.connect(name, uri=True, isolation_level=None)
+    db = connect(path, busy_s=BRIEF_S)
     try:
-        if mode == "rwc":
-            db.execute("PRAGMA synchronous = OFF")
-            db.executescript(_TABLES)
+        db.execute("PRAGMA synchronous = OFF")
+        db.executescript(_TABLES)
     except BaseException:
         db.close()
         raise

@@ -18,9 +18,11 @@ from typing import Any
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import COLUMNS, Place
+from sweeps.journal.result_place import Place
+from sweeps.journal.results_table import COLUMNS
 from sweeps.journal.row_columns import ROW_COLUMNS, values_of
 from sweeps.json_records import to_json
+from sweeps.sqlite_file import connect
 from sweeps.store.snapshot import Snapshot, SnapshotError, StoredValues
 
 VERSION = 1
@@ -45,12 +47,12 @@ def is_whole(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        with closing(sqlite3.connect(path, timeout=_BUSY_S)) as db:
+        with closing(connect(path, busy_s=_BUSY_S)) as db:
             [mark] = db.execute("PRAGMA application_id").fetchone()
         if mark != _MARK:
             return False
         with Journal.open(path) as journal:  # it adds the columns of new figures
-            journal.watermark()
+            journal.results.watermark()
     except (sqlite3.Error, StoreError):
         return False
     return True
@@ -62,7 +64,7 @@ def make_file(path: Path) -> None:
         name.unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     Journal.open(path).close()
-    with closing(sqlite3.connect(path)) as db:
+    with closing(connect(path)) as db:
         db.execute(f"PRAGMA application_id = {_MARK}")
 
 
@@ -162,7 +164,7 @@ def _utc(text: str) -> str:
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
     """One transaction. Raises `StoreError` if the file cannot be written."""
     try:
-        with closing(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)) as db:
+        with closing(connect(path, busy_s=_BUSY_S)) as db:
             db.execute("PRAGMA synchronous = OFF")  # it may be lost
             db.execute("BEGIN IMMEDIATE")
             try:

@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
+from sweeps.journal.rebuild import whole_results
+from sweeps.journal.results_table import damaged
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
@@ -77,6 +79,7 @@ class Store:
         up what arrived and continues from there.
         """
         each, pause = each or _unheard, pause or bool
+        whole_results(journal.path)  # runs are made of its rows
         try:
             return self._publish(journal, sweep, each, pause, last)
         except CopiedWorkspaceError:
@@ -84,7 +87,7 @@ class Store:
             return self._publish(journal, sweep, each, pause, last)
 
     def waits_for_snapshot(self, journal: Journal, sweep: str, *, last: bool) -> bool:
-        """Whether there is a snapshot to be written now, as far as this process knows."""
+        """Tell whether there is a snapshot to be written now, as far as this process knows."""
         written = self._written.get((journal.path, sweep))
         return written is not None and (last or is_due(written)) and has_newer(journal, sweep, written)
 
@@ -99,7 +102,7 @@ class Store:
             looked_up = written is None
             if written is None:
                 written = look_up(client, self._uri, self._artifact_root, journal, sweep)
-            position = journal.position(sweep)
+            position = journal.changes.position(sweep)
             upload_snapshot(client, self._uri, journal, sweep, written, last=last, pause=pause)
             count, changed = _write_changes(client, journal, sweep, written, each)
             if looked_up:  # a publisher that was killed may have left it running
@@ -161,13 +164,12 @@ def _write_changes(
     client: "MlflowClient", journal: Journal, sweep: str, written: Written, each: Callable[[Job], object]
 ) -> tuple[int, bool]:
     """Write what is new since `written.position`. Returns the number of runs, and whether anything changed."""
-    count, changed = 0, _save_spec(client, journal.spec(sweep), written)
-    changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
-    changed |= save_imported(client, journal.imported(sweep), written)
-    save_labels(client, journal.labels(sweep), written)
-    session_start = cache(journal.session_start)
-    for planned in journal.jobs_since(sweep, written.position):
-        job, outcome = planned.job, journal.outcome(planned)
+    count, changed = 0, _save_spec(client, journal.plans.spec(sweep), written)
+    changed |= _save_data_manifests(client, journal.artifacts.data(sweep), written)
+    changed |= save_imported(client, journal.imports.of_sweep(sweep), written)
+    save_labels(client, journal.sweeps.labels(sweep), written)
+    for planned in journal.changes.jobs(sweep, written.position):
+        job, outcome = planned.job, journal.outcomes.of_job(planned)
         if outcome is None:
             # Pending again (more rounds, or a retry): the old run stays until there is a new one. But an accuracy on
             # other images than the sweep file's must not be ranked with the new ones.
@@ -175,20 +177,12 @@ def _write_changes(
             other_images = any(run.evaluation_id != (planned.evaluation_id or "") for run in runs)
             changed |= _mark_stale(client, written, job.key, planned.stale or other_images)
             continue
-        blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
-        manifest = journal.artifact(job.build_key)
-        starts = {session_start(job.device_id, block.session) for block in blocks}
-        sessions = tuple(sorted(start for start in starts if start is not None))
-        content = run_content.of_job(
-            sweep,
-            planned,
-            outcome,
-            blocks,
-            manifest,
-            journal.settled(job.key, planned.protocol),
-            sessions,
-            journal.batch_share(job.key),
-        )
+        blocks = journal.attempts.blocks(job.key) if isinstance(outcome, Measured) else ()
+        manifest = journal.artifacts.latest(job.build_key)
+        stored = journal.results.stored(sweep, job.key)
+        if stored is None:  # the table of results was damaged meanwhile
+            raise damaged(f"it lacks {job.name}")
+        content = run_content.of_job(stored[0], planned, blocks, manifest)
         rest = partial(_rest, client, journal, written, planned, outcome, blocks, manifest)
         new = _replace_run(client, written, content, rest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new
@@ -196,7 +190,7 @@ def _write_changes(
         # Not in the transaction of the run: a capture may be large, and others write.
         bring_profiles(client, journal, job, written.runs[job.key][0].run_id)
         each(job)
-    for skip in journal.skipped_since(sweep, written.position):
+    for skip in journal.changes.skipped(sweep, written.position):
         content = run_content.of_skipped(sweep, skip)
         new = _replace_run(client, written, content, lambda: (None, Beside()))
         changed |= _mark_stale(client, written, content.row.job_key, skip.stale) or new
@@ -217,7 +211,7 @@ def _rest(
     job = planned.job
     failures = (job.key, *build_failure_keys(job, planned.evaluation_id)) if isinstance(outcome, Failed) else ()
     calibration_id = None if manifest is None else manifest.calibration_id
-    return journal.measured(job.key, job.build_key, failures), Beside(
+    return journal.times.measured(job.key, job.build_key, failures), Beside(
         blocks=blocks,
         manifest=manifest,
         datasets=inputs_of(written.datasets, evaluation_id=planned.evaluation_id, calibration_id=calibration_id),

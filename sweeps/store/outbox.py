@@ -8,6 +8,7 @@ from typing import Self
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.records import Job
+from sweeps.retry import Backoff
 from sweeps.store.lag import Marks, read_lag
 from sweeps.store.mlflow import Store
 from sweeps.store.removal import clear_former_names
@@ -53,10 +54,10 @@ class Outbox:
         """
         # Both are read first: what is written meanwhile is looked at again.
         seen = self._journal.data_version
-        position = self._journal.position(self._sweep)
+        position = self._journal.changes.position(self._sweep)
 
         def told(job: Job) -> None:
-            newest, _ = self._journal.last_attempt(job)
+            newest, _ = self._journal.changes.last_attempt(job)
             each(self._marks.add(job.key, position.attempt_id) < newest)
 
         count = self._store.publish(self._journal, self._sweep, told, last=last, pause=lambda: each(False))
@@ -75,7 +76,7 @@ class Outbox:
         """Publish until nothing is left. Returns an empty text, or, if MLflow took nothing for `patience_s` seconds
         (`PATIENCE_S`), what it said last."""
         limit_s = PATIENCE_S if patience_s is None else patience_s
-        retry = Retry(clock)
+        retry = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, clock)
         taken_at = clock()
 
         def took(new: bool) -> None:
@@ -100,25 +101,3 @@ class Outbox:
         """The number of finished jobs that are not published yet."""
         lag = read_lag(self._workspace, self._journal, self._sweep)
         return 0 if lag is None else lag.jobs
-
-
-class Retry:
-    """When to ask a server again that refused: after 1 s, 2 s, 4 s and so on, and at least once a minute."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._next_wait_s = FIRST_WAIT_S
-        self._due_at = clock()
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds until it is time; 0 if it is."""
-        return max(0.0, self._due_at - self._clock())
-
-    def failed(self) -> None:
-        self._due_at = self._clock() + self._next_wait_s
-        self._next_wait_s = min(2 * self._next_wait_s, LONGEST_WAIT_S)
-
-    def succeeded(self) -> None:
-        self._next_wait_s = FIRST_WAIT_S
-        self._due_at = self._clock()

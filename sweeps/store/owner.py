@@ -6,7 +6,6 @@ ones that it has written, and one that finds another one in its place takes a ne
 Where the original is gone, a person says so (`take_over`): then the copy may delete the original's runs.
 """
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from uuid import uuid4
 from sweeps.errors import StoreError
 from sweeps.json_records import from_json, to_json
 from sweeps.store.uri import dialect, redact, sqlite_path
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 
@@ -97,16 +97,9 @@ def _new_name() -> str:
 
 def _write(workspace: Workspace, owner: Owner) -> Owner:
     path = workspace.published_as
-    part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(f"{to_json(owner)}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_whole(path, f"{to_json(owner)}\n", durable=True)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         raise StoreError(
             f"{path} cannot be written: {error.strerror}", "free space there, or make the workspace's folder writable"
         ) from error

@@ -20,8 +20,9 @@ from typing import TextIO
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
+from sweeps.retry import Backoff
 from sweeps.store.mlflow import Store
-from sweeps.store.outbox import PATIENCE_S, Outbox, Retry
+from sweeps.store.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, PATIENCE_S, Outbox
 from sweeps.with_parent import end_with_parent
 from sweeps.workspace import Workspace
 
@@ -39,7 +40,7 @@ class Orders:
         self._changed = threading.Condition()
         self._order = ("hold", 0)
         threading.Thread(target=self._read, daemon=True).start()
-        # A process that the driver has forked may hold the other end of stdin open.
+        # The end of stdin is not enough: a process that the driver has forked may hold its other end open.
         end_with_parent(os.getppid())
 
     @property
@@ -82,7 +83,7 @@ class Answers:
 
 def serve(outbox: Outbox, orders: Orders, say: Answers) -> None:
     """Follow the orders until the outbox is drained."""
-    retry = Retry()
+    retry = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
     draining_since = taken_at = 0.0
 
     def each(new: bool) -> None:

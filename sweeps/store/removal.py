@@ -44,7 +44,7 @@ class _PublishedRuns:
 
 
 def look_for(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -> Published:
-    """What MLflow has under this name. `spared`: as of `take_out`. Raises `StoreError`."""
+    """The runs that MLflow has under this name. `spared`: as of `take_out`. Raises `StoreError`."""
     uri = workspace.tracking_uri
     if not has_store(uri):
         return Published(0)
@@ -97,7 +97,7 @@ def check_free(workspace: Workspace, journal: Journal, sweep: str, name: str) ->
         if there is None:
             return
         deleted = there.lifecycle_stage == "deleted"
-        if name in journal.former_names(sweep) and not deleted:
+        if name in journal.sweeps.former_names(sweep) and not deleted:
             left = next(_published(workspace, client, name), None)
             if left is not None and not left.others:
                 return
@@ -113,15 +113,15 @@ def clear_former_names(workspace: Workspace, journal: Journal, sweep: str) -> No
     for name, spared in former_runs(journal, sweep):
         take_out(workspace, name, spared)
         with Journal.open(journal.path) as writing:
-            writing.forget_former_name(sweep, name)
+            writing.sweeps.forget_former_name(sweep, name)
 
 
 def former_runs(journal: Journal, sweep: str) -> Iterator[tuple[str, Set[str] | None]]:
     """Each name that the sweep had, and the keys of the sweep that has that name now, if any: it may be the same one
     again, which has left something there that was to be deleted."""
-    known = {info.name for info in journal.sweeps()}
-    for name in journal.former_names(sweep):
-        yield name, journal.run_keys(name) if name in known else None
+    known = {info.name for info in journal.sweeps.all()}
+    for name in journal.sweeps.former_names(sweep):
+        yield name, journal.jobs.run_keys(name) if name in known else None
 
 
 def _published(

@@ -4,18 +4,16 @@ A sweep that the workspace has is always read from its journal. The copy is in t
 server (`sweeps.store.server_copy`).
 """
 
-import fcntl
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import StoreError
+from sweeps.locks import LockedError, locked
 from sweeps.store.owner import own_marks
-from sweeps.store.read_journal import has_sweep
 from sweeps.store.server_copy import CopyState, ServerCopy
 from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
@@ -72,26 +70,13 @@ def own_files(workspace: Workspace) -> ResultFiles:
     return ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
 
 
-def result_files(
-    workspace: Workspace, sweep: str | None = None, *, each: Callable[[int], object] | None = None
-) -> ResultFiles:
-    """The workspace's own journal if it has the sweep (`None`: any); otherwise the copy of its tracking server as of
-    now, or the last one if the server is away. `each` as of `copied_files`.
-
-    Raises `StoreError` if there is no copy and the server cannot be read.
-    """
-    if has_sweep(workspace, sweep):
-        return own_files(workspace)
-    return copied_files(workspace, each=each)
-
-
 def copied_files(
     workspace: Workspace, *, wait: bool = True, each: Callable[[int], object] | None = None
 ) -> ResultFiles:
     """The copy of the workspace's tracking server. Without `wait`, a copy that exists is returned as it is, and brought
     up to date meanwhile. `each` is called with how many results were read of a snapshot, and with 0 before the first.
 
-    Raises as `result_files`.
+    Raises `StoreError` if there is no copy and the server cannot be read.
     """
     copy = ServerCopy(workspace.tracking_uri)
     each = each or (lambda _: None)
@@ -148,21 +133,17 @@ def _bring_up_to_date(copy: ServerCopy, *, patient: bool, each: Callable[[int], 
 
 @contextmanager
 def _turn(folder: Path, *, patient: bool) -> Iterator[bool]:
-    """Whether it is this reader's turn to bring the copy up to date: one does at a time."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as error:
-        raise StoreError(
-            f"no copy of MLflow can be kept in {folder.parent}: {error.strerror}",
-            "name another folder with EDGESWEEP_STATE",
-        ) from error
-    try:
+    """Whether it is this reader's turn to bring the copy up to date: only one reader at a time does."""
+    with ExitStack() as stack:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if patient else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-    finally:
-        os.close(descriptor)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stack.enter_context(locked(folder / "lock", wait_s=None if patient else 0.0, mode=0o600))
+            is_turn = True
+        except LockedError:
+            is_turn = False
+        except OSError as error:
+            raise StoreError(
+                f"no copy of MLflow can be kept in {folder.parent}: {error.strerror}",
+                "name another folder with EDGESWEEP_STATE",
+            ) from error
+        yield is_turn

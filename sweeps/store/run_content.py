@@ -5,15 +5,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 
-from sweeps.batches import BatchShare
 from sweeps.device_facts import canonical_key
-from sweeps.journal.result_row import row_of_job, row_of_skipped
+from sweeps.journal.result_row import row_of_skipped
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
-from sweeps.records import Block, Failed, Measured
+from sweeps.records import Block
 from sweeps.results import ResultRow
-from sweeps.settled import Settled
 from sweeps.spec import places
 from sweeps.store.tag_text import cut, text_of
 from sweeps.variant import LATER_AXES, RunAxes, Variant
@@ -73,29 +71,21 @@ class RunContent:
     """From the first process to the last one; `None` where nothing was measured."""
 
     def is_in(self, attempt_key: str, metrics: Mapping[str, float]) -> bool:
-        """Whether a run with this key and these metrics has this content, but for rounding.
+        """Whether a run with this key and these metrics has this content, but for rounding and for figures that came
+        later than the run: a figure that is new writes no run again.
 
         Processors of different kinds give the same logarithm with other last digits.
         """
         there = {
-            name: metrics[name] if name in metrics and math.isclose(value, metrics[name], rel_tol=1e-12) else value
+            name: metrics[name] if math.isclose(value, metrics[name], rel_tol=1e-12) else value
             for name, value in self.row.metrics.items()
+            if name in metrics
         }
         return attempt_key == _key(self.lasting, there)
 
 
-def of_job(
-    sweep: str,
-    planned: PlannedJob,
-    outcome: Measured | Failed,
-    blocks: Sequence[Block],
-    manifest: Manifest | None,
-    settled: Settled | None = None,
-    sessions: tuple[int, ...] = (),
-    batches: BatchShare | None = None,
-) -> RunContent:
-    """The run of a finished job; the arguments are those of `sweeps.journal.result_row.row_of_job`."""
-    row = row_of_job(sweep, planned, outcome, blocks, manifest, settled, sessions, batches)
+def of_job(row: ResultRow, planned: PlannedJob, blocks: Sequence[Block], manifest: Manifest | None) -> RunContent:
+    """The run of a finished job. `row`: as the journal has it."""
     content = of_row(row, planned, manifest)
     # A device may have moved since the plan, and between two blocks.
     hosts = ", ".join(dict.fromkeys(block.host for block in blocks if block.host))

@@ -26,6 +26,7 @@ from sweeps.store.snapshot_download import download
 from sweeps.store.snapshot_upload import SnapshotTag, read_tag
 from sweeps.store.sweep_tags import IS_SWEEP, OWNER, SNAPSHOT
 from sweeps.store.uri import dialect, redact, sqlite_path
+from sweeps.whole_file import write_whole
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -222,9 +223,7 @@ class ServerCopy:
         return self.folder / f"{run_id}.parquet"
 
     def _save(self, state: CopyState) -> None:
-        part = self._state_file.with_suffix(".part")
-        part.write_text(to_json(state), "utf-8")
-        part.replace(self._state_file)
+        write_whole(self._state_file, to_json(state))
 
 
 def _check(path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
-from sweeps.journal.row_columns import ROW_COLUMNS, read_row, stored, values_of
+from sweeps.journal.row_columns import FIGURE_COLUMNS, ROW_COLUMNS, TEXT_AND_NUMBERS, read_row, stored, values_of
 from sweeps.json_records import from_json, to_json
 from sweeps.metrics import METRICS, is_extra_name
 from sweeps.results import ResultRow
@@ -34,11 +34,9 @@ _GROUP_ROWS = 5_000
 _MOST_GROUP_BYTES = 512 << 20
 """Largest text of one group of rows, once it is unpacked."""
 _METADATA_KEY = b"edgesweep"
-_ARROW_TYPES: dict[Any, str] = {int: "int64", bool: "int64", float: "double"}
+_ARROW_TYPES = {"INTEGER": "int64", "REAL": "double", "TEXT": "string"}
 _FIELDS = {entry.name: entry for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
-_COLUMN_TYPES = {
-    name: _ARROW_TYPES.get(_FIELDS[name].type, "string") if name in _FIELDS else "string" for name in ROW_COLUMNS
-} | dict.fromkeys(METRICS, "double")
+_COLUMN_TYPES = {name: _ARROW_TYPES[kind] for name, kind in (TEXT_AND_NUMBERS | FIGURE_COLUMNS).items()}
 
 StoredValues = tuple[Any, ...]
 """One row as the journal's table has it: the values of `ROW_COLUMNS`."""

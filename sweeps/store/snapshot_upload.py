@@ -124,8 +124,8 @@ def has_newer(journal: Journal, sweep: str, written: Written) -> bool:
 
 def _content(journal: Journal, sweep: str) -> str:
     """What changes with each change of the sweep's results. Raises `DamagedResultsError`."""
-    mark = journal.watermark()
-    return f"{mark.epoch}.{mark.seq}.{journal.position(sweep).plan_id}.{len(journal.imported(sweep))}"
+    mark = journal.results.watermark()
+    return f"{mark.epoch}.{mark.seq}.{journal.plans.current_id(sweep)}.{len(journal.imports.of_sweep(sweep))}"
 
 
 def _tag_now(client: "MlflowClient", run_id: str) -> SnapshotTag | None:
@@ -146,20 +146,20 @@ def _check_written_here(workspace: Workspace, uri: str, run_id: str, tag: Snapsh
 
 
 def _record(journal: Journal, sweep: str) -> SnapshotRecord:
-    row = next(row for row in journal.sweeps() if row.name == sweep)
+    row = next(row for row in journal.sweeps.all() if row.name == sweep)
     return SnapshotRecord(
         format=FORMAT,
         sweep=sweep,
         created=row.created.isoformat(),
         updated=row.updated.isoformat(),
-        spec=journal.spec(sweep).kept_json(),
-        imported=tuple(journal.imported(sweep)),
+        spec=journal.plans.spec(sweep).kept_json(),
+        imported=tuple(journal.imports.of_sweep(sweep)),
     )
 
 
 def _rows(journal: Journal, sweep: str, pause: Callable[[], object]) -> Iterator[ResultRow]:
-    for place in sorted(journal.result_places(sweep)):
-        yield from journal.result_rows(sweep, place)
+    for place in sorted(journal.results.places(sweep)):
+        yield from journal.results.rows(sweep, place)
         pause()
 
 

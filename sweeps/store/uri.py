@@ -7,10 +7,12 @@ import socket
 import sqlite3
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sweeps.errors import StoreError
+from sweeps.sqlite_file import connect
 
 PROBE_TIMEOUT_S = 4.0
 """Detects a server that is down within seconds; MLflow itself would retry for minutes."""
@@ -138,11 +140,8 @@ def _probe_server(uri: str) -> None:
 
 def _probe_file(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, timeout=PROBE_TIMEOUT_S)
-    try:
+    with closing(connect(path, busy_s=PROBE_TIMEOUT_S)) as db:
         db.execute("PRAGMA schema_version").fetchone()
-    finally:
-        db.close()
 
 
 def _without_value(match: re.Match[str]) -> str:

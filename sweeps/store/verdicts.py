@@ -13,20 +13,22 @@ from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 from sweeps.errors import StoreError
-from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import read_results
-from sweeps.journal.results_table import Place, Watermark
+from sweeps.journal.result_place import Place
+from sweeps.journal.results_table import Watermark
 from sweeps.journal.told import told_by
 from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
 from sweeps.spec.sweep import SweepSpec
+from sweeps.sqlite_file import BRIEF_S, connect, switch_to_wal
 from sweeps.store import build_costs, fleet
 from sweeps.store.result_files import ResultFiles
 from sweeps.workspace import Workspace
 
 Found = TypeVar("Found")
+Files = Workspace | ResultFiles
 Each = Callable[[int, int], object]
 _COLUMNS = PlaceVerdict._fields
 _make = partial(tuple.__new__, PlaceVerdict)
@@ -46,7 +48,6 @@ _TABLES = (
 )
 _VERSION = 7
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
-_BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -100,7 +101,7 @@ class Verdicts:
     def overview(self, journal: Journal, sweep: str | None = None) -> list[PlaceVerdict]:
         """The verdicts of all sweeps (or one) as of now, with the places that wait for their first result.
 
-        Raises `DamagedResultsError` as `Journal.watermark` does.
+        Raises `DamagedResultsError` as `Results.watermark` does.
         """
         self.bring_up_to_date(journal, sweep)
         return self.where("true") if sweep is None else self.where("sweep = ?", sweep)
@@ -117,11 +118,11 @@ class Verdicts:
         return list(map(Known._make, self.db.execute(query, (sweep,))))
 
     def bring_up_to_date(self, journal: Journal, sweep: str | None = None) -> None:
-        """Raises `DamagedResultsError` as `Journal.watermark` does."""
+        """Raises `DamagedResultsError` as `Results.watermark` does."""
         # Before the watermark, so that no other reader's look is later than it.
         seen = {row[0]: row[1:] for row in self.db.execute("SELECT sweep, epoch, seq, plan, objective FROM seen")}
-        mark = journal.watermark()
-        plans = {name: str(plan_id) for name, plan_id in journal.plan_ids().items()}
+        mark = journal.results.watermark()
+        plans = {name: str(plan_id) for name, plan_id in journal.plans.current_ids().items()}
         wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
         late = {
             name: plan for name, plan in wanted.items() if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan)
@@ -135,14 +136,14 @@ class Verdicts:
         seen = {name: one for name, one in seen.items() if one[1] <= mark.seq}
         oldest = min((seen[name][1] for name in late if name in seen), default=0)
         changed: dict[str, set[Place]] = defaultdict(set)
-        for place in journal.changed_places(oldest):
+        for place in journal.results.changed_places(oldest):
             changed[place.sweep].add(place)
         for name, plan in late.items():
             if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan and not changed[name]:
                 self.db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
                 continue
             try:
-                spec = journal.spec(name)
+                spec = journal.plans.spec(name)
             except StoreError:
                 if sweep is not None:
                     raise
@@ -167,20 +168,19 @@ class Verdicts:
         verdicts: list[PlaceVerdict] = []
         costs = {}
         told = told_by(spec)
-        there = journal.result_places(sweep)
+        there = journal.results.places(sweep)
         places = set(there) if everything else changed | (fleet.with_results(self.db, sweep) - there.keys())
         for done, place in enumerate(places):
             if self._each is not None and done % 10 == 0:
                 self._each(done, len(places))
-            rows = journal.result_rows(sweep, place)
+            rows = journal.results.rows(sweep, place)
             ranked = rank_rows(rows, spec.objective, sweep, told=told)
             verdicts += verdicts_of(sweep, ranked.devices, rows)
             costs[place] = costs_of(rows, spec.objective)
         if replanned and not everything:
-            verdicts += [
-                one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing
-            ]
-        planned = journal.planned_places(sweep)
+            before = self.where("sweep = ?", sweep)
+            verdicts += [verdict for verdict in before if verdict.place not in places and not verdict.has_nothing]
+        planned = journal.jobs.places(sweep)
         verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]
         judged = {one.place for one in verdicts}
         verdicts += [
@@ -204,20 +204,20 @@ class Verdicts:
         self.db.execute("COMMIT")
 
 
-def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
-    """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
-    return _with_verdicts(files, lambda verdicts, journal: verdicts.overview(journal, sweep))
+def overview(files: Files, sweep: str | None = None, journal: Journal | None = None) -> list[PlaceVerdict]:
+    """The verdicts of a journal or a copy; a damaged table of results is made again first. `journal`: that of `files`,
+    if it is open. Raises `StoreError`."""
+    return _with_verdicts(files, lambda verdicts, results: verdicts.overview(results, sweep), journal=journal)
 
 
 def _with_verdicts(
-    files: Workspace | ResultFiles, read: Callable[[Verdicts, Journal], Found], each: Each | None = None
+    files: Files, read: Callable[[Verdicts, Journal], Found], each: Each | None = None, journal: Journal | None = None
 ) -> Found:
-    """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`. `each`: as
-    of `Verdicts`."""
-    return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each))
+    """What `read` finds in the verdicts, and a journal to bring them up to date with; the others as of `overview`."""
+    return read_results(journal or files.journal, lambda whole: _read(whole, files.verdicts, read, each))
 
 
-def read_current(files: Workspace | ResultFiles, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
+def read_current(files: Files, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
     """What `read` finds in the verdicts, once they are up to date. `each`: as of `Verdicts`. Raises as `overview`."""
 
     def current(verdicts: Verdicts, journal: Journal) -> Found:
@@ -240,11 +240,10 @@ def _read(journal: Journal, path: Path, read: Callable[[Verdicts, Journal], Foun
 
 def _open(path: Path | None) -> sqlite3.Connection:
     """`None`: in memory. Raises `_OtherVersionError`, `sqlite3.Error`."""
-    name = ":memory:" if path is None else str(path)
-    db = sqlite3.connect(name, isolation_level=None, timeout=_BUSY_S)
+    db = connect(path, busy_s=BRIEF_S)
     try:
         if not _is_made(db):
-            switch_to_wal(db, _BUSY_S)
+            switch_to_wal(db, BRIEF_S)
             db.execute("BEGIN IMMEDIATE")
             if not _is_made(db):  # by another process, meanwhile
                 for statement in (*_TABLES, f"PRAGMA user_version = {_VERSION}"):

@@ -30,7 +30,7 @@ def verify_published(workspace: Workspace, journal: Journal) -> Checked:
     uri = workspace.tracking_uri
     with translated(uri):
         client = connect(uri, make=False)
-        for row in journal.sweeps():
+        for row in journal.sweeps.all():
             runs = _own_runs(client, row.name, own_marks(workspace))
             jobs = [run for run in runs if run.data.tags.get(RECORD) == "job"]
             whole = [run for run in jobs if run.info.status != "RUNNING"]
@@ -77,9 +77,9 @@ def _twice(sweep: str, tags: list[dict[str, str]]) -> list[Finding]:
 
 def _outcomes(journal: Journal, sweep: str) -> dict[str, str]:
     """Of every job and skipped combination that the sweep ever had, by key; empty while a job is pending again."""
-    outcomes = {skipped_key(one.skipped): "skipped" for one in journal.skipped_since(sweep, None)}
-    for planned in journal.jobs_since(sweep, None):
-        ended = journal.ending(planned)
+    outcomes = {skipped_key(one.skipped): "skipped" for one in journal.changes.skipped(sweep, None)}
+    for planned in journal.changes.jobs(sweep, None):
+        ended = journal.outcomes.ending(planned)
         kind = "measured" if isinstance(ended, Complete) else "failed" if isinstance(ended, Failed) else ""
         outcomes[planned.job.key] = kind
     return outcomes

@@ -148,7 +148,7 @@ def _parent(client: "MlflowClient", experiment_id: str, journal: Journal, sweep:
     if first is not None:
         return Parent.of(first)
     _delete_orphans(client, experiment_id)
-    created_s = journal.created(sweep)
+    created_s = journal.times.created(sweep)
     run = client.create_run(
         experiment_id,
         start_time=None if created_s is None else int(created_s * 1000),

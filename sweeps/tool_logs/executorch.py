@@ -1,4 +1,4 @@
-"""ExecuTorch's `executor_runner`: what it logs.
+"""The log of ExecuTorch's `executor_runner`.
 
 The format is that of executorch's `examples/portable/executor_runner/executor_runner.cpp`. Its lines have a prefix of
 the platform's: `I 00:00:01.000000 executorch:executor_runner.cpp:412] ` on stderr of Linux, and none or logcat's in
@@ -26,22 +26,22 @@ _MAX_MS = 1e3 * MAX_SECONDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executions:
-    """All that one run tells."""
+    """The figures that one run tells."""
 
     log: ToolLog
     load_ns: int | None
-    """From before the file is read until its method is loaded; older versions do not tell it."""
+    """The time from before the file is read until its method is loaded; older versions do not tell it."""
     threads: int | None
-    """Those that were asked for, where the tool was compiled with a pool of threads."""
+    """The number of threads that was asked for, where the tool was compiled with a pool of threads."""
 
 
 def parse_executor_runner(text: str) -> ToolLog:
-    """As `read_executions`."""
+    """The figures of a log, read as `read_executions` reads them."""
     return read_executions(text).log
 
 
 def read_executions(text: str) -> Executions:
-    """What the tool logged, on stderr or in Android's log.
+    """The executions that the tool logged, on stderr or in Android's log.
 
     Raises `RunnerError`: `no_report` (no model was loaded), `not_timed` (its version tells no times), `crashed`,
     `truncated` (the executions did not end), `garbled` (several runs, an invalid time, or figures that contradict each
@@ -68,14 +68,14 @@ def read_executions(text: str) -> Executions:
     total_ms = positive(tool, total, _MAX_MS * max(iterations, 1))
     if not iterations:
         raise contradiction(tool, "no execution", f"{total} ms for it")
-    found = [match for line in lines if (match := _ITERATION.fullmatch(line))]
-    samples_ns = tuple(round(1e6 * positive(tool, match[3], _MAX_MS)) for match in found)
-    if found:
+    matches = [match for line in lines if (match := _ITERATION.fullmatch(line))]
+    samples_ns = tuple(round(1e6 * positive(tool, match[3], _MAX_MS)) for match in matches)
+    if matches:
         # Lines are counted first: the log may claim any number of iterations.
-        numbers = [(int(match[1]), int(match[2])) for match in found]
-        if len(found) != iterations or numbers != [(number, iterations) for number in range(1, iterations + 1)]:
-            raise RunnerError("garbled", f"the log of {tool} has {len(found)} iterations of {iterations}", WHOLE)
-        # Each is printed to a nanosecond.
+        numbers = [(int(match[1]), int(match[2])) for match in matches]
+        if len(matches) != iterations or numbers != [(number, iterations) for number in range(1, iterations + 1)]:
+            raise RunnerError("garbled", f"the log of {tool} has {len(matches)} iterations of {iterations}", WHOLE)
+        # Each time is printed to a nanosecond.
         if abs(sum(samples_ns) / 1e6 - total_ms) > 1e-6 * (iterations + 1) + 1e-6 * total_ms:
             raise contradiction(tool, f"{total} ms in all", f"{sum(samples_ns) / 1e6:.6f} ms over its iterations")
     load = [match[1] for line in lines if (match := _LOAD.fullmatch(line))]

@@ -1,4 +1,4 @@
-"""The figures in a log, and what all logs are read with."""
+"""The figures in a log, and the functions that read all logs."""
 
 import math
 import re
@@ -15,7 +15,7 @@ AGAIN = "run the tool again, with iterations, and keep its output as it is"
 ONE_RUN = "keep one run in each file"
 _MAX_SHOWN = 160
 _MAX_LINE = 1000
-"""Longer than any line of the tools themselves; only outputs of a model may be longer."""
+"""A length that no line of the tools themselves has; only outputs of a model may be longer."""
 _CRASHES = (
     r"terminate called|libc\+\+abi: |Terminating app due to uncaught exception|terminating with uncaught exception",
     r"(?:.{0,200}: +)?(?:[0-9]{1,9} )?(?:Aborted|Segmentation fault|Bus error|Illegal instruction|Killed"
@@ -40,37 +40,38 @@ class ToolLog:
     tool: str
     mean_ms: float
     iterations: int | None
-    """`None` if the log does not contain it."""
+    """The number of iterations; `None` if the log does not contain it."""
     samples_ns: tuple[int, ...] = ()
     """Every iteration in its order, each above 0, as exact as the tool prints it; empty if the log has only the mean.
     """
     p50_ms: float | None = None
-    """As the tool prints it, where it prints it and no iterations."""
+    """The p50 as the tool prints it, where it prints one and no iterations."""
 
 
 def lines_of(tool: str, text: str) -> list[str]:
-    """Without white space at their ends, and without overlong ones. Raises `RunnerError`."""
+    """The lines of a log, without white space at their ends, and without overlong ones. Raises `RunnerError`."""
     if len(text) > MAX_CHARS:
         raise RunnerError("garbled", f"the log of {tool} has {len(text)} characters; at most {MAX_CHARS} are read")
     return [line.strip(" \t\r") for line in text.split("\n") if len(line) <= _MAX_LINE]
 
 
-def only(tool: str, lines: Sequence[str], what: str, pattern: str) -> tuple[int, tuple[str, ...]]:
-    """The number of the only line that matches `pattern`, and its groups. `what`: that line, for people.
+def only(tool: str, lines: Sequence[str], line_name: str, pattern: str) -> tuple[int, tuple[str, ...]]:
+    """The number of the only line that matches `pattern`, and its groups. `line_name`: that line, for people.
 
     Raises `RunnerError`: `crashed`, `truncated` or `garbled`.
     """
     matches = [(number, match) for number, line in enumerate(lines) if (match := re.fullmatch(pattern, line))]
     if not matches:
-        raise without_figures(tool, lines, "truncated", f'the log of {tool} has no complete line "{what}"')
+        raise without_figures(tool, lines, "truncated", f'the log of {tool} has no complete line "{line_name}"')
     if len(matches) > 1:
-        raise RunnerError("garbled", f'the log of {tool} has {len(matches)} lines "{what}"', ONE_RUN)
+        raise RunnerError("garbled", f'the log of {tool} has {len(matches)} lines "{line_name}"', ONE_RUN)
     number, match = matches[0]
     return number, match.groups()
 
 
 def without_figures(tool: str, lines: Sequence[str], kind: str, message: str) -> RunnerError:
-    """Why a log lacks a line that every finished run has: `crashed` if the log says so, else `kind` and `message`.
+    """The error for a log that lacks a line which every finished run has: `crashed` if the log says so, else `kind` and
+    `message`.
 
     A crashed run has no further output to give, so asking for the complete one would help nobody.
     """
@@ -92,5 +93,5 @@ def positive(tool: str, text: str, most: float, least: float = 0.0) -> float:
     return value
 
 
-def contradiction(tool: str, one: str, other: str) -> RunnerError:
-    return RunnerError("garbled", f"the log of {tool} says {one} and {other}, which cannot both be true", AGAIN)
+def contradiction(tool: str, claim: str, other: str) -> RunnerError:
+    return RunnerError("garbled", f"the log of {tool} says {claim} and {other}, which cannot both be true", AGAIN)

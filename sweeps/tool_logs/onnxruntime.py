@@ -1,4 +1,4 @@
-"""ONNX Runtime's `onnxruntime_perf_test`: what it prints, and the file of results that it writes on request.
+"""The output of ONNX Runtime's `onnxruntime_perf_test`, and the file of results that it writes on request.
 
 The formats are those of onnxruntime's `onnxruntime/test/perftest/performance_runner.cc`, and of logs that newer
 releases printed; old ones put no space after a colon. Figures have six digits. The printed summary has no single
@@ -32,16 +32,17 @@ _ROW = re.compile(r".*,([^,]{1,40}),([0-9]{1,18}),(-?[0-9]{1,6}),([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What the tool prints."""
+    """The figures that the tool prints."""
 
     log: ToolLog
     load_ns: int
-    """Of creating the session, which also optimises the graph."""
+    """The time of creating the session, which also optimises the graph."""
     first_inference_ns: int | None
-    """`None` if it was shorter than the millisecond that the tool counts it in, or is not told."""
+    """The time of the first inference; `None` if it was shorter than the millisecond that the tool counts it in, or is
+    not told."""
     peak_bytes: int | None
     threads: int | None
-    """As it was asked for."""
+    """The number of threads that was asked for."""
 
 
 def parse_perf_test(text: str) -> ToolLog:
@@ -61,7 +62,7 @@ def parse_perf_test(text: str) -> ToolLog:
 
 
 def read_summary(text: str) -> Summary:
-    """What the tool prints, without single iterations. Raises `RunnerError` as `parse_perf_test` does."""
+    """The figures that the tool prints, without single iterations. Raises `RunnerError` as `parse_perf_test` does."""
     tool = PERF_TEST
     lines = lines_of(tool, text)
     if not any(line.startswith("Session creation time cost:") for line in lines):
@@ -74,13 +75,13 @@ def read_summary(text: str) -> Summary:
     _, (mean,) = only(tool, lines, "Average inference time cost", average)
     mean_ms, total_s = positive(tool, mean, 1e3 * MAX_SECONDS), positive(tool, total, 1e9 * MAX_SECONDS)
     iterations = int(count)
-    # Each has six digits.
+    # Each figure has six digits.
     if abs(1e3 * total_s - iterations * mean_ms) > 1e-4 * 1e3 * total_s + 1e-6 * iterations:
         raise contradiction(tool, f"{total} s for {count} inferences", f"{mean} ms for each")
-    p50 = _told(lines, r"P50 Latency: ?(\S{1,40}) s")
-    first = _told(lines, r"First inference time cost: ?([0-9]{1,12}) ms")
-    peak = _told(lines, r"Peak working set size: ?([0-9]{1,18}) bytes")
-    threads = _told(lines, r"Setting intra_op_num_threads to ([0-9]{1,6})")
+    p50 = _figure(lines, r"P50 Latency: ?(\S{1,40}) s")
+    first = _figure(lines, r"First inference time cost: ?([0-9]{1,12}) ms")
+    peak = _figure(lines, r"Peak working set size: ?([0-9]{1,18}) bytes")
+    threads = _figure(lines, r"Setting intra_op_num_threads to ([0-9]{1,6})")
     return Summary(
         log=ToolLog(tool, mean_ms, iterations, (), None if p50 is None else 1e3 * positive(tool, p50, MAX_SECONDS)),
         load_ns=round(1e9 * positive(tool, load, MAX_SECONDS)),
@@ -102,5 +103,5 @@ def read_results(text: str) -> tuple[int, ...]:
     return tuple(max(1, round(1e9 * positive(PERF_TEST, row[1], MAX_SECONDS))) for row in rows)
 
 
-def _told(lines: Sequence[str], pattern: str) -> str | None:
+def _figure(lines: Sequence[str], pattern: str) -> str | None:
     return next((match[1] for line in lines if (match := re.fullmatch(pattern, line))), None)

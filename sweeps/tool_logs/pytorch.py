@@ -42,17 +42,17 @@ def parse_speed_benchmark(text: str) -> ToolLog:
     end = r"Main run finished\. Microseconds per iter: (\S+)\. Iters per second: (\S+)"
     number, (mean, rate) = only(tool, lines, "Main run finished. Microseconds per iter", end)
     mean_us, per_second = _us(mean), positive(tool, rate, MAX_PER_SECOND, _LEAST)
-    # Each has six digits; the lite interpreter's tool truncates the mean to whole microseconds.
+    # Each figure has six digits; the lite interpreter's tool truncates the mean to whole microseconds.
     if abs(1e6 / per_second - mean_us) > 1 + 1e-3 * mean_us:
         raise contradiction(tool, f"{mean} us per iteration", f"{rate} iterations a second")
     samples_us = [_sample_us(line) for line in lines[:number] if line.startswith(_OBSERVER)]
-    found = tuple(round(1000 * us) for us in samples_us if us is not None)
-    if found:
-        average_us = sum(found) / len(found) / 1000
+    samples_ns = tuple(round(1000 * us) for us in samples_us if us is not None)
+    if samples_ns:
+        average_us = sum(samples_ns) / len(samples_ns) / 1000
         # The mean covers the whole loop, so it is longer than the samples.
         if not mean_us / 2 - 1 <= average_us <= mean_us + 1 + 1e-3 * mean_us:
             raise contradiction(tool, f"{mean} us per iteration", f"a mean of {average_us:.6g} us over its samples")
-    return ToolLog(tool, mean_us / 1000, len(found) or None, found)
+    return ToolLog(tool, mean_us / 1000, len(samples_ns) or None, samples_ns)
 
 
 def parse_testapp(text: str) -> ToolLog:
@@ -61,8 +61,8 @@ def parse_testapp(text: str) -> ToolLog:
     Raises `RunnerError` as `parse_speed_benchmark` does.
     """
     tool = TESTAPP
-    said = [_NSLOG.sub("", line) for line in lines_of(tool, text)]
-    lines = _main_runs(tool, said, r"Main runs(\.\.\.)?")
+    messages = [_NSLOG.sub("", line) for line in lines_of(tool, text)]
+    lines = _main_runs(tool, messages, r"Main runs(\.\.\.)?")
     # One version of the app prints the mean on two lines.
     _, (mean,) = only(tool, lines, "Milliseconds per iter", r"(?:Main run finished\. )?Milliseconds per iter: (\S+)")
     _, (rate,) = only(tool, lines, "Iters per second", r"Iters per second: (?:: )?(\S+)")

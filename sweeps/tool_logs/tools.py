@@ -20,4 +20,4 @@ TOOLS: Mapping[str, tuple[Parse, str]] = MappingProxyType(
         "onnxruntime-perf-test": (parse_perf_test, "What onnxruntime_perf_test prints, or its file of results."),
     }
 )
-"""By option of `edgesweep import`: the parser and, for people, what it takes. Every parser raises `RunnerError`."""
+"""The parser of each option of `edgesweep import` and, for people, its input. Every parser raises `RunnerError`."""

@@ -22,9 +22,9 @@ from report import Figure, at_least, at_most, finish
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.stats import NEGLIGIBLE
+from tests.benchmarks.simulated_sweep import latencies_ms, simulate
 from workers.devices.fake.phones import PHONES
 from workers.devices.fake.ticks import Ticks
-from workers.simulation import latencies_ms, simulate
 
 VARIANTS = 24
 SIGMA = 0.15

@@ -27,8 +27,8 @@ from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
 from sweeps.stats import Estimate, p50_estimate
+from tests.benchmarks.simulated_sweep import latencies_ms, simulate
 from workers.devices.fake.phones import PHONES, Phone
-from workers.simulation import latencies_ms, simulate
 
 VARIANTS = 24
 QUICK, FULL = PRESETS["quick"], PRESETS["full"]

@@ -49,7 +49,7 @@ from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
 from workers.hosts.this_machine import versions
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.plan import plan_sweep
@@ -183,7 +183,7 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
         # What is timed is no accuracy pass. All phones have one fingerprint.
         fingerprint = sweep.plan.devices[0].fingerprint
         accuracy = {"executor": fingerprint, "evaluation_id": sweep.plan.identities.evaluation_id}
-        journal.add_accuracy(records.accuracy(sweep.plan.jobs[0], **accuracy))
+        journal.attempts.add_accuracy(records.accuracy(sweep.plan.jobs[0], **accuracy))
         driver = Driver(
             sweep.plan,
             journal,
@@ -201,7 +201,7 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
         cpu_s = time.process_time() - cpu_s
         took_s = time.perf_counter() - began
         rss = process.memory_info().rss - rss
-        done = sum(journal.block_count(job.key) == ROUNDS for job in sweep.plan.jobs)
+        done = sum(journal.attempts.block_count(job.key) == ROUNDS for job in sweep.plan.jobs)
     lab.close()
     ray.shutdown()
     for event in events[:5]:

@@ -18,8 +18,8 @@ from report import Figure, at_least, finish
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.stats import NEGLIGIBLE
-from workers.devices.fake.phones import NOISE_FORMS
-from workers.simulation import latencies_ms, simulate
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.simulated_sweep import latencies_ms, simulate
 
 FORMS = ("judge_processes_low", "judge_processes_middle")
 MOST_CARRIED = 0.04

@@ -21,8 +21,9 @@ from sweeps.protocol.stopping import shuffled_order
 from sweeps.ranking.ties import told_apart as shown
 from sweeps.records import Block
 from sweeps.stats import ratio_by_rounds
+from tests.benchmarks.noise_forms import NOISE_FORMS
 from tests.sweeps.conftest import Records
-from workers.devices.fake.phones import NOISE_FORMS, Phone
+from workers.devices.fake.phones import Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 START_S = 2.45

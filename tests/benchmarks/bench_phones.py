@@ -38,12 +38,12 @@ from sweeps.spec import sweep as spec
 from sweeps.store.mlflow import Store
 from sweeps.store.publishing import Publisher
 from sweeps.workspace import Workspace
+from tests.faulty_phone import FaultyPhone, faulty_phones
 from tests.free_port import free_port
 from workers.artifacts import ArtifactStore
 from workers.devices.adb import files as adb_files
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.wire import Wire
-from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.accuracy_pass import AccuracyPass
 from workers.driver.events import AttemptFailed, Away, Measuring
 from workers.driver.sweep import Driver
@@ -106,7 +106,7 @@ class Seen:
     most_phones: int = 0
 
     @contextmanager
-    def watching(self, phones: list[VirtualPhone]) -> Iterator["Seen"]:
+    def watching(self, phones: list[FaultyPhone]) -> Iterator["Seen"]:
         ended = threading.Event()
         thread = threading.Thread(target=self._watch, args=(phones, ended))
         thread.start()
@@ -116,14 +116,14 @@ class Seen:
             ended.set()
             thread.join()
 
-    def _watch(self, phones: list[VirtualPhone], ended: threading.Event) -> None:
+    def _watch(self, phones: list[FaultyPhone], ended: threading.Event) -> None:
         while not ended.wait(0.02):
             counts = [_runners(phone) for phone in phones]
             self.most_on_one = max(self.most_on_one, *counts)
             self.most_phones = max(self.most_phones, sum(count > 0 for count in counts))
 
 
-def _runners(phone: VirtualPhone) -> int:
+def _runners(phone: FaultyPhone) -> int:
     count = 0
     for process in phone.processes():
         try:
@@ -175,7 +175,7 @@ class Case:
                 if began is None and isinstance(event, Measuring):
                     began = time.monotonic()
             ended = time.monotonic()
-            measured = sum(len(journal.blocks(job.key)) for job in self.plan.jobs)
+            measured = sum(len(journal.attempts.blocks(job.key)) for job in self.plan.jobs)
             self.spent = read_status(journal, self.spec.name).spent
         assert began is not None, "nothing was measured"
         assert measured == len(self.plan.jobs), f"{measured} of {len(self.plan.jobs)} jobs were measured"
@@ -213,7 +213,7 @@ def _facts(serial: str, folder: Path) -> DeviceFacts:
     return attached.facts
 
 
-def _empty(phones: list[VirtualPhone]) -> None:
+def _empty(phones: list[FaultyPhone]) -> None:
     for phone in phones:
         subprocess.run(["rm", "-rf", phone.data / "local/tmp/edgesweep", phone.data / "local/tmp/plain"], check=True)
         (phone.data / "local/tmp/plain").mkdir(parents=True)
@@ -231,7 +231,8 @@ def cost(folder: Path, figures: list[Figure]) -> dict[str, list[float]]:
             _empty(phones)
             taken[arm].append(case.run("ray") if arm == EDGESWEEP else plain_adb_s(case, phones[0].serial, folder))
         say(case.spent.text)
-        figures.append(Figure("timed iterations, of the phone's time", 100 * case.spent.timed_share, "%"))
+        timed_percent = 100 * case.spent.timed_s / case.spent.measuring_s
+        figures.append(Figure("timed iterations, of the phone's time", timed_percent, "%"))
         figures.append(
             at_most(
                 f"{JOBS} jobs of {SECONDS:g} s, over a script of plain adb",
@@ -266,8 +267,8 @@ def in_flight(folder: Path, figures: list[Figure]) -> None:
 
 
 @contextmanager
-def _phones(count: int, folder: Path) -> Iterator[list[VirtualPhone]]:
-    with up(count, Path(tempfile.mkdtemp(dir=folder))) as phones:
+def _phones(count: int, folder: Path) -> Iterator[list[FaultyPhone]]:
+    with faulty_phones(count, Path(tempfile.mkdtemp(dir=folder))) as phones:
         host = AdbHost()
         for phone in phones:
             assert host.connect(phone.serial), f"{phone.serial} is not reached"

@@ -28,8 +28,8 @@ from scipy.special import betaincinv
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.stats import NEGLIGIBLE
-from workers.devices.fake.phones import NOISE_FORMS
-from workers.simulation import SimulatedSweep, simulate
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.simulated_sweep import SimulatedSweep, simulate
 
 STARTS_S = (2.5, 0.3)
 FORMS = [name for name in NOISE_FORMS if name.startswith("judge_")]

@@ -22,8 +22,9 @@ from report import Figure, at_least, at_most, finish
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.ranking.interval_scope import IntervalOf
-from workers.devices.fake.phones import NOISE_FORMS, Phone
-from workers.simulation import simulate
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.simulated_sweep import simulate
+from workers.devices.fake.phones import Phone
 
 START_S = 2.5
 JUDGED = "judge_two_states"

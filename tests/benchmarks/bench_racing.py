@@ -21,9 +21,9 @@ from report import Figure, at_least, at_most, finish
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.ranking.ties import told_apart
 from sweeps.stats import NEGLIGIBLE, ratio_by_rounds
+from tests.benchmarks.simulated_sweep import Rest, SimulatedSweep, simulate
 from workers.devices.fake.phones import PHONES, Phone
 from workers.devices.fake.physics import SimulatedPhone
-from workers.simulation import Rest, SimulatedSweep, simulate
 
 VARIANTS = 24
 NOISES = {

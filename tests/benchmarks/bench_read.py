@@ -30,8 +30,9 @@ from report import Figure, at_most, finish
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import Place
-from sweeps.store.read_journal import rank_place
+from sweeps.journal.result_place import Place
+from sweeps.journal.told import told_by
+from sweeps.ranking.rank import rank_rows
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
@@ -65,8 +66,10 @@ def command_s(workspace: Workspace, *words: str) -> float:
 
 def page(workspace: Workspace) -> None:
     with Journal.open(workspace.journal, read_only=True) as journal:
-        journal.watermark()
-        [entry] = rank_place(journal, Place(SWEEP, "phone-0001", "net1")).devices
+        journal.results.watermark()
+        place = Place(SWEEP, "phone-0001", "net1")
+        spec, rows = journal.plans.spec(SWEEP), journal.results.rows(SWEEP, place)
+        [entry] = rank_rows(rows, spec.objective, SWEEP, told=told_by(spec)).devices
     assert len(entry.ranking) == VARIANTS
 
 
@@ -123,8 +126,8 @@ FILTERS: dict[str, dict[str, list[str | int]]] = {
 def chosen(workspace: Workspace, wanted: dict[str, list[str | int]]) -> None:
     """A first page of 100 results, and how many each place has."""
     with Journal.open(workspace.journal, read_only=True) as journal:
-        found = journal.matching_results(wanted, most=100)
-        places = journal.matching_places(wanted)
+        found = journal.results.matching(wanted, most=100)
+        places = journal.results.matching_places(wanted)
     assert len(found) == min(100, sum(places.values()))
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from report import Figure, at_least, finish
 
 from sweeps.protocol.presets import PRESETS
+from tests.benchmarks.simulated_sweep import latencies_ms, simulate
 from workers.devices.fake.phones import PHONES
-from workers.simulation import latencies_ms, simulate
 
 VARIANTS = 24
 ARTIFACT_BYTES = 10_000_000

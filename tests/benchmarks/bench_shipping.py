@@ -22,8 +22,8 @@ from report import Figure, at_most, finish
 from sweeps.protocol.presets import PRESETS
 from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.ties import LATENCY, worse
+from tests.benchmarks.simulated_sweep import JobResult, latencies_ms, simulate
 from workers.devices.fake.phones import PHONES
-from workers.simulation import JobResult, latencies_ms, simulate
 
 VARIANTS = 24
 EQUAL = 6

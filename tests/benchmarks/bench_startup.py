@@ -35,9 +35,9 @@ def stored(root: Path) -> None:
     with Journal.open(Workspace.open(root).journal) as journal:
         journal.save_plan(records.plan(*jobs, rounds=BLOCKS))
         for job in jobs:
-            journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_accuracy(records.accuracy(job))
             for round_ in range(BLOCKS):
-                journal.add_block(records.block(job, round_))
+                journal.attempts.add_block(records.block(job, round_))
 
 
 def cpu_seconds(argv: list[str], folder: Path) -> float:

@@ -25,8 +25,8 @@ from sweeps.protocol.presets import PRESETS
 from sweeps.ranking.first_place import first_place
 from sweeps.ranking.ties import LATENCY, outdone, worse
 from sweeps.settled import Settled
-from workers.devices.fake.phones import NOISE_FORMS
-from workers.simulation import SimulatedSweep, simulate
+from tests.benchmarks.noise_forms import NOISE_FORMS
+from tests.benchmarks.simulated_sweep import SimulatedSweep, simulate
 
 BEST_MS, SLOWER = 10.0, 1.05
 WORLDS = {"twins": (1.0,) * 6, "half": (1.0,) * 3 + (SLOWER,) * 3, "best alone": (1.0,) + (SLOWER,) * 5}
@@ -35,7 +35,7 @@ FORMS = [name for name in NOISE_FORMS if name.startswith("judge_")]
 START_S = 2.5
 MOST_WRONG, MOST_LOST = 5.0, 10.0
 MISSED = {("quick", "half"), ("deciding", "half"), ("deciding", "best alone")}
-"""Where more than `MOST_LOST` is lost, as `infra/protocol.md` says: reported only."""
+"""Where more than `MOST_LOST` is lost, as `infra/protocol-evidence.md` says: reported only."""
 
 
 Rows = NDArray[np.float64]

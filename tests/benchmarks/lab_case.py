@@ -26,9 +26,9 @@ _PHONE = """
 import sys
 from pathlib import Path
 from workers.devices.adb.host import AdbHost
-from workers.devices.virtual_phone.phone import VirtualPhone
+from tests.faulty_phone import FaultyPhone
 host = AdbHost()
-with VirtualPhone(Path(sys.argv[1]), sys.argv[2]) as phone:
+with FaultyPhone(Path(sys.argv[1]), sys.argv[2]) as phone:
     assert host.connect(phone.serial)
     phone.slow_down(bytes_per_s=float(sys.argv[3]) if sys.argv[3:] else None)
     print(phone.serial, flush=True)

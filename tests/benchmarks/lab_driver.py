@@ -21,9 +21,10 @@ from sweeps.cli.lab import LabOptions, open_lab
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.manifest import Manifest
-from sweeps.records import Failed, Job
-from sweeps.variant import RunAxes, Variant
+from sweeps.records import Failed
+from sweeps.variant import Variant
 from tests.benchmarks.lab_work import Work
+from tests.builders import job_of
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.driver.ladder import AWAY_WAIT
@@ -193,16 +194,7 @@ class Driver:
         self._executor.close()
 
     def _ask(self, facts: DeviceFacts, number: int, seconds: float, build_key: str) -> float | Failed:
-        job = Job(
-            key=f"{os.getpid()} {facts.device_id}",
-            build_key=build_key,
-            name="work",
-            model="none",
-            grid="",
-            variant=Variant(),
-            run=RunAxes(),
-            device_id=facts.device_id,
-        )
+        job = job_of(f"{os.getpid()} {facts.device_id}", build_key, facts.device_id, name="work", model="none")
         return self._lanes[facts.device_id].ask(Work(job=job, number=number, seconds=seconds))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from sweeps.records import Stage
-from workers.measure.bench import Bench, Request
+from workers.measure.device_runner import DeviceRunner, Request
 
 STARTED = Path("/tmp/work")  # of a computer in namespaces
 """A folder of the host, with a file for each device: a line for each time that work was started."""
@@ -24,7 +24,7 @@ class Work(Request[float]):
     def result_id(self) -> str:
         return f"{self.job.key} {self.number}"
 
-    def answer(self, bench: Bench) -> float:
+    def answer(self, bench: DeviceRunner) -> float:
         began = time.perf_counter()
         STARTED.mkdir(exist_ok=True)
         with (STARTED / self.job.device_id).open("a") as file:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sweeps.device_facts import canonical_key
 from sweeps.journal.journal import Journal
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.records import Job
 from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
@@ -41,7 +41,7 @@ def make(workspace: Workspace, count: int, left: int = 0) -> None:
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(*jobs, name=SWEEP, rounds=ROUNDS, facts=tuple(facts), models=MODELS))
         for start in range(0, count, 500):
-            with journal.together():
+            with journal.transaction():
                 for job in jobs[start : min(start + 500, count)]:
                     measure(journal, job, 5.0 + 5.0 * rng.random(), rng)
 
@@ -49,15 +49,15 @@ def make(workspace: Workspace, count: int, left: int = 0) -> None:
 def add_ten(workspace: Workspace) -> None:
     """Ten results more, in ten places, of those that `make` has left."""
     with Journal.open(workspace.journal) as journal:
-        waiting = [journal.waiting_jobs(Place(SWEEP, "phone-0000", model_name(net))) for net in range(MODELS)]
+        waiting = [journal.jobs.waiting_rows(Place(SWEEP, "phone-0000", model_name(net))) for net in range(MODELS)]
         assert all(waiting), "nothing waits there any more: make the store anew"
         for first, *_ in waiting:
-            measure(journal, journal.planned_job(SWEEP, first.job_key).job, 7.0, random.Random(first.job_key))
+            measure(journal, journal.jobs.planned(SWEEP, first.job_key).job, 7.0, random.Random(first.job_key))
 
 
 def measure(journal: Journal, job: Job, ms: float, rng: random.Random) -> None:
-    if journal.artifact(job.build_key) is None:
-        journal.add_artifact(records.manifest(job))
+    if journal.artifacts.latest(job.build_key) is None:
+        journal.artifacts.add(records.manifest(job))
     for round_ in range(ROUNDS):
-        journal.add_block(records.block(job, round_, ms=ms * rng.uniform(0.99, 1.01), samples=7))
-    journal.add_accuracy(records.accuracy(job, accuracy_drop_high_points=0.9))
+        journal.attempts.add_block(records.block(job, round_, ms=ms * rng.uniform(0.99, 1.01), samples=7))
+    journal.attempts.add_accuracy(records.accuracy(job, accuracy_drop_high_points=0.9))

@@ -1,4 +1,4 @@
-"""The cases of `bench_policy.py`, what a sweep gave, and the tables of `infra/protocol.md` from them."""
+"""The cases of `bench_policy.py`, what a sweep gave, and the tables of `infra/protocol-evidence.md` from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ def percent(sweeps: list[Sweep], what: str) -> float:
 
 
 def table(found: Mapping[Cell, list[Sweep]], start_s: float, arm: str) -> str:
-    """As `infra/protocol.md` shows it: device seconds, median / nine of ten."""
+    """As `infra/protocol-evidence.md` shows it: device seconds, median / nine of ten."""
     lines = [f"| {arm}, {start_s:g} s a start | " + " | ".join((*SPREADS, "processes of their own only")) + " |"]
     lines.append("| --- |" + " ---: |" * (len(SPREADS) + 1))
     rows: dict[Cell, list[Cell]] = {}

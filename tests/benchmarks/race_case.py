@@ -20,6 +20,7 @@ from typing import Literal
 from sweeps.batches import StoredBatch
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
+from sweeps.journal.result_row import row_of_job
 from sweeps.planning.plan import Plan
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.spent import spent
@@ -31,7 +32,6 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.stats import median
-from sweeps.store.run_content import of_job
 from sweeps.workspace import Workspace
 from tests.at_once import AtOnce
 from workers.artifacts import ArtifactStore
@@ -40,7 +40,7 @@ from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 from workers.plan import plan_sweep
@@ -181,7 +181,7 @@ class _Local:
             Journal.open(Path(folder) / "journal.sqlite") as journal,
         ):
             for accuracy in self._accuracies.values():
-                journal.add_accuracy(accuracy)
+                journal.attempts.add_accuracy(accuracy)
             driver = Driver(
                 plan,
                 journal,
@@ -212,14 +212,14 @@ class _Local:
         sweep, rows = plan.sweep, []
         blocks: dict[str, tuple[Block, ...]] = {}
         for job in plan.jobs:
-            planned = journal.planned_job(sweep.name, job.key)
-            outcome = journal.outcome(planned)
+            planned = journal.jobs.planned(sweep.name, job.key)
+            outcome = journal.outcomes.of_job(planned)
             if outcome is None:
                 raise RuntimeError(f"{job.name} was not measured to its end")
-            blocks[job.name] = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
-            settled = journal.settled(job.key, planned.protocol)
-            manifest = journal.artifact(job.build_key)
-            rows.append(of_job(sweep.name, planned, outcome, blocks[job.name], manifest, settled).row)
+            blocks[job.name] = journal.attempts.blocks(job.key) if isinstance(outcome, Measured) else ()
+            settled = journal.attempts.settled(job.key, planned.protocol)
+            manifest = journal.artifacts.latest(job.build_key)
+            rows.append(row_of_job(sweep.name, planned, outcome, blocks[job.name], manifest, settled))
             if isinstance(outcome, Measured) and outcome.accuracy is not None:
                 self._accuracies[job.build_key, job.variant.qengine] = outcome.accuracy
         (device,) = rank(to_frame(rows), sweep.objective, sweep.name).devices
@@ -231,7 +231,7 @@ class _Local:
             untimed=frozenset(
                 row.name for row in rows if row.settled is not None and row.settled.reason == "same_program"
             ),
-            batches=tuple(journal.batches([job.key for job in plan.jobs])),
+            batches=tuple(journal.batches.of_jobs([job.key for job in plan.jobs])),
             names={job.key: job.name for job in plan.jobs},
         )
 

@@ -11,9 +11,9 @@ from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import protocol_of
 from sweeps.records import Block
 from sweeps.stats import median
-from workers.devices.fake.phones import Phone, recorded
-from workers.devices.fake.traces import Trace
-from workers.simulation import simulate
+from tests.benchmarks.recorded_phone import RecordedPhone, Trace
+from tests.benchmarks.simulated_sweep import simulate
+from workers.devices.fake.phones import Phone
 
 
 def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
@@ -42,7 +42,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
     builds, seconds = (np.array(column) for column in zip(*processes, strict=True))
     load_s, start_s = np.polyfit(builds, seconds, deg=1) if len(set(builds)) > 1 else (0.0, seconds.mean())
     trace = Trace(tuple(np.array(block.samples_ns) / 1e6 / latencies_ms[name] for name, block in blocks))
-    phone = recorded("as measured", trace)
+    phone = RecordedPhone(name="as measured", trace=trace)
     # The first inference is in the loading; the warm-up is long enough for clocks that are low at first.
     phone = replace(
         phone,

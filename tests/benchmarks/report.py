@@ -34,7 +34,8 @@ def finish(benchmark: str, figures: list[Figure], **context: object) -> None:
         "figures": [asdict(figure) for figure in figures],
         **context,
     }
-    print(json.dumps(document, allow_nan=False))
+    # Figures of numpy are written as the numbers that they are.
+    print(json.dumps(document, allow_nan=False, default=lambda figure: figure.item()))
     sys.exit(0 if reached else 1)
 
 

@@ -1,6 +1,6 @@
 """`make bench`: every benchmark in turn; each prints its table and one JSON line. Fails if a bound is missed.
 
-`make bench` takes about two hours on two cores that have nothing else to do;
+`make bench` takes up to two hours on two cores that have nothing else to do;
 `python tests/benchmarks/bench_NAME.py` runs one.
 """
 

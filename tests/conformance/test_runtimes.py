@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec import catalog
 from sweeps.variant import Variant
 from tests import runtimes
+from tests.builders import computer_facts
 from tests.workers.runtimes.runs import asking_for
 from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes import registry
@@ -28,18 +28,7 @@ from torch import nn
 def net():
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
 """
-FACTS = DeviceFacts(
-    device_id="host",
-    name="local",
-    maker="m",
-    model="m",
-    soc="s",
-    os_build="1",
-    abi="x86_64",
-    cores=2,
-    ram_bytes=None,
-    qengines=("qnnpack", "x86", "onednn"),
-)
+FACTS = computer_facts(runtime_versions=(), qengines=("qnnpack", "x86", "onednn"))
 SHAPE = (1, 3, 16, 16)
 
 

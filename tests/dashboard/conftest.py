@@ -17,7 +17,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
-from sweeps.manifest import FILE_NAME, Manifest, TensorSpec, Verification
+from sweeps.manifest import FILE_NAME, Manifest, TensorSpec
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
@@ -25,6 +25,7 @@ from sweeps.protocol.presets import protocol_of
 from sweeps.protocol.sentinel import CHECK_BLOCKS, next_check, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job
 from sweeps.settled import Settled
+from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec
 from sweeps.spec.label import label_of
@@ -35,7 +36,9 @@ from sweeps.stats import Estimate
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
+from tests.sweeps.conftest import Records
 
+RECORDS = Records()
 EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) **b** `c` :smile: www.example.com -> $x$ :material/home:"
 
 BOARD = DeviceFacts(
@@ -91,24 +94,26 @@ class Recorder:
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
             for looked in plan.sentinels if sentinel_ms else ():
-                first = next_check(journal.blocks(looked.key))
+                first = next_check(journal.attempts.blocks(looked.key))
                 for check, number in product(range(4), range(CHECK_BLOCKS)):
                     block = _block(looked, round_of(first + check, number), sentinel_ms(check, number))
-                    journal.add_block(edit_block(block, looked))
+                    journal.attempts.add_block(edit_block(block, looked))
             for job in (job for job in plan.jobs if not waits(job)):
-                journal.add_artifact(_manifest(job))
+                journal.artifacts.add(_manifest(job))
                 ms = latency_ms(job)
                 if ms is None:
                     for _ in range(MAX_ATTEMPTS):
-                        journal.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
+                        journal.attempts.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
                     continue
                 for round_ in range(0 if job.emulated else protocol.rounds):
-                    journal.add_block(edit_block(_block(job, round_, ms * pace(job, round_)), job))
+                    journal.attempts.add_block(edit_block(_block(job, round_, ms * pace(job, round_)), job))
                 if (settled := settle(job)) is not None:
-                    journal.add_settled(replace(settled, question=protocol.question))
-                journal.add_accuracy(_accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job)))
+                    journal.attempts.add_settled(replace(settled, question=protocol.question))
+                journal.attempts.add_accuracy(
+                    _accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job))
+                )
             for one in imported:
-                journal.add_imported(name, one)
+                journal.imports.add(name, one)
         return plan
 
 
@@ -388,48 +393,27 @@ def _spec(name: str, grid: GridSpec | None, checks_every: int | None) -> SweepSp
     )
 
 
-def _supports(variant: Variant, facts: DeviceFacts) -> str | None:
+def _supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
     if variant.backend == "metal" and (variant.layout == "nhwc" or variant.precision == "int8"):
-        return "Metal takes fp32 in NCHW"
+        return Skip("not_on_metal", "Metal takes fp32 in NCHW")
     odd = variant.precision == "int8" and variant.capture == "trace" and not variant.optimize
-    return "int8 traced and not optimized has no effect" if odd else None
+    return Skip("no_effect", "int8 traced and not optimized has no effect") if odd else None
 
 
 def _block(job: Job, round_: int, ms: float) -> Block:
-    return Block(
-        job_key=job.key,
-        round=round_,
-        samples_ns=tuple(int(ms * 1e6) + 1000 * (index % 7) for index in range(100)),
-        warmup_ns=(9_000_000,),
-        first_inference_ns=50_000_000,
-        load_ns=20_000_000,
-        device_seconds=50.0,
-        rss_before_load_bytes=400_000_000,
-        rss_peak_bytes=450_000_000,
-        backend_ran="cpu",
-        engine_ran=job.variant.qengine,
-        threads_ran=1,
-        runner="python-torchscript 1",
-        runtime_version="2.12.1",
-        artifact_sha256="a" * 64,
-        exit_code=0,
-        conditions=Conditions(load_start=0.01),
-        labels=("ungated",),
-    )
+    conditions = Conditions(load_start=0.01)
+    return RECORDS.block(job, round_, ms, device_seconds=50.0, engine_ran=job.variant.qengine, conditions=conditions)
 
 
 def _accuracy(job: Job, executor: str, found: float | Estimate) -> Accuracy:
     drop = found if isinstance(found, Estimate) else Estimate(found, found - 0.46, found + 0.46)
-    return Accuracy(
-        build_key=job.build_key,
-        evaluation_id="e" * 64,
-        engine=job.variant.qengine,
+    return RECORDS.accuracy(
+        job,
         executor=executor,
         images=IMAGES,
         top1_percent=97.6 - drop.value,
         top5_percent=99.8,
         reference_top1_percent=97.6,
-        agreement_percent=99.0,
         sqnr_db=31.0,
         accuracy_drop_points=drop.value,
         accuracy_drop_low_points=drop.low,
@@ -451,27 +435,15 @@ def _keep(workspace: Workspace, job: Job) -> None:
 
 def _manifest(job: Job) -> Manifest:
     tensor = TensorSpec(shape=(1, 3, 64, 64), dtype="float32")
-    return Manifest(
-        build_key=job.build_key,
+    return RECORDS.manifest(
+        job,
         model=job.model,
-        model_source="torchvision:mobilenet_v2",
         weights_id="demo:0",
-        runtime="torchscript",
-        backend=job.variant.backend,
-        variant=job.variant.axes(),
-        file="model.pt",
         file_bytes=700_000 if job.variant.precision == "int8" else 1_900_000,
         file_sha256=hashlib.sha256(MODEL).hexdigest(),
-        memory_format="contiguous_format",
         input=tensor,
         output=tensor,
         fused=(),
-        operators=("aten::conv2d",),
-        file_version=3,
-        bytecode_version=None,
-        calibration_id=None,
-        versions={"torch": "2.12.1"},
-        verification=Verification(images=8, engine="x86", sqnr_db=None, top1_percent=None, reference_top1_percent=None),
     )
 
 

@@ -23,6 +23,7 @@ from sweeps.records import Job
 from sweeps.store import verdicts
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import BOARD, PHONE, WIDE, Recorder, by_axes
+from tests.stored_workspace import lift
 
 Page = Callable[..., AppTest]
 DATA = Path(__file__).parents[1] / "data"
@@ -69,7 +70,7 @@ def test_a_run_that_failed_needs_attention_and_a_paused_one_is_called_paused(pag
     own.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, waits=traced)
     own.record("other", by_axes)
     with Journal.open(workspace.journal, read_only=True) as journal:
-        left = f"{sum(traced(job) for job, _ in journal.jobs('phones'))} jobs to come"
+        left = f"{sum(traced(job) for job, _ in journal.jobs.of_sweep('phones'))} jobs to come"
     shown = page(workspace.root, "fleet")
     assert (state(shown, "phones"), state(shown, "other")) == (left, "finished")
     with LiveFile(workspace.live, "phones") as live:
@@ -120,7 +121,7 @@ def test_what_runs_has_its_words_once_the_journal_can_be_read_again(own: Recorde
     workspace = own.workspace
     own.record("phones", by_axes)
     with Journal.open(workspace.journal, read_only=True) as journal:
-        job = next(one for one, _ in journal.jobs("phones") if one.variant.precision == "int8")
+        job = next(one for one, _ in journal.jobs.of_sweep("phones") if one.variant.precision == "int8")
 
     def version(number: int) -> int:
         with closing(sqlite3.connect(workspace.journal)) as db:
@@ -161,22 +162,26 @@ def test_the_reason_of_what_waits_says_what_it_waits_for(page: Page, own: Record
     assert reason().startswith("the device is quarantined, so sweeps leave it alone: ")
 
 
+@pytest.mark.parametrize("version", [15, 999])
 @pytest.mark.parametrize("name", EVERY_PAGE)
-def test_a_journal_of_a_newer_version_is_named_and_nothing_is_a_traceback(page: Page, own: Recorder, name: str) -> None:
+def test_a_journal_of_another_version_is_named_and_nothing_is_a_traceback(
+    page: Page, own: Recorder, name: str, version: int
+) -> None:
     own.record("phones", by_axes)
     with closing(sqlite3.connect(own.workspace.journal)) as db:
-        db.execute("PRAGMA user_version = 999")
+        db.execute(f"PRAGMA user_version = {version}")
     text = said(page(own.workspace.root, name))
     if name not in ("launch", "live"):
         assert "The results cannot be shown." in text
-        assert "this EdgeSweep knows versions up to" in text
+        assert f"has version {version}; this EdgeSweep reads and writes version" in text
         assert "Next step:" in text
 
 
-def test_a_workspace_of_an_older_version_is_shown(page: Page, tmp_path: Path) -> None:
+def test_a_workspace_that_was_measured_in_november_is_shown(page: Page, tmp_path: Path) -> None:
     with tarfile.open(DATA / "workspace-2026-11.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     root = tmp_path / "workspace"
+    lift(root / "journal.sqlite")
     fleet = page(root, "fleet")
     assert not fleet.exception
     [line] = fleet.dataframe[0].value.to_dict("records")
@@ -184,8 +189,8 @@ def test_a_workspace_of_an_older_version_is_shown(page: Page, tmp_path: Path) ->
     for name in EVERY_PAGE:
         assert "The results cannot be shown." not in said(page(root, name)), name
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
-        [sweep] = journal.sweeps()
-        jobs = len(journal.jobs(sweep.name))
+        [sweep] = journal.sweeps.all()
+        jobs = len(journal.jobs.of_sweep(sweep.name))
     assert len(table(page(root, "decide"), "Rank")["Rank"]) == jobs
 
 
@@ -215,8 +220,8 @@ def test_on_a_full_disk_nothing_is_started_and_results_are_still_shown(
         return opened(path)
 
     monkeypatch.setattr(verdicts, "_open", full)
-    monkeypatch.setattr("sweeps.launching.start.write", _full)
-    monkeypatch.setattr("sweeps.launching.record.write", _full)
+    monkeypatch.setattr("sweeps.launching.start.write_whole", _full)
+    monkeypatch.setattr("sweeps.launching.record.write_whole", _full)
     next(button for button in shown.button if button.label == "Start").click().run()
     assert shown.error[0].value == "It was not started."
     assert "cannot be written: No space left on device" in said(shown)

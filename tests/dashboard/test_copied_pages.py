@@ -61,7 +61,7 @@ def said(page: AppTest) -> str:
 def keys(root: Path) -> list[str]:
     """Of two jobs that are measured on the phone."""
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
-        rows = [row for row in journal.result_rows("phones") if row.device_id == PHONE.device_id]
+        rows = [row for row in journal.results.rows("phones") if row.device_id == PHONE.device_id]
     return [row.job_key for row in rows if row.outcome == "measured"][:2]
 
 
@@ -70,7 +70,7 @@ def test_a_workspace_knows_its_own_jobs_blocks_and_devices_also_where_results_ar
 ) -> None:
     root = folder / "measuring"
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
-        left = sum(waits(job) for job, _ in journal.jobs("phones"))
+        left = sum(waits(job) for job, _ in journal.jobs.of_sweep("phones"))
     fleet = page(root, "fleet")
     assert "copied from MLflow at" in said(fleet)
     [line] = fleet.dataframe[0].value.to_dict("records")
@@ -96,7 +96,7 @@ def test_rank_says_of_a_copy_what_waits_and_who_is_away_in_the_dashboards_words(
     with LiveFile(Workspace(root).live, "phones") as file:
         file.away(PHONE.name, "it does not answer: unplugged?", 3)
     with Journal.open(root / "journal.sqlite", read_only=True) as journal:
-        left = sum(waits(job) for job, _ in journal.jobs("phones"))
+        left = sum(waits(job) for job, _ in journal.jobs.of_sweep("phones"))
     [shown] = [one for one in said(page(root, "fleet")).splitlines() if "unplugged" in one]
     for options in ([], ["--all"]):
         told = CliRunner().invoke(main, ["rank", "phones", "--workspace", str(root), *options])

@@ -38,7 +38,7 @@ def test_figures_that_are_imported_beside_an_open_page_are_there_at_the_next_loo
     shown = page(tmp_path, "decide")
     assert not [one for one in shown.dataframe if "Mean (ms)" in one.value]
     with Journal.open(Workspace(tmp_path).journal) as journal:
-        journal.add_imported("first", by_hand(BOARD))
+        journal.imports.add("first", by_hand(BOARD))
     shown.run()
     [figures] = [one.value for one in shown.dataframe if "Mean (ms)" in one.value]
     assert list(figures["Mean (ms)"]) == [0.767]

@@ -214,10 +214,10 @@ def test_what_is_not_wholly_delegated_is_said_where_all_was_only_checked_too(pag
     plan = made.record("mine", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",), layout=("nhwc",)))
     key = next(job.build_key for job in plan.jobs if job.variant.precision == "fp32")
     with Journal.open(made.workspace.journal) as journal:
-        manifest = journal.artifact(key)
+        manifest = journal.artifacts.latest(key)
         assert manifest is not None
         covered = Coverage(operations={}, multiply_adds=100, multiply_adds_covered_percent=62.5, delegates=2)
-        journal.add_artifact(manifest.model_copy(update={"coverage": covered}))
+        journal.artifacts.add(manifest.model_copy(update={"coverage": covered}))
     shown = page(tmp_path)
     assert shown.header[0].value == "No winner"
     said = [text for text in texts(shown).splitlines() if "delegated" in text]
@@ -286,7 +286,7 @@ def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_
     shutil.copytree(workspace, root)
     own = Workspace(root)
     with Journal.open(own.journal, read_only=True) as journal:
-        spec = journal.spec("open")
+        spec = journal.plans.spec("open")
     file = kept_file(own, "open")
     # A sweep from a terminal: its file is made anew from what was measured.
     next(one for one in choose(page(root), "Sweep", "open").button if one.key == "settle").click().run()

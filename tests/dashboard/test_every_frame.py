@@ -135,7 +135,7 @@ def test_no_visible_card_is_of_another_objective_than_the_sidebar_says(page: Pag
 
 def test_no_visible_verdict_is_of_another_variant_than_compare_s_box_says(page: Page, workspace: Path) -> None:
     with Journal.open(Workspace(workspace).journal, read_only=True) as journal:
-        keys = {job.name: job.key for job, _ in journal.jobs("phones") if job.device_id == "board-1"}
+        keys = {job.name: job.key for job, _ in journal.jobs.of_sweep("phones") if job.device_id == "board-1"}
     a, b = (next(key for name, key in keys.items() if part in name) for part in ("int8-x86 nhwc script", "fp32 nhwc"))
     page.goto(f"/compare?a=phones:{a}&b=phones:{b}")
     variants = ("fp32 · NHWC · 1 thread · scripted · optimized", "fp32 · NCHW · 1 thread · scripted · optimized")

@@ -51,7 +51,9 @@ def charts(page: AppTest) -> int:
 
 def key_of(root: Path, sweep: str, part: str, device_id: str = "board-1") -> str:
     with Journal.open(Workspace(root).journal, read_only=True) as journal:
-        return next(job.key for job, _ in journal.jobs(sweep) if part in job.name and job.device_id == device_id)
+        return next(
+            job.key for job, _ in journal.jobs.of_sweep(sweep) if part in job.name and job.device_id == device_id
+        )
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def own(evidence_store: Path, tmp_path: Path) -> tuple[Workspace, Job]:
     workspace = Workspace.open(root)
     key = key_of(root, "before", "int8-qnnpack nchw script fused optimized", "phone-1")
     with Journal.open(workspace.journal, read_only=True) as journal:
-        return workspace, journal.planned_job("before", key).job
+        return workspace, journal.jobs.planned("before", key).job
 
 
 FAST = "int8-x86 nhwc script fused optimized"
@@ -188,9 +190,9 @@ def test_a_build_that_was_measured_on_two_dates_is_compared_with_itself(
     workspace, job = own
     first, second = 1_800_000_000, 1_800_432_000
     with Journal.open(workspace.journal) as journal:
-        for block in journal.blocks(job.key)[:2]:
+        for block in journal.attempts.blocks(job.key)[:2]:
             slower = tuple(2 * ns for ns in block.samples_ns)
-            journal.add_block(replace(block, session=second, round=block.round + 3, samples_ns=slower))
+            journal.attempts.add_block(replace(block, session=second, round=block.round + 3, samples_ns=slower))
     side = f"before:{job.key}"
     page = shown(workspace.root, "compare", a=f"{side}:{first}", b=f"{side}:{second}")
     text = said(page)
@@ -361,9 +363,9 @@ def test_what_providers_have_of_a_build_is_not_said_to_be_an_accelerator_s(
 ) -> None:
     workspace, job = own
     with Journal.open(workspace.journal) as journal:
-        manifest = journal.artifact(job.build_key)
+        manifest = journal.artifacts.latest(job.build_key)
         assert manifest is not None
-        journal.add_artifact(manifest.model_copy(update={"providers": {"CPUExecutionProvider": 7}}))
+        journal.artifacts.add(manifest.model_copy(update={"providers": {"CPUExecutionProvider": 7}}))
     text = said(shown(workspace.root, "result", sweep="before", device="phone-1", model="digits", job=job.key))
     assert "**Nodes by execution provider**" in text
     assert "Covered by the accelerator" not in text

@@ -24,7 +24,7 @@ from dashboard.inert import NOTHING
 from dashboard.style import LIGHT
 from dashboard.views import every_result, fleet
 from sweeps.errors import EdgeSweepError
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.build_costs import Cell, CellState
 from sweeps.ranking.overview import PlaceVerdict, waiting_place

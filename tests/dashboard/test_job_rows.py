@@ -9,31 +9,27 @@ from dashboard import compare_rows, device_rows, job_rows
 from dashboard.charts import evidence as drawing
 from dashboard.style import LIGHT
 from sweeps.device_facts import DeviceFacts
-from sweeps.journal.changes import DatedBlock
+from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.evidence import KnownDevice, Look, Sentinel
 from sweeps.protocol.sentinel import PlacedBlock, Span
 from sweeps.quarantine import DeviceRecord, Quarantine
 from sweeps.ranking.overview import waiting_place
-from sweeps.records import Block, Conditions
+from sweeps.records import Conditions
 from sweeps.stats import Estimate
+from tests.sweeps.conftest import Records
 
-BLOCK = Block(
-    job_key="a",
-    round=0,
+RECORDS = Records()
+BLOCK = RECORDS.block(
+    RECORDS.job(0, key="a"),
+    0,
     samples_ns=tuple(1_000_000 + 1000 * number for number in range(1000)),
     warmup_ns=(3_000_000, 2_000_000),
     first_inference_ns=9_000_000,
     load_ns=None,
     rss_before_load_bytes=None,
     rss_peak_bytes=None,
-    backend_ran="cpu",
-    engine_ran="x86",
-    threads_ran=1,
-    runner="r 1",
-    runtime_version="1",
-    artifact_sha256="a",
-    exit_code=0,
     conditions=Conditions(temp_start_c=30.0, temp_end_c=31.0),
+    labels=(),
 )
 FACTS = DeviceFacts(
     device_id="d", name="adb:1", maker="M", model="P", soc="S", os_build="o", abi="arm64-v8a", cores=8, ram_bytes=None

@@ -42,6 +42,9 @@ def test_the_lab_that_the_operator_names_is_known_to_the_server(
 
 
 def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "edgesweep-0.1.0.dist-info" / "METADATA"
+    about.parent.mkdir()
+    about.write_text("Name: edgesweep\nVersion: 0.1.0\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "streamlit", raising=False)
     with pytest.raises(EdgeSweepError, match="the dashboard is not installed") as caught:

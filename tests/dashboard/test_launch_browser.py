@@ -22,10 +22,10 @@ from sweeps.launching.driver import find
 from sweeps.workspace import Workspace
 from tests.chromium import chromium
 from tests.dashboard.issuer import CLIENT, issuing
+from tests.faulty_phone import FaultyPhone
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
 from workers.devices.adb.host import AdbHost
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = [pytest.mark.system, pytest.mark.browser, pytest.mark.long]
 
@@ -172,7 +172,7 @@ def paused_and_resumed(page: Page) -> None:
 
 
 def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones_and_others_only_look(
-    browser: Browser, root: Path, port: int, phones: list[VirtualPhone]
+    browser: Browser, root: Path, port: int, phones: list[FaultyPhone]
 ) -> None:
     host, serials = AdbHost(port), [phone.serial for phone in phones]
     assert all(host.connect(serial) for serial in serials)
@@ -210,7 +210,7 @@ def test_a_person_with_only_a_browser_goes_from_launch_to_a_build_for_two_phones
             shown_as_hot(page, home, serials)
         waits = a_page(browser)
         with Journal.open(workspace.journal, read_only=True) as journal:
-            hot = next(one for one in journal.devices("small") if one.name == f"adb:{serials[0]}")
+            hot = next(one for one in journal.plans.devices("small") if one.name == f"adb:{serials[0]}")
         waits.goto(f"{home}/decide?sweep=small&device={hot.device_id}")
         first_there = waits.locator(".st-key-recommendation").get_by_role("heading").first
         expect(first_there).to_have_text("Waiting")

@@ -24,7 +24,7 @@ from sweeps.launching.checked import check
 from sweeps.launching.driver import Driver
 from sweeps.launching.live import Live, LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep, last
-from sweeps.records import Conditions
+from sweeps.records import Conditions, Lack
 from sweeps.workspace import Workspace
 
 SCRIPT = "from pathlib import Path\nfrom dashboard.views import {page}\n{page}.show(Path({root!r}))"
@@ -101,7 +101,7 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         assert "jobs. Waiting for 40 s: the battery has 41 °C" in said
         assert "Ended last" not in said, "Live has the rest: here the form follows"
         with Journal.open(workspace.journal, read_only=True) as journal:
-            job = next(one for one, _ in journal.jobs("phones") if one.variant.precision == "int8")
+            job = next(one for one, _ in journal.jobs.of_sweep("phones") if one.variant.precision == "int8")
         live.measuring("local", 4, 12, f"{job.name}, round 3", job.key)
         for name in ("live", "launch", "fleet"):
             said = "\n".join(texts(opened(name, tmp_path)))
@@ -171,7 +171,7 @@ def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
 
     assert said(temp_start_c=33.0, temp_end_c=34.2, gate="ready") == "last block: 34 °C, waited for a ready device"
     assert said(temp_end_c=34.2) == "last block: 34 °C, no gate"
-    assert said(thermal_status_end=1, gate="timed_out", lacking=("at most 20 % load",)) == (
+    assert said(thermal_status_end=1, gate="timed_out", lacking=(Lack("at most 20 % load"),)) == (
         "last block: no temperature sensor, thermal status 1, waited for a ready device, lacked at most 20 % load"
     )
 
@@ -204,7 +204,7 @@ def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Pa
     assert not {word for one in words for word in one} & {"adb:a", "adb:b", "unit-a", "unit-b"}
     done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
     with Journal.open(workspace.journal, read_only=True) as journal:
-        jobs = [job.device_id for job, _ in journal.jobs("shared")]
+        jobs = [job.device_id for job, _ in journal.jobs.of_sweep("shared")]
     assert done == [str(jobs.count(unit)) for unit in ("unit-a", "unit-b")]
 
 

@@ -13,7 +13,7 @@ from dashboard.ranked import Ranked
 from dashboard.report.sections import sections
 from dashboard.rows import accuracy_metric, checked, partly_delegated, ranked, shown_names
 from dashboard.words import build_names
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.ranking.rank import rank, rank_rows
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow, to_frame
@@ -21,6 +21,9 @@ from sweeps.settled import Settled
 from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.variant import RunAxes, Variant
+from tests.sweeps.conftest import Records
+
+RECORDS = Records()
 
 
 def row(name: str, ms: float | None, variant: Variant | None = None, **figures: float) -> ResultRow:
@@ -37,28 +40,16 @@ def row(name: str, ms: float | None, variant: Variant | None = None, **figures: 
         "agreement_percent": 99.0,
         "artifact_mb": 1.5,
     }
-    run = RunAxes()
-    return ResultRow(
-        sweep="s",
-        job_key=f"key {name}",
-        build_key=f"build {name}",
+    return RECORDS.row(
+        RECORDS.job(0, key=f"key {name}", build_key=f"build {name}", variant=variant, run=RunAxes()),
         name=name,
-        model="net",
-        grid="",
         device_id="d",
         device="Acme Board 3 (SoC)",
         fingerprint="f",
-        variant=label_of(variant),
-        **variant.axes(),
-        threads=run.threads,
-        cpus=run.cpus,
-        reuse_input=run.reuse_input,
-        outcome="measured",
-        preset="quick",
-        exec_context="shell",
-        runtime_version="2.12.1",
+        executor="",
         trust=("ungated",),
         block_medians_ms=medians,
+        rounds=0,
         metrics=timing | accuracy | figures,
     )
 

@@ -24,6 +24,7 @@ from mlflow.entities import Run
 from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
+from sweeps.locks import HostLock, LockedError
 from sweeps.planning.keys import job_key
 from sweeps.planning.planned import PlannedJob
 from sweeps.records import Block, Failed, Measured
@@ -31,7 +32,6 @@ from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 from tests.faults import seen
 from tests.mlflow_rows import load
-from workers.devices.adb.lease import HeldError, Hold
 
 ALL = frozenset(range(1, 7))
 _REPLICATES = 10
@@ -67,13 +67,15 @@ class Scene:
 
 def check(scene: Scene, journal: Journal) -> None:
     """Raises `BrokenError`. Publishes what MLflow lacks: twice, since what was brought once must not come again."""
-    planned = [journal.planned_job(scene.sweep, job.key) for job, stale in journal.jobs(scene.sweep) if not stale]
+    planned = [
+        journal.jobs.planned(scene.sweep, job.key) for job, stale in journal.jobs.of_sweep(scene.sweep) if not stale
+    ]
     rows = _Rows(journal.path)
     for one in planned:
         _each_once(rows, one)
-        for block in journal.blocks(one.job.key):
+        for block in journal.attempts.blocks(one.job.key):
             _whole(journal, one, block)
-    outcomes = {one.job.key: journal.outcome(one) for one in planned}
+    outcomes = {one.job.key: journal.outcomes.of_job(one) for one in planned}
     for one in planned:
         _one_outcome(rows, one, outcomes[one.job.key])
     checked = {1, 2, 4}
@@ -146,7 +148,7 @@ def _one_outcome(rows: _Rows, planned: PlannedJob, outcome: Measured | Failed | 
 
 
 def _whole(journal: Journal, planned: PlannedJob, block: Block) -> None:
-    job, manifest = planned.job, journal.artifact(planned.job.build_key)
+    job, manifest = planned.job, journal.artifacts.latest(planned.job.build_key)
     _require(2, manifest is not None, f"{job.name} was timed, and nothing was built for it")
     assert manifest is not None
     _require(2, block.artifact_sha256 == manifest.file_sha256, f"{job.name}: another file was timed")
@@ -191,7 +193,9 @@ def _part_of_the_journal(scene: Scene, journal: Journal, outcomes: Mapping[str, 
             continue
         _require(3, row.outcome == "measured", f"{row.name} is published as {row.outcome}")
         if (timing := outcome.timing) is not None:
-            same = row.samples == timing.samples and abs(row.latency_p50_ms / timing.latency_p50_ms - 1) < 1e-6
+            same = (
+                row.samples == timing.samples and abs(row.latency_p50_ms / timing.figures["latency_p50_ms"] - 1) < 1e-6
+            )
             _require(3, same, f"{row.name} is published with other figures")
 
 
@@ -202,7 +206,7 @@ def _no_run_twice(scene: Scene, journal: Journal) -> list[Run]:
     runs = [] if experiment is None else client.search_runs([experiment.experiment_id], max_results=1000)
     jobs = [run for run in runs if run.data.tags.get("edgesweep.record") == "job"]
     jobs = [run for run in jobs if run.data.tags.get("edgesweep.outcome") != "skipped"]
-    known = {job.key for job, _ in journal.jobs(scene.sweep)}
+    known = {job.key for job, _ in journal.jobs.of_sweep(scene.sweep)}
     unknown = [run.info.run_id for run in jobs if run.data.tags.get("edgesweep.job_key") not in known]
     _require(3, not unknown, f"MLflow has a run of a job that the journal has not: {unknown[:1]}")
     whole = [run for run in jobs if run.info.status != "RUNNING"]
@@ -215,8 +219,8 @@ def _no_run_twice(scene: Scene, journal: Journal) -> list[Run]:
 def _free(scene: Scene) -> None:
     for name in scene.leases:
         try:
-            Hold(name).release()
-        except HeldError as error:
+            HostLock(name).release()
+        except LockedError as error:
             raise BrokenError(4, f"{name} is held by process {error.process}") from error
     with (scene.workspace.root / "driver.lock").open("a") as lock:
         try:
@@ -227,7 +231,7 @@ def _free(scene: Scene) -> None:
 
 def _measured_once(scene: Scene, journal: Journal, rows: _Rows) -> None:
     for key, blocks in scene.kept.items():
-        same = list(journal.blocks(key))[: len(blocks)] == list(blocks)
+        same = list(journal.attempts.blocks(key))[: len(blocks)] == list(blocks)
         _require(5, same, f"job {key:.12} lost or changed a block that was accepted")
     if scene.started is not None:
         again = scene.started - rows.timings()

@@ -12,7 +12,7 @@ from fault_rows import ROWS
 from sweeps.errors import EdgeSweepError
 from tests.faults import seen
 from tests.faults.invariants import ALL
-from workers.devices.virtual_phone.phone import VirtualPhone
+from tests.faulty_phone import FaultyPhone
 
 _PROPERTY = "fault"
 _INJECT = ("unplug", "hang", "lose_connections", "reboot", "restart_daemon", "stop_daemon", "fill_storage")
@@ -33,7 +33,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     saw = seen.begin()
     with pytest.MonkeyPatch.context() as patch:
         for name in _INJECT:
-            patch.setattr(VirtualPhone, name, _then(getattr(VirtualPhone, name), seen.injected))
+            patch.setattr(FaultyPhone, name, _then(getattr(FaultyPhone, name), seen.injected))
         patch.setattr(EdgeSweepError, "__init__", _then(EdgeSweepError.__init__, seen.told))
         try:
             return (yield)

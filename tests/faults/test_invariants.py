@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
+from sweeps.locks import HostLock
 from sweeps.planning.keys import job_key
 from sweeps.records import Job
 from sweeps.store.mlflow import Store
@@ -19,7 +20,6 @@ from tests.faults import seen
 from tests.faults.invariants import ALL, BrokenError, Scene, check
 from tests.fresh_mlflow import fresh_mlflow
 from tests.sweeps.conftest import Records
-from workers.devices.adb.lease import Hold
 
 RECORDS = Records()
 RUNNER = "python-torchscript 1"
@@ -44,12 +44,12 @@ def journal(scene: Scene) -> Iterator[Journal]:
     measured, failed, pending = map(job_of, range(3))
     with Journal.open(scene.workspace.journal) as journal:
         journal.save_plan(RECORDS.plan(measured, failed, pending, skipped=(RECORDS.skipped(),)))
-        journal.add_artifact(RECORDS.manifest(measured).model_copy(update={"file_sha256": "a" * 64}))
+        journal.artifacts.add(RECORDS.manifest(measured).model_copy(update={"file_sha256": "a" * 64}))
         for round_ in range(2):
-            journal.add_block(RECORDS.block(measured, round_))
-        journal.add_accuracy(RECORDS.accuracy(measured))
+            journal.attempts.add_block(RECORDS.block(measured, round_))
+        journal.attempts.add_accuracy(RECORDS.accuracy(measured))
         for _ in range(MAX_ATTEMPTS):
-            journal.add_failure(failed.key, RECORDS.failed())
+            journal.attempts.add_failure(failed.key, RECORDS.failed())
         yield journal
 
 
@@ -67,7 +67,7 @@ def broken(scene: Scene, journal: Journal) -> int:
 
 def test_where_all_six_hold_nothing_is_found_and_each_was_checked(scene: Scene, journal: Journal) -> None:
     fresh_mlflow(scene.workspace.root)
-    kept = {job_of(0).key: journal.blocks(job_of(0).key)}
+    kept = {job_of(0).key: journal.attempts.blocks(job_of(0).key)}
     folders = {scene.workspace.root.parent: {"workspace"}}
     timings = 2 + MAX_ATTEMPTS
     saw = seen.begin()
@@ -141,7 +141,7 @@ def test_what_the_journal_has_not_breaks_the_third(
 
 def test_a_lease_that_is_held_breaks_the_fourth(scene: Scene, journal: Journal) -> None:
     scene = replace(scene, leases=["phone of a test of invariants"])
-    hold = Hold("phone of a test of invariants")
+    hold = HostLock("phone of a test of invariants")
     assert broken(scene, journal) == 4
     hold.release()
     check(scene, journal)
@@ -153,7 +153,7 @@ def test_a_block_that_is_lost_or_measured_again_breaks_the_fifth(scene: Scene, j
     started = replace(scene, started=2 + MAX_ATTEMPTS + 1)
     assert broken(started, journal) == 5
     check(replace(started, in_flight=1), journal)
-    kept = replace(scene, kept={job_of(0).key: journal.blocks(job_of(0).key)})
+    kept = replace(scene, kept={job_of(0).key: journal.attempts.blocks(job_of(0).key)})
     check(kept, journal)
     change(journal, "DELETE FROM attempts WHERE id = 1")
     assert broken(kept, journal) == 5

@@ -65,6 +65,7 @@ class Records:
             variant=Variant(layout="nhwc"),
             run=RunAxes(),
             device_id=self.facts.device_id,
+            kind="no_effect",
             reason=reason,
         )
 
@@ -146,9 +147,9 @@ class Records:
     def failed(self, stage: str = "run", message: str = "signal 11") -> Failed:
         return Failed(stage=stage, kind="crashed", message=message)
 
-    def manifest(self, job: Job) -> Manifest:
+    def manifest(self, job: Job, **changes: object) -> Manifest:
         tensor = TensorSpec(shape=(1, 3, 224, 224), dtype="float32")
-        return Manifest(
+        made = Manifest(
             build_key=job.build_key,
             model="net",
             model_source="torchvision:mobilenet_v2",
@@ -172,6 +173,7 @@ class Records:
                 images=8, engine="x86", sqnr_db=None, top1_percent=None, reference_top1_percent=None
             ),
         )
+        return made.model_copy(update=changes)
 
     def row(self, job: Job, ms: float | None = 10.0, **changes: object) -> ResultRow:
         """As the store gives it back: timed in three rounds, or (`ms` is `None`) only checked."""

@@ -125,13 +125,13 @@ def test_the_journal_takes_each_figure_once_for_each_sweep(imported, records, tm
         journal.save_plan(records.plan(records.job(0)))
         journal.save_plan(records.plan(records.job(0), name="others"))
         first, second = imported(), imported(sha256="b" * 64)
-        assert journal.add_imported("phones", first)
-        assert journal.add_imported("phones", second)
-        assert not journal.add_imported("phones", replace(first, imported="later"))
-        assert journal.add_imported("others", first)
+        assert journal.imports.add("phones", first)
+        assert journal.imports.add("phones", second)
+        assert not journal.imports.add("phones", replace(first, imported="later"))
+        assert journal.imports.add("others", first)
     with Journal.open(tmp_path / "journal.sqlite", read_only=True) as journal:
-        assert journal.imported("phones") == (first, second)
-        assert journal.imported("others") == (first,)
+        assert journal.imports.of_sweep("phones") == (first, second)
+        assert journal.imports.of_sweep("others") == (first,)
 
 
 def test_figures_stand_beneath_their_device_and_change_nothing_of_the_ranking(imported, records) -> None:

@@ -20,7 +20,10 @@ REPLICATES = 2000
 
 @given(st.lists(st.floats() | st.integers(-(2**53), 2**53), min_size=1))
 def test_the_median_of_a_few_values_is_numpy_s(values):
-    assert np.array_equal(median(values), np.median(np.asarray(values, dtype=np.float64)), equal_nan=True)
+    # The mean of two numbers near the largest overflows in both.
+    with np.errstate(over="ignore"):
+        expected = np.median(np.asarray(values, dtype=np.float64))
+        assert np.array_equal(median(values), expected, equal_nan=True)
 
 
 def test_median_of_no_values_is_refused():

@@ -81,9 +81,9 @@ def test_an_oddly_named_workspace_holds_everything_and_nothing_is_beside_it(tmp_
     store.check()
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(job))
-        journal.add_block(records.block(job, 0))
-        journal.add_block(records.block(job, 1))
-        journal.add_accuracy(records.accuracy(job))
+        journal.attempts.add_block(records.block(job, 0))
+        journal.attempts.add_block(records.block(job, 1))
+        journal.attempts.add_accuracy(records.accuracy(job))
         store.publish(journal, "phones")
 
     assert len(load(workspace.tracking_uri, "phones").frame) == 1
@@ -148,3 +148,9 @@ def test_a_tracking_address_that_is_none_is_told_and_not_repeated(
 def test_a_tracking_address_is_taken_as_it_is(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     assert Workspace(tmp_path).tracking_uri == address
+
+
+def test_a_workspace_that_is_not_there_is_not_made_for_its_lock(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceError, match="cannot be written"), Workspace(tmp_path / "typo").lock():
+        pass
+    assert not list(tmp_path.iterdir())

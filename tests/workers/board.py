@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.sshd import Board, running
-from workers.devices.ssh import lease
+from workers.devices.ssh import board_lock
 from workers.devices.ssh.questions import PYTHON_VARIABLE
 from workers.native.compiler import cache_folder
 
@@ -24,16 +24,16 @@ def running_board() -> Iterator[Board]:
 
 
 @pytest.fixture
-def own_lease(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_board_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Another file than that of this machine, on which other tests may run as a board too."""
     file = Path(tempfile.mkdtemp(prefix="edgesweep-lease-")) / "lock"
-    monkeypatch.setattr(lease, "_SCRIPT", lease._SCRIPT.replace(lease._FILE, str(file)))
+    monkeypatch.setattr(board_lock, "_SCRIPT", board_lock._SCRIPT.replace(board_lock._FILE, str(file)))
     yield file
     shutil.rmtree(file.parent, ignore_errors=True)
 
 
 @pytest.fixture
-def board(running_board: Board, own_lease: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
+def board(running_board: Board, own_board_lock: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
     """This process is a user of it, with a home of its own."""
     # What was compiled in the home before is not compiled again.
     monkeypatch.setenv("EDGESWEEP_CACHE", str(cache_folder()))

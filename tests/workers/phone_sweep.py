@@ -27,6 +27,7 @@ from sweeps.spec.protocol import ProtocolSpec
 from tests import shared
 from tests.faults import seen
 from tests.faults.invariants import Scene, check
+from tests.faulty_phone import FaultyPhone
 from tests.fresh_mlflow import fresh_mlflow
 from tests.transports import stand_in
 from tests.virtual_phones import OURS, as_new
@@ -36,7 +37,6 @@ from workers.devices.adb.attempt import leads_attempt
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.local import host_abi
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import Event
 from workers.driver.ladder import AwayWait
 from workers.models.code import construct
@@ -55,8 +55,14 @@ ANY = ObjectiveSpec(constraints=())
 _FAULT = "local/fault"
 _STARTS = "local/starts"
 _NOW = "local/now"
-# Until somebody has removed the file; not for ever, where whoever should has failed.
-PAUSE = f"touch /data/{_NOW}; i=0; while [ -e /data/{_NOW} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
+
+
+def pause(mark: str) -> str:
+    """A script that makes this file and waits for its deletion, for a minute at most: its deleter may have failed."""
+    return f"touch {mark}; i=0; while [ -e {mark} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
+
+
+PAUSE = pause(f"/data/{_NOW}")
 _RUNNER = """#!/bin/sh
 program='{program}'
 [ "$1" = --nnapi-devices ] && exec "$program" "$@"
@@ -86,8 +92,8 @@ def put_runner(runners: Path) -> None:
 
 @pytest.fixture(scope="module")
 def running(
-    port: int, phones: list[VirtualPhone], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[VirtualPhone]]:
+    port: int, phones: list[FaultyPhone], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[FaultyPhone]]:
     runners = tmp_path_factory.mktemp("runners")
     put_runner(runners)
     with pytest.MonkeyPatch.context() as patch:
@@ -101,8 +107,8 @@ def running(
 
 @pytest.fixture
 def pair(
-    running: list[VirtualPhone], port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[list[VirtualPhone]]:
+    running: list[FaultyPhone], port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[list[FaultyPhone]]:
     """Two phones as new, whose drivers give up soon."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
@@ -118,14 +124,14 @@ def pair(
 
 
 @pytest.fixture(scope="module")
-def built(running: list[VirtualPhone]) -> Path:
+def built(running: list[FaultyPhone]) -> Path:
     """A workspace with what the grid of all sweeps needs."""
 
     def build(folder: Path) -> None:
         sweep = Sweep(folder, GRID, devices=(f"adb:{running[0].serial}",), protocol=ONE_ROUND)
         with Journal.open(sweep.workspace.journal) as journal:
             sweep.run(journal)
-            assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+            assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
     # A process keeps the files of a model of one's own in a folder that it makes at first use. Whichever worker builds,
     # no test may be the first: it looks for what is left in the folder for temporary files.
@@ -137,7 +143,7 @@ class PhoneSweep(Sweep):
     """On these phones, with nothing left to build. Gives a phone that goes away up soon."""
 
     def __init__(
-        self, home: Path, built: Path, phones: Sequence[VirtualPhone], grid: GridSpec = GRID, **changes: object
+        self, home: Path, built: Path, phones: Sequence[FaultyPhone], grid: GridSpec = GRID, **changes: object
     ) -> None:
         home = home / "home"
         for part in ("artifacts", "references"):
@@ -150,11 +156,11 @@ class PhoneSweep(Sweep):
     def run(self, journal: Journal, *words: object, away_s: float = 1.0, **named: object) -> list[Event]:
         return super().run(journal, *words, **{"away_wait": AwayWait(away_s, 0.5)} | named)
 
-    def jobs(self, phone: VirtualPhone) -> list[Job]:
+    def jobs(self, phone: FaultyPhone) -> list[Job]:
         return [job for job in self.plan.jobs if job.device_id == phone.serialno]
 
-    def outcomes(self, journal: Journal, phone: VirtualPhone) -> list[Measured | Failed | None]:
-        return [journal.sweep_outcome("tiny", job) for job in self.jobs(phone)]
+    def outcomes(self, journal: Journal, phone: FaultyPhone) -> list[Measured | Failed | None]:
+        return [journal.outcomes.in_sweep("tiny", job) for job in self.jobs(phone)]
 
     def facts(self, job: Job) -> DeviceFacts:
         return next(facts for facts in self.plan.devices if facts.device_id == job.device_id)
@@ -179,12 +185,12 @@ def sizes(folder: Path, pattern: str) -> dict[Path, int]:
             return {path: path.stat().st_size for path in folder.glob(pattern) if path.is_file()}
 
 
-def files(phone: VirtualPhone, beginning: str) -> list[str]:
+def files(phone: FaultyPhone, beginning: str) -> list[str]:
     """Of ours, on the phone."""
     return sorted(path.name for path in sizes(phone.data / "local/tmp/edgesweep", f"**/{beginning}*"))
 
 
-def programs_on(phone: VirtualPhone) -> list[tuple[psutil.Process, list[str]]]:
+def programs_on(phone: FaultyPhone) -> list[tuple[psutil.Process, list[str]]]:
     """What runs on the phone, with its argv. Whoever ends while it is asked is not among them."""
     found = []
     for one in phone.processes():
@@ -193,12 +199,12 @@ def programs_on(phone: VirtualPhone) -> list[tuple[psutil.Process, list[str]]]:
     return found
 
 
-def running_on(phone: VirtualPhone, word: str) -> list[str]:
+def running_on(phone: FaultyPhone, word: str) -> list[str]:
     """Command lines on the phone that hold it."""
     return [line for _, argv in programs_on(phone) if word in (line := " ".join(argv))]
 
 
-def tidied_up(phone: VirtualPhone) -> bool:
+def tidied_up(phone: FaultyPhone) -> bool:
     """Whether no shell that ran a program for us still removes what it left."""
     return not any(leads_attempt("\0".join(argv)) for _, argv in programs_on(phone))
 
@@ -210,7 +216,7 @@ def eventually(true: Callable[[], bool], seconds: float = 200.0) -> None:
         time.sleep(0.02)
 
 
-def wait_until_it_answers(phone: VirtualPhone) -> None:
+def wait_until_it_answers(phone: FaultyPhone) -> None:
     """After it came back: the adb server holds the connection that died until it has noticed."""
 
     def answers() -> bool:
@@ -221,7 +227,7 @@ def wait_until_it_answers(phone: VirtualPhone) -> None:
     eventually(answers)
 
 
-def reboot(phone: VirtualPhone) -> None:
+def reboot(phone: FaultyPhone) -> None:
     """Between two uses of it: it answers again."""
     phone.reboot()
     wait_until_it_answers(phone)
@@ -238,7 +244,7 @@ def once(true: Callable[[], bool], call: Callable[[], object]) -> threading.Thre
     return thread
 
 
-def in_a_push(phone: VirtualPhone, call: Callable[[], object]) -> threading.Thread:
+def in_a_push(phone: FaultyPhone, call: Callable[[], object]) -> threading.Thread:
     """Call it once half a megabyte of a file has arrived."""
     return in_a_transfer(phone.data / "local/tmp/edgesweep/part", call)
 
@@ -263,7 +269,7 @@ def _starts(phone: Phone) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def in_a_pause(phones: Sequence[VirtualPhone], call: Callable[[], object]) -> threading.Thread:
+def in_a_pause(phones: Sequence[FaultyPhone], call: Callable[[], object]) -> threading.Thread:
     """Call it once a program is at its `PAUSE` on each of them; they go on when it has returned."""
     marks = [phone.data / _NOW for phone in phones]
 
@@ -277,7 +283,7 @@ def in_a_pause(phones: Sequence[VirtualPhone], call: Callable[[], object]) -> th
     return once(lambda: all(mark.exists() for mark in marks), act)
 
 
-def amid(phones: Sequence[VirtualPhone], call: Callable[[], object]) -> threading.Thread:
+def amid(phones: Sequence[FaultyPhone], call: Callable[[], object]) -> threading.Thread:
     """Call it in the middle of the next run of the runner on each of them, which lasts 2 s beyond it."""
     for phone in phones:
         fault(phone, f"{PAUSE}; sleep 2", once=True)
@@ -286,14 +292,14 @@ def amid(phones: Sequence[VirtualPhone], call: Callable[[], object]) -> threadin
 
 def resume(sweep: PhoneSweep, journal: Journal) -> None:
     """Run it again, to its end: what is there stays as it is, and only what is missing is measured."""
-    kept = {job.key: journal.blocks(job.key) for job in sweep.plan.jobs}
+    kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
     before = sum(map(timed, sweep.phones))
     sweep.run(journal)
-    assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+    assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     new = 0
     for key, blocks in kept.items():
-        assert journal.blocks(key)[: len(blocks)] == blocks
-        new += len(journal.blocks(key)) - len(blocks)
+        assert journal.attempts.blocks(key)[: len(blocks)] == blocks
+        new += len(journal.attempts.blocks(key)) - len(blocks)
     assert sum(map(timed, sweep.phones)) - before == new
     starts = [len(_starts(phone)) for phone in sweep.phones]
     assert sweep.run(journal) == [], "what is done costs nothing"
@@ -303,7 +309,7 @@ def resume(sweep: PhoneSweep, journal: Journal) -> None:
 
 def assert_invariants(sweep: PhoneSweep, journal: Journal, faults: int = 1) -> None:
     """As tests/faults/invariants.py says. Each of so many `faults` may have cost each phone the block in flight."""
-    blocks = (block for job in sweep.plan.jobs for block in journal.blocks(job.key))
+    blocks = (block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key))
     assert {(block.runner, block.runtime_version) for block in blocks} <= {(native_runner.runner(), "2.12.1")}
     folders: dict[Path, set[str]] = {
         sweep.home: {"tiny_net.py", "tiny.pt", "workspace"},

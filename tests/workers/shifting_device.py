@@ -37,7 +37,7 @@ from workers.driver.ladder import AWAY_WAIT
 from workers.driver.outcomes import Outcomes
 from workers.driver.schedule import Schedule
 from workers.driver.side_by_side import side_by_side
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.models.prepared import PreparedModel
@@ -138,12 +138,15 @@ class ShiftingSweep:
 
     def open(self) -> Journal:
         journal = Journal.open(self._folder / "journal.sqlite")
-        with journal.together():
+        with journal.transaction():
             journal.save_plan(self.plan)
             for job in self.jobs:
-                if journal.accuracy(job.build_key, EVALUATION_ID, job.variant.qengine, self.facts_fingerprint) is None:
-                    journal.add_artifact(_RECORDS.manifest(job))
-                    journal.add_accuracy(_RECORDS.accuracy(job))
+                if (
+                    journal.attempts.accuracy(job.build_key, EVALUATION_ID, job.variant.qengine, self.facts_fingerprint)
+                    is None
+                ):
+                    journal.artifacts.add(_RECORDS.manifest(job))
+                    journal.attempts.add_accuracy(_RECORDS.accuracy(job))
         return journal
 
     @property
@@ -155,7 +158,7 @@ class ShiftingSweep:
     ) -> list[Event]:
         """One run of the driver on this device, as `workers.driver.sweep.Driver` makes it."""
         outcomes = Outcomes(journal, self.plan)
-        earlier = journal.last_session()
+        earlier = journal.times.last_session()
         facts = _RECORDS.facts
         context = RunContext(
             plan=self.plan,
@@ -178,7 +181,7 @@ class ShiftingSweep:
         return list(side_by_side([run.run()]))
 
     def ranked(self, journal: Journal) -> DeviceRanking:
-        [entry] = rank_rows(journal.result_rows(_SWEEP), self.plan.sweep.objective, _SWEEP).devices
+        [entry] = rank_rows(journal.results.rows(_SWEEP), self.plan.sweep.objective, _SWEEP).devices
         return entry
 
     def device(self, slowness: Speed = lambda _: 1.0, **changes: Any) -> ShiftingDevice:

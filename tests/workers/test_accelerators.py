@@ -11,16 +11,16 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.errors import SpecError
+from sweeps.nnapi_answers import Answer
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
-from sweeps.surveys import Answer
 from tests import gallery
+from tests.faulty_phone import FaultyPhone
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, of_accelerators
 from workers.devices.local import host_abi
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Building, Event
 from workers.executors.inline import InlineExecutor
 from workers.runtimes.torchscript import native_runner, references
@@ -39,7 +39,7 @@ class Asked:
     events: list[Event]
 
 
-def names(phones: list[VirtualPhone]) -> tuple[str, ...]:
+def names(phones: list[FaultyPhone]) -> tuple[str, ...]:
     return tuple(f"adb:{phone.serial}" for phone in phones)
 
 
@@ -70,7 +70,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 
 def test_a_phone_without_nnapi_says_so_and_the_reference_answers_in_its_place(
-    phones: list[VirtualPhone], tmp_path: Path
+    phones: list[FaultyPhone], tmp_path: Path
 ) -> None:
     model = ModelSpec(source="squeezenet1_1", weights="random", input_shape=(1, 3, 64, 64))
     sweep = Sweep(tmp_path, BOTH, devices=names(phones[:1]), models=(model,))
@@ -95,7 +95,7 @@ def test_a_phone_without_nnapi_says_so_and_the_reference_answers_in_its_place(
 
 
 def test_a_phone_with_nnapi_answers_itself(
-    phones: list[VirtualPhone], tmp_path: Path, runner: Callable[[str], None]
+    phones: list[FaultyPhone], tmp_path: Path, runner: Callable[[str], None]
 ) -> None:
     # The runner knows the reference when it sees it, so that it is never taken for a phone's own NNAPI in silence.
     runner(f'exec "{native_runner.program()}" "$@" --reference "{references.library("nnapi")}"')
@@ -108,7 +108,7 @@ def test_a_phone_with_nnapi_answers_itself(
     assert list((phones[0].data / "local/tmp/edgesweep/run").glob(f"{job.build_key[:16]}-*"))
 
 
-def test_one_that_is_unplugged_says_so_and_the_next_phone_answers(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_one_that_is_unplugged_says_so_and_the_next_phone_answers(phones: list[FaultyPhone], tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, FP32, devices=names(phones))
     try:
         gone, there = ask(sweep, phones[0].unplug).answers
@@ -121,7 +121,7 @@ def test_one_that_is_unplugged_says_so_and_the_next_phone_answers(phones: list[V
 
 
 def test_a_runner_that_dies_or_lies_costs_an_answer_and_no_more(
-    phones: list[VirtualPhone], tmp_path: Path, runner: Callable[[str], None]
+    phones: list[FaultyPhone], tmp_path: Path, runner: Callable[[str], None]
 ) -> None:
     start = {"event": "start", "runner": "r", "runner_version": "1", "torch": "2", "engines": ["qnnpack"]}
     runner(f'echo \'{json.dumps(start)}\'; case "$*" in *--model*) exit 139 ;; esac; echo \'{{"event": "end"}}\'')
@@ -131,7 +131,7 @@ def test_a_runner_that_dies_or_lies_costs_an_answer_and_no_more(
     assert answer.accelerators == ()
 
 
-def test_a_model_that_nnapi_cannot_have_says_why(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_a_model_that_nnapi_cannot_have_says_why(phones: list[FaultyPhone], tmp_path: Path) -> None:
     (tmp_path / "sorts.py").write_text(
         "import torch\n"
         "class Sorts(torch.nn.Module):\n"
@@ -184,7 +184,7 @@ def test_only_runtimes_of_the_grid_are_asked_about_and_each_backend_once(
 
 
 def test_the_command_prints_a_hostile_driver_s_name_to_the_letter_and_harmless(
-    phones: list[VirtualPhone], tmp_path: Path, runner: Callable[[str], None]
+    phones: list[FaultyPhone], tmp_path: Path, runner: Callable[[str], None]
 ) -> None:
     start = {"event": "start", "runner": "r", "runner_version": "1", "torch": "2.12.1", "engines": ["qnnpack"]}
     device = {"event": "nnapi_device", "name": EVIL, "type": "gpu", "version": EVIL, "feature_level": 29}

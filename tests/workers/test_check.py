@@ -90,7 +90,8 @@ def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
         if file is not None:
             (folder / made.artifact.file).write_bytes(file)
         blocks: list[Block] = []
-        return check(read_shipped(path), path, "local", workspace, rounds, margin_percent, blocks.append), blocks
+        with gallery.remembering():
+            return check(read_shipped(path), path, "local", workspace, rounds, margin_percent, blocks.append), blocks
 
     return run
 
@@ -146,7 +147,7 @@ def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies
     with Journal.open(tmp_path / "workspace" / "journal.sqlite") as journal:
         journal.save_plan(records.plan(replace(sentinel, key="k", sentinel=sentinel.key), facts=(local_facts(),)))
         for day in range(5):
-            journal.add_block(records.block(sentinel, day, session=1_790_000_000 + 86_400 * day))
+            journal.attempts.add_block(records.block(sentinel, day, session=1_790_000_000 + 86_400 * day))
     found, _ = again()
     assert found.session_spread_percent == pytest.approx(2.5 * (3 / (3 + 4)) ** 0.5)
 

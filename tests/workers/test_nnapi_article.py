@@ -13,8 +13,8 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.store import mlflow as store
 from sweeps.store import reading
+from tests.faulty_phone import FaultyPhone
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -42,7 +42,7 @@ def test_the_sweep_is_what_the_article_s_commands_say(article: SweepSpec) -> Non
 
 @pytest.mark.compiler
 def test_where_no_phone_has_nnapi_its_figure_is_an_accuracy_and_says_so(
-    article: SweepSpec, phone: VirtualPhone, tmp_path: Path
+    article: SweepSpec, phone: FaultyPhone, tmp_path: Path
 ) -> None:
     (grid,) = article.grids
     grid = grid.model_copy(update={"precision": ("fp32",)})

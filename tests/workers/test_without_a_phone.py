@@ -10,7 +10,7 @@ from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
-from sweeps.records import Measured, Outcome
+from sweeps.records import Failed, Measured, Skipped
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
@@ -50,7 +50,7 @@ class Ended:
     """A sweep after its run: by combination what the journal has, all that MLflow has, and the ranking of it."""
 
     plan: Plan
-    outcomes: dict[Combination, Outcome | None]
+    outcomes: dict[Combination, Measured | Skipped | Failed | None]
     rows: pd.DataFrame
     ranking: DeviceRanking
     names: dict[str, Combination]
@@ -69,7 +69,7 @@ def ended(folder: Path, *grids: GridSpec) -> Ended:
         sweep.run(journal, publish=lambda: publisher.publish(journal, name))
         jobs = {(job.variant.backend, job.variant.precision, job.variant.layout): job for job in sweep.plan.jobs}
         assert len(jobs) == len(sweep.plan.jobs)
-        outcomes = {key: journal.sweep_outcome(name, job) for key, job in jobs.items()}
+        outcomes = {key: journal.outcomes.in_sweep(name, job) for key, job in jobs.items()}
     results = reading.load(workspace.tracking_uri, name)
     (device,) = rank(results.frame, results.spec.objective, results.name).devices
     rows = results.frame.set_index(["backend", "precision", "layout"])

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from sweeps.records import Job
-from sweeps.variant import RunAxes, Variant
+from sweeps.variant import Variant
+from tests.builders import job_of
 from workers.devices.local import local_facts
 from workers.models.code import construct
 from workers.models.package import BuildInputs, ModelPackage
@@ -62,14 +63,4 @@ def tiny_inputs() -> BuildInputs:
 
 def tiny_job(build_key: str, variant: Variant | None = None, **changes: str) -> Job:
     """A job of that build on this host."""
-    job = Job(
-        key="job",
-        build_key=build_key,
-        name="tiny",
-        model="tiny",
-        grid="",
-        variant=variant or Variant(),
-        run=RunAxes(),
-        device_id=local_facts().device_id,
-    )
-    return replace(job, **changes)
+    return replace(job_of("job", build_key, local_facts().device_id, variant=variant or Variant()), **changes)

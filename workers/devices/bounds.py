@@ -15,7 +15,7 @@ def too_large(name: str, path: str, most_bytes: int) -> DeviceError:
 
 
 def bounded(write: Callable[[bytes], object], name: str, path: str, most_bytes: int) -> Callable[[bytes], object]:
-    """`write`, which raises `too_large` before it is given more than `most_bytes` in all."""
+    """A `write` that raises `too_large` before it is given more than `most_bytes` in all."""
     left = most_bytes
 
     def checked(content: bytes) -> object:

@@ -2,12 +2,12 @@
 
 import importlib.util
 import json
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
+from sweeps.whole_file import write_whole
 from workers.native.compiler import cache_folder
 
 
@@ -16,28 +16,27 @@ def torch_and_engines(cpu: str) -> tuple[str, tuple[str, ...]] | None:
 
     Imports torch if the cache does not know this installation on this `cpu` (its name and features).
     """
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
         return None
-    file = cache_folder() / "torch" / f"{_installation(Path(found.origin).parent, cpu)}.json"
+    file = cache_folder() / "torch" / f"{_installation(Path(spec.origin).parent, cpu)}.json"
     if "torch" not in sys.modules and (known := _read(file)) is not None:
         return known
     try:
         import torch
     except ImportError:
         return None
-    asked = str(torch.__version__), tuple(sorted(set(torch.backends.quantized.supported_engines) - {"none"}))
-    if _read(file) != asked:
+    installed = str(torch.__version__), tuple(sorted(set(torch.backends.quantized.supported_engines) - {"none"}))
+    if _read(file) != installed:
         with suppress(OSError):  # a cache that cannot be written costs time, nothing else
             file.parent.mkdir(parents=True, exist_ok=True)
-            part = file.with_name(f"{file.name}.{os.getpid()}.part")
-            part.write_text(json.dumps({"version": asked[0], "engines": asked[1]}), encoding="utf-8")
-            part.replace(file)
-    return asked
+            write_whole(file, json.dumps({"version": installed[0], "engines": installed[1]}))
+    return installed
 
 
 def _installation(folder: Path, cpu: str) -> str:
-    """Another one for every other torch, also of the same version, in the same place, and for every other CPU."""
+    """The id of an installation: another one for every other torch, also of the same version, in the same place, and
+    for every other CPU."""
     stamps = []
     for name in ("version.py", "lib/libtorch_cpu.so"):
         with suppress(OSError):
@@ -48,10 +47,10 @@ def _installation(folder: Path, cpu: str) -> str:
 
 def _read(file: Path) -> tuple[str, tuple[str, ...]] | None:
     try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        version, engines = kept["version"], kept["engines"]
+        document = json.loads(file.read_text(encoding="utf-8"))
+        version, engines = document["version"], document["engines"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not isinstance(engines, list) or not all(isinstance(one, str) for one in (version, *engines)):
+    if not isinstance(engines, list) or not all(isinstance(text, str) for text in (version, *engines)):
         return None
     return version, tuple(engines)

@@ -23,16 +23,17 @@ class Sensors:
     """The present state of the device; `None` if it lacks the sensor."""
 
     temp_c: float | None = None
-    """Of the battery if `temp_is_battery`, otherwise of the hottest thermal zone."""
+    """The temperature of the battery if `temp_is_battery`, otherwise of the hottest thermal zone."""
     temp_is_battery: bool = False
     thermal_status: int | None = None
-    """Android's, from 0 (none) to 6 (shutdown)."""
+    """Android's thermal status, from 0 (none) to 6 (shutdown)."""
     has_battery: bool = False
     battery_percent: float | None = None
     competing: tuple[str, ...] = ()
     """Other benchmarks that run on the device now, one line each."""
     shared: bool = False
-    """Whether it is the computer that people also work on: another benchmark there is load, like other programs."""
+    """Tells whether the device is the computer that people also work on: another benchmark there is load, like other
+    programs."""
     steal_seconds: float | None = None
     """Total CPU time of all CPUs that the hypervisor gave to other machines. A counter: it only grows."""
     cpu_mhz: float | None = None
@@ -54,18 +55,18 @@ class Device(Protocol):
         """
         ...
 
-    def take_lease(self) -> None:
+    def take_lock(self) -> None:
         """Lock the device against other processes of this host, until `release()` or the end of this process.
 
-        The host's own CPU has no lease: other programs are noticed by their load. Raises `DeviceError("leased", ...)`
-        at once if another process has the lease.
+        The host's own CPU has no lock: other programs are noticed by their load. Raises `DeviceError("leased", ...)`
+        if another process has the lock.
         """
         ...
 
     def release(self) -> None: ...
 
     def end_orphans(self) -> tuple[str, ...]:
-        """Kill programs that an earlier driver left running; returns a line for each. Only while holding the lease.
+        """Kill programs that an earlier driver left running; returns a line for each. The lock must be held.
 
         Raises `DeviceError("orphan", ...)` if a program does not end.
         """
@@ -93,7 +94,8 @@ class Device(Protocol):
         ...
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        """The present values. Measuring the load of other programs takes a short time; without `load` it is `None`."""
+        """The present sensor values. Measuring the load of other programs takes a short time; without `load` it is
+        `None`."""
         ...
 
     def now_s(self) -> float:
@@ -117,7 +119,7 @@ class Discovery(Protocol):
     """A module that finds the devices of one transport that are attached to this host."""
 
     NEXT_STEP: str
-    """What to do if none is attached."""
+    """The next step for a person if no device is attached."""
 
     def attached(self) -> tuple[list[str], list[DeviceError]]:
         """The names of usable devices, as in sweep files, each device once; and an error for each unusable one."""
@@ -129,7 +131,7 @@ class Discovery(Protocol):
         ...
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:
-        """Whether two names with the same device id mean the same device. Raises `DeviceError`."""
+        """Tell whether two names with the same device id mean the same device. Raises `DeviceError`."""
         ...
 
     def clean(self, name: str) -> None:

@@ -18,13 +18,15 @@ import psutil
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
 from sweeps.untrusted_file import open_regular
+from sweeps.whole_file import whole_file
+from sweeps.with_parent import ended_with_thread
 from workers.cores import clusters
 from workers.devices.bounds import bounded
 from workers.devices.engines import torch_and_engines
 from workers.devices.interface import Completed, Sensors, program_name
 from workers.devices.linux.sensors import read_sensors
 
-# More than any runner prints: a program that prints more is faulty.
+# The limit is more than any runner prints: a program that prints more is faulty.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
 _BLOCK_BYTES = 2**20
 # A program that contains others gives them seconds to end.
@@ -56,14 +58,13 @@ class LocalDevice:
             raise from_os_error(error) from error
 
     def _run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        # Otherwise a runner would outlive a killed driver and disturb the next sweep's measurements.
-        die_with_parent = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
+        # A runner would otherwise outlive a killed driver and disturb the next sweep's measurements.
         self._folder.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryFile(dir=self._folder) as stdout,
             tempfile.TemporaryFile(dir=self._folder) as stderr,
             subprocess.Popen(  # noqa: S603  # an argument list; no shell
-                [*die_with_parent, *argv],
+                ended_with_thread(argv, signal.SIGTERM),
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
@@ -77,9 +78,9 @@ class LocalDevice:
                     "timeout", f"{program_name(argv)} ran longer than {deadline_s:.0f} s and was killed"
                 ) from error
             finally:
-                # Also on Ctrl-C: no program may continue, nor what it has started and left.
+                # This also runs on Ctrl-C: no program may continue, nor what it has started and left.
                 if process.poll() is None:
-                    # One that contains others ends them.
+                    # A program that contains others ends them.
                     process.terminate()
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(_END_S)
@@ -93,31 +94,27 @@ class LocalDevice:
                 stderr=stderr.read(_OUTPUT_LIMIT_BYTES),
             )
 
-    def take_lease(self) -> None:
-        """Does nothing: the host's CPU has no lease."""
+    def take_lock(self) -> None:
+        """Does nothing: the host's CPU has no lock."""
 
     def release(self) -> None:
-        """Does nothing: the host's CPU has no lease."""
+        """Does nothing: the host's CPU has no lock."""
 
     def end_orphans(self) -> tuple[str, ...]:
-        return ()  # they end with their driver
+        return ()  # Programs end with their driver.
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
         target = self._folder / name
         if target.parent != self._folder or not name.strip(". ") or "\0" in name:
             raise DeviceError("bad_name", f"{name!r} is no plain file name")
-        part = target.with_name(target.name + ".part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            part.unlink(missing_ok=True)
-            try:
-                os.link(source, part)
-            except OSError:  # another file system, or one without links
-                shutil.copyfile(source, part)
-            part.replace(target)
+            with whole_file(target) as part:
+                try:
+                    os.link(source, part)
+                except OSError:  # The target may be on another file system, or on one without links.
+                    shutil.copyfile(source, part)
         except OSError as error:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
             raise from_os_error(error) from error
         return str(target)
 

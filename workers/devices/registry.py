@@ -39,8 +39,8 @@ def connect(name: str, folder: Path) -> Device:
 def discovery(entry: DeviceEntry) -> Discovery:
     """The module that finds the devices of this transport; it must have one. Raises `DeviceError`."""
     with faults_of(entry):
-        found: Discovery = _loaded(entry.discovery)
-        return found if entry in built_in.BUILT_IN_DEVICES else _Foreign(entry, found)
+        module: Discovery = _loaded(entry.discovery)
+        return module if entry in built_in.BUILT_IN_DEVICES else _Foreign(entry, module)
 
 
 def recovery(name: str) -> Recovery | None:
@@ -50,8 +50,8 @@ def recovery(name: str) -> Recovery | None:
     if entry is None or not entry.recovery:
         return None
     with faults_of(entry):
-        found: Recovery = _loaded(entry.recovery)
-        return found
+        module: Recovery = _loaded(entry.recovery)
+        return module
 
 
 def units() -> tuple[list[str], list[DeviceError]]:
@@ -62,18 +62,19 @@ def units() -> tuple[list[str], list[DeviceError]]:
         if not entry.discovery:
             continue
         try:
-            found, errors = discovery(entry).attached()
-        except DeviceError as error:  # for example no adb server: devices of other transports still work
+            attached, errors = discovery(entry).attached()
+        except DeviceError as error:  # A missing adb server does not stop devices of other transports.
             refused.append(error)
         else:
-            names += found
+            names += attached
             refused += errors
     return names, refused
 
 
 def listed() -> tuple[list[str], dict[str, DeviceError]]:
     """The names of all devices that are attached, of every transport that lists them without asking the devices: one
-    that measures is not disturbed. And by transport, why it cannot list: those of the others are there all the same."""
+    that measures is not disturbed. And the error of each transport that cannot list; devices of the
+    others are there all the same."""
     names: list[str] = []
     troubles: dict[str, DeviceError] = {}
     for entry in catalog.devices().values():
@@ -87,15 +88,15 @@ def listed() -> tuple[list[str], dict[str, DeviceError]]:
 
 
 def tools() -> dict[str, str]:
-    """By transport, the version of the program that finds its devices. Without those that do not say."""
-    found = {}
+    """The version of the program that finds a transport's devices, if it says one, by transport."""
+    versions = {}
     for entry in catalog.devices().values():
         if entry.discovery:
             with suppress(DeviceError):
                 version = getattr(discovery(entry), "version", None)
                 if version is not None:
-                    found[entry.name] = str(version())
-    return found
+                    versions[entry.name] = str(version())
+    return versions
 
 
 @contextmanager
@@ -119,15 +120,15 @@ def faults_of(entry: DeviceEntry) -> Iterator[None]:
 class _Foreign:
     """The discovery of another package. Each method raises only `DeviceError`."""
 
-    def __init__(self, entry: DeviceEntry, found: Discovery) -> None:
+    def __init__(self, entry: DeviceEntry, module: Discovery) -> None:
         self._entry = entry
-        self._found = found
-        self.NEXT_STEP: str = getattr(found, "NEXT_STEP", "")
+        self._module = module
+        self.NEXT_STEP: str = getattr(module, "NEXT_STEP", "")
 
     def attached(self) -> tuple[list[str], list[DeviceError]]:
         with faults_of(self._entry):
-            found, errors = self._found.attached()
-            names, refused = list(found), list(errors)
+            attached, errors = self._module.attached()
+            names, refused = list(attached), list(errors)
             for name in names:
                 if catalog.device(name) != self._entry:
                     raise ValueError(f"{name!r} is not a name of this transport")
@@ -138,20 +139,20 @@ class _Foreign:
 
     def listed(self) -> list[str]:
         with faults_of(self._entry):
-            if hasattr(self._found, "listed"):
-                return list(self._found.listed())
+            if hasattr(self._module, "listed"):
+                return list(self._module.listed())
             return self.attached()[0]
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:
         with faults_of(self._entry):
-            return self._found.are_one(name, other, folder)
+            return self._module.are_one(name, other, folder)
 
     def clean(self, name: str) -> None:
         with faults_of(self._entry):
-            self._found.clean(name)
+            self._module.clean(name)
 
 
 def _loaded(target: str) -> Any:
     module, _, name = target.partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, name) if name else found
+    imported = importlib.import_module(module)
+    return getattr(imported, name) if name else imported

@@ -1,4 +1,4 @@
-"""Words for a shell on a device, and what came of them, for people. Every remote command line is quoted here."""
+"""Words for a shell on a device, and the outcome of a program, for people. Every remote command line is quoted here."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from sweeps.errors import DeviceError
 from workers.devices.interface import Completed
 
 TAIL_BYTES = 500
-"""Of a program's output, in a message."""
+"""The part of a program's output that a message has."""
 
 
 def quoted(argv: Sequence[str]) -> str:
@@ -19,5 +19,5 @@ def quoted(argv: Sequence[str]) -> str:
 
 def outcome_text(done: Completed) -> str:
     """Exit code and last output of a program, to append to a message."""
-    said = (done.stderr or done.stdout)[-TAIL_BYTES:].decode("utf-8", "replace").strip()
-    return f" (exit code {done.exit_code}{': ' if said else ''}{said})"
+    tail = (done.stderr or done.stdout)[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+    return f" (exit code {done.exit_code}{': ' if tail else ''}{tail})"

@@ -18,7 +18,7 @@ from workers.models.prepared import PreparedModel
 
 
 class AccuracyPass:
-    """Runs builds on the evaluation images on one device, and stores their accuracy."""
+    """The pass that runs builds on the evaluation images on one device, and stores their accuracy."""
 
     def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -44,14 +44,17 @@ class AccuracyPass:
         evaluation_id = self._context.plan.identities.evaluation_id
         evaluation = Evaluation(evaluation_id=evaluation_id, images=prepared.evaluation.images)
         while not self._contact.stopped() and not outcomes.has_failed(job):
-            if journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor) is not None:
+            if (
+                journal.attempts.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
+                is not None
+            ):
                 return
             answer = yield from self._contact.asked(LogitsRequest(job, evaluation))
             if answer is None:
                 return
             match answer if isinstance(answer, Failed) else _accuracy(planned, evaluation_id, answer, prepared):
                 case Accuracy() as accuracy:
-                    journal.add_accuracy(accuracy)
+                    journal.attempts.add_accuracy(accuracy)
                     took_s = accuracy.device_seconds + accuracy.push_seconds
                     self._context.schedule.done(job.device_id, job.build_key, "evaluation", took_s)
                 case Failed() as failed:

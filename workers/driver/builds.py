@@ -1,4 +1,4 @@
-"""The builds of one run, beside the devices that measure what is built already."""
+"""The builds of one run, made while devices measure finished builds."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,11 +21,12 @@ VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
 """Build failures that depend on the evaluation images: with other images the build may succeed."""
 
 _Step = tuple[BuildRequest, Manifest | Failed | None] | None
-"""The start or the outcome of a build; `None`: there are no more."""
+"""The start or the outcome of a build; `None`: no build is left."""
 
 
 class RunBuilds:
-    """What a run has to build, and how far it is. `steps` builds; a `Field` tells a device what it may measure."""
+    """The builds that a run needs, and their progress. `steps` builds; a `Field` tells a device which builds it may
+    measure."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class RunBuilds:
         stop: Callable[[], bool],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`now_s`: seconds of a clock that is never set."""
+        """The builds of one plan. `now_s`: seconds of a clock that is never set."""
         self._now_s = now_s
         self._plan = plan
         self._journal = journal
@@ -46,24 +47,24 @@ class RunBuilds:
         self._schedule = schedule
         self._stop = stop
         self._jobs: dict[str, Job] = {}
-        """One for each build that has not ended, by build key."""
+        """One job for each build that has not ended, by build key."""
         self._running: dict[str, tuple[str, float]] = {}
-        """What is being built now: its name and when it began (s), by build key."""
+        """The builds under way: their names and when they began (s), by build key."""
         self._done = 0
 
-    def look(self, wanted: Iterable[Job]) -> None:
-        """Find out what is there, and what is to be built."""
-        there: dict[str, Manifest] = {}
-        for job in wanted:
-            if job.build_key in self._jobs or job.build_key in there:
+    def look(self, jobs: Iterable[Job]) -> None:
+        """Find out which artifacts exist, and which are to be built."""
+        existing: dict[str, Manifest] = {}
+        for job in jobs:
+            if job.build_key in self._jobs or job.build_key in existing:
                 continue
             if (manifest := self._store.find(job.build_key)) is None:
                 self._jobs[job.build_key] = job
             else:
-                there[job.build_key] = manifest
-        with self._journal.together():
-            for manifest in there.values():
-                self._journal.add_artifact(manifest)
+                existing[job.build_key] = manifest
+        with self._journal.transaction():
+            for manifest in existing.values():
+                self._journal.artifacts.add(manifest)
 
     @property
     def waiting(self) -> frozenset[str]:
@@ -71,7 +72,7 @@ class RunBuilds:
         return frozenset(self._jobs)
 
     def field(self, jobs: Sequence[Job], *, quiet: bool = False) -> "Field":
-        """What one device measures. `quiet`: only while nothing is built."""
+        """The builds that one device waits for. `quiet`: only while nothing is built."""
         keys = frozenset(job.build_key for job in jobs) & self._jobs.keys()
         return Field(self._jobs, frozenset(self._jobs) if quiet else keys)
 
@@ -87,7 +88,7 @@ class RunBuilds:
         stopping = False
         builds = executor.build(queue, lambda: stopping)
         while True:
-            # Looked at here, in the thread of the journal: nothing new is started before the next look.
+            # The request to stop is read in the thread of the journal: nothing new is started before the next look.
             stopping = self._stop()
             step: _Step = yield Ask(lambda: self._next(builds))
             if step is None:
@@ -100,7 +101,7 @@ class RunBuilds:
             self._end(key)
 
     def _next(self, builds: Builds) -> _Step:
-        """In the thread of the builds: the artifact is checked there, too."""
+        """The next step, in the thread of the builds, where the artifact is checked, too."""
         for request, outcome in builds:
             return request, outcome if outcome is None or isinstance(outcome, Failed) else self._store.unpack(outcome)
         return None
@@ -113,13 +114,13 @@ class RunBuilds:
         name, began_s = self._running.pop(key)
         self._done += 1
         if isinstance(outcome, Failed):
-            with self._journal.together():
-                for of in self._failure_keys(key, outcome):
-                    self._journal.add_failure(of, outcome)
+            with self._journal.transaction():
+                for failure_key in self._failure_keys(key, outcome):
+                    self._journal.attempts.add_failure(failure_key, outcome)
             self._end(key)
             yield AttemptFailed(name, outcome, final=outcome.kind not in TRANSIENT_KINDS)
         else:
-            self._journal.add_artifact(outcome)
+            self._journal.artifacts.add(outcome)
             self._schedule.built(key, _like(request), self._now_s() - began_s)
             self._end(key)
 
@@ -133,29 +134,31 @@ class RunBuilds:
             return [job.key for job in self._plan.jobs if job.build_key == build_key]
         planned = [self._outcomes.planned(job) for job in self._plan.jobs if job.build_key == build_key]
         on_images = failed.kind in VERIFICATION_KINDS
-        return sorted({build_failure_keys(one.job, one.evaluation_id)[on_images] for one in planned})
+        return sorted(
+            {build_failure_keys(planned_job.job, planned_job.evaluation_id)[on_images] for planned_job in planned}
+        )
 
 
 class Field:
     """The builds that one device waits for before it compares anything: its own, and no other device's."""
 
     def __init__(self, not_ended: Mapping[str, Job], keys: frozenset[str]) -> None:
-        """`not_ended` changes as builds end."""
+        """The mapping `not_ended` changes as builds end."""
         self._not_ended = not_ended
         self._keys = keys
 
     @property
     def missing(self) -> frozenset[str]:
-        """Keys of its builds that have not ended."""
+        """Keys of the device's builds that have not ended."""
         return self._keys & self._not_ended.keys()
 
     def whole(self) -> Steps[None]:
-        """Until all of its builds have ended."""
+        """Wait until all builds of the device have ended."""
         if self.missing:
             yield Until(lambda: not self.missing)
 
     def more(self) -> Steps[None]:
-        """Until another one has ended."""
+        """Wait until another build has ended."""
         before = self.missing
         if before:
             yield Until(lambda: self.missing != before)
@@ -163,5 +166,5 @@ class Field:
 
 def _like(request: BuildRequest) -> str:
     """A word for builds that take about as long."""
-    one = request.variant
-    return f"{id(request.inputs)} {one.runtime} {one.backend} {one.precision} {one.quantization}"
+    variant = request.variant
+    return f"{id(request.inputs)} {variant.runtime} {variant.backend} {variant.precision} {variant.quantization}"

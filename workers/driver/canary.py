@@ -1,4 +1,5 @@
-"""The canary of a quarantined device: one job that is measured and not kept. If it succeeds, the others follow."""
+"""The canary of a quarantined device: one job that is measured without being stored. If it succeeds, the others
+follow."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,17 +16,17 @@ from workers.driver.recovery import quarantined
 from workers.driver.side_by_side import Steps
 
 BLOCKS = 2
-"""Each in a process of its own: a device that answers once may be gone again."""
+"""The number of blocks of a canary, each in a process of its own: a device that answers once may be gone again."""
 
 _OTHER_JOBS = 2
-"""Jobs that are tried where the first one fails for a reason of its own."""
+"""The number of other jobs that are tried where the first one fails for a reason of its own."""
 
 _OF_THE_DEVICE = ABSENT_KINDS | OWN_KINDS | FINAL_KINDS | {"timeout", "no_exit_code", "worker_lost", "worker_error"}
 """Kinds of failure after which no other job is tried."""
 
 
 class Canary:
-    """Of one device at the start of its run."""
+    """The canary of one device at the start of its run."""
 
     def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -34,8 +35,8 @@ class Canary:
         self._progress = progress
 
     def run(self, jobs: Sequence[Job]) -> Steps[bool]:
-        """Whether the device may be measured: it is in no quarantine, or its canary succeeds. `jobs`: the pending ones
-        that are timed."""
+        """Tell whether the device may be measured: it is in no quarantine, or its canary succeeds. `jobs`: the pending
+        ones that are timed."""
         quarantine = self._context.health.quarantine(self._facts)
         if quarantine is None or not jobs:
             return True
@@ -50,7 +51,7 @@ class Canary:
 
     def _failed(self, jobs: Sequence[Job]) -> Steps[Failed | None]:
         """The failure that keeps the device out; `None`: the canary succeeded."""
-        of_device = [one for one in self._context.plan.sentinels if one.device_id == self._facts.device_id]
+        of_device = [job for job in self._context.plan.sentinels if job.device_id == self._facts.device_id]
         failed = Failed(stage="run", kind="quarantined", message="the run was stopped, or the device went away")
         protocol = replace(self._context.protocol, **SHORT_BLOCK)
         for job in (*of_device, *jobs)[: 1 + _OTHER_JOBS]:
@@ -68,6 +69,6 @@ class Canary:
 
 
 def _kept_out(facts: DeviceFacts, quarantine: Quarantine, failed: Failed) -> Failed:
-    said = quarantined(facts, quarantine)
-    message = f"{said.message}; this time it did not: {failed.kind}: {failed.message}"
+    refusal = quarantined(facts, quarantine)
+    message = f"{refusal.message}; this time it did not: {failed.kind}: {failed.message}"
     return Failed(stage="run", kind="quarantined", message=message)

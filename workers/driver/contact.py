@@ -1,4 +1,4 @@
-"""The connection of a run to one device: waits until it is ready, and until it is back if it goes away."""
+"""The session of a run with one device: waits until the device is ready, and until it is back if it goes away."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -17,21 +17,22 @@ from workers.driver.recovery import DeviceRecovery, who_is_away
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import AnswerT, Request
-from workers.measure.kept import KeptRequest
+from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.stored_answer import StoredAnswerRequest
 from workers.measure.waiting import Wait, WaitLimits
 
 _UNKNOWN = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
-"""Of a device that is not looked at."""
+"""The readiness of a device that is not looked at."""
 
 
 class Contact:
-    """Asks one device, and gives it up for this run once it has been away for too long."""
+    """The session with one device, which asks the device, and gives it up for this run once it has been away for too
+    long."""
 
     def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
-        """`jobs`, those that are in it by then, wait for the next run where the device goes away."""
+        """Where the device goes away, the jobs that are in `jobs` by then wait for the next run."""
         self._lane = lane
         self._facts = facts
         self._jobs = jobs
@@ -49,15 +50,15 @@ class Contact:
 
     @property
     def spent_s(self) -> float:
-        """On blocks and on waiting, by the device's clock."""
+        """The time on blocks and on waiting (s), by the device's clock."""
         return self._spent_s
 
     def count_earlier(self, blocks: Iterable[Block]) -> None:
-        """Of earlier runs: what they took is spent too."""
+        """Add the time that blocks of earlier runs took to the time that is spent."""
         self._spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
 
     def count_seconds(self, seconds: float) -> None:
-        """As `count_earlier`, of a batch."""
+        """Add the seconds of an earlier batch to the time that is spent."""
         self._spent_s += seconds
 
     def timed(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | Failed | None]:
@@ -72,13 +73,13 @@ class Contact:
 
     def left_behind(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | None]:
         """The block that the run before asked for last, if that run died and the block ended all the same: it is of
-        that run's session. Asked for once, of the first block that this run would measure: the order of blocks does not
-        depend on where a run ends."""
+        that run's session. Its host is asked once, for the first block that this run would measure: the order of blocks
+        does not depend on where a run ends."""
         session, self._earlier = self._earlier, 0
         if not session:
             return None
         run = _run(self._context, session)
-        block = yield from self._kept(BlockRequest(job, round_, protocol, _UNKNOWN, run))
+        block = yield from self._stored_answer(BlockRequest(job, round_, protocol, _UNKNOWN, run))
         return None if block is None else replace(block, session=session)
 
     def batch(
@@ -97,51 +98,52 @@ class Contact:
     def _behind_gate(
         self, job: Job, request: Callable[[Readiness], Request[AnswerT]]
     ) -> Steps[AnswerT | Failed | None]:
-        asked: Request[AnswerT] | None = None
+        sent: Request[AnswerT] | None = None
         for _ in range(MAX_ATTEMPTS):
             readiness = yield from self._ready(job)
             if not isinstance(readiness, Readiness):
-                # Nothing more can be measured. What was, is at its host.
-                kept = yield from self._kept(asked)
-                return readiness if kept is None else kept
-            asked = request(readiness)
-            answer = yield from self.asked(asked, once=True)
+                # Nothing more can be measured, but the host of the device may have the last answer.
+                stored = yield from self._stored_answer(sent)
+                return readiness if stored is None else stored
+            sent = request(readiness)
+            answer = yield from self.asked(sent, once=True)
             if answer is not None:
                 return answer
             if self.stopped():
-                return (yield from self._kept(asked))
-            # It was away, so its state has to be looked at again.
+                return (yield from self._stored_answer(sent))
+            # The device was away, so its state is looked at again.
         message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
         return Failed(stage="run", kind="disconnected", message=message)
 
-    def _kept(self, request: Request[AnswerT] | None) -> Steps[AnswerT | None]:
-        """The answer to this, if it was lost on the way and its host keeps it; without the device."""
+    def _stored_answer(self, request: Request[AnswerT] | None) -> Steps[AnswerT | None]:
+        """The answer to a request, if it was lost on the way and the device's host has stored it. The device is not
+        asked."""
         if request is None or not request.result_id:
             return None
-        answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, KeptRequest(request.job, request)))
+        answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, StoredAnswerRequest(request.job, request)))
         return None if isinstance(answer, Failed) else answer
 
     def asked(self, request: Request[AnswerT], *, once: bool = False) -> Steps[AnswerT | Failed | None]:
-        """What the device answers. One that has gone away is brought back, or waited for.
+        """The answer of the device. A device that has gone away is brought back, or waited for.
 
         `None` where that was in vain, which ends the device's run, or where the run is to stop; with `once`, where the
         device has gone away at all, or is another driver's now.
         """
         while not self._is_away:
             left_s = self._context.schedule.about_s(request.job.device_id)
-            asked = replace(request, left_s=left_s, left_at_least=self._is_open)
-            answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, asked))
+            sent = replace(request, left_s=left_s, left_at_least=self._is_open)
+            answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, sent))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
                 kept_out = yield from self._recovery.answered(answer, request.job)
                 if kept_out is None:
                     return answer
                 yield from self.leave(kept_out)
-                # A result is a result; of a failure no job is to blame.
+                # A measurement counts, although it came late; a failure is no job's fault here.
                 return None if isinstance(answer, Failed) else answer
             if self.stopped():
                 return None
             if answer.kind == QUEUED_KIND:
-                # However long that takes: the device is there, and its turn comes.
+                # The device is there, and its turn comes, however long that takes.
                 yield from self._recovery.queued(answer)
                 if once:
                     return None
@@ -155,30 +157,31 @@ class Contact:
 
     @property
     def _is_open(self) -> bool:
-        """A race ends when it is decided, and nobody knows when that is: what is expected of it are the rounds up to
-        its first decision. But the rounds that are added are counted."""
+        """Tell whether the end of the work is unknown: a race ends when it is decided, so only the rounds up to its
+        first decision are expected. Rounds that are added are counted."""
         return self._context.protocol.budget == "race" and not self._context.more
 
     def leave(self, failed: Failed) -> Steps[None]:
         """Give the device up for this run."""
         self._is_away = True
-        yield Away(*who_is_away(failed, self._facts), len(self._context.outcomes.pending(self._jobs)))
+        name, failed, is_host = who_is_away(failed, self._facts)
+        yield Away(name, failed, len(self._context.outcomes.pending(self._jobs)), is_host)
 
     def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
         """Wait for the device as the protocol says."""
         wait = Wait(self._limits)
         while not self.stopped():
-            found = yield from self.asked(ReadyRequest(job, self._context.protocol.gate, wait.look_s))
-            if not isinstance(found, Readiness):
-                return found
-            self._spent_s += found.waited_seconds
-            ended = wait.ended(found)
+            readiness = yield from self.asked(ReadyRequest(job, self._context.protocol.gate, wait.look_s))
+            if not isinstance(readiness, Readiness):
+                return readiness
+            self._spent_s += readiness.waited_seconds
+            ended = wait.ended(readiness)
             if ended is not None:
                 return ended
-            yield Waiting(self._facts.name, found.lacking, wait.waited_s)
+            yield Waiting(self._facts.name, readiness.words, wait.waited_s)
         return None
 
 
 def _run(context: RunContext, session: int) -> str:
-    """Identifies a run of the driver for hosts."""
+    """The text that identifies a run of the driver for hosts."""
     return f"{context.plan.sweep.name} {session}"

@@ -1,16 +1,17 @@
-"""Which jobs of one device still get rounds: one contest per model. Reads from and writes to the journal."""
+"""Contests of one device, one for each model, that decide which jobs still get rounds. Reads from and writes to the
+journal."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.batches import BatchItem, group_of
+from sweeps.journal.result_row import row_of_job
 from sweeps.protocol.ended import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
 from sweeps.records import Block, Job, Measured
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
-from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
 from workers.driver.same_program import same_programs
@@ -25,13 +26,13 @@ class Contests:
         self._names = {job.key: job.name for job in timed}
         worth: Mapping[str, float] = {}
         front = context.plan.sweep.objective.front is not None
-        self._same: dict[str, Settled] = {}
+        self._same_program: dict[str, Settled] = {}
         if protocol.budget == "race":
             sweep = context.plan.sweep
             worth = precedence([self._untimed_row(job, context) for job in timed], sweep)
             # On a front, one of two such builds may be the more accurate one.
-            self._same = {} if front else same_programs(timed, worth, context)
-            timed = [job for job in timed if job.key not in self._same]
+            self._same_program = {} if front else same_programs(timed, worth, context)
+            timed = [job for job in timed if job.key not in self._same_program]
         self._contests: list[Contest] = []
         for model in dict.fromkeys(job.model for job in timed):
             names = {job.key: job.name for job in timed if job.model == model}
@@ -45,18 +46,18 @@ class Contests:
             )
         self._beaten = self._still_beaten(worth)
         self._open: list[Settled] = []
-        """Ends that are not stored yet."""
+        """The ends of jobs that are not stored yet."""
         self._winners: dict[str, int] = {}
         self._checked: dict[str, int] = {}
 
     @property
     def same(self) -> Collection[str]:
-        """Keys of the jobs that are not timed, because another one is the same program."""
-        return self._same.keys()
+        """Keys of the jobs that are not timed, because another job is the same program."""
+        return self._same_program.keys()
 
     def begin(self) -> list[Left]:
         """Settle the jobs that are not timed."""
-        return self._settle_all(self._same.values())
+        return self._settle_all(self._same_program.values())
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -75,12 +76,12 @@ class Contests:
 
     @property
     def winners(self) -> Mapping[str, int]:
-        """How many blocks confirm each winner, by job key. Only of races that ended."""
+        """The number of blocks that confirm each winner, by job key. Races that go on have none."""
         return self._winners
 
     @property
     def checked(self) -> Mapping[str, int]:
-        """How many blocks of each nearest rival check the batches that decided, by job key."""
+        """The number of blocks of each nearest rival that check the batches which decided, by job key."""
         return self._checked
 
     def take(self, blocks: Sequence[Block], unchecked: Collection[str] = ()) -> list[Left]:
@@ -90,15 +91,17 @@ class Contests:
 
     def settle(self, unchecked: Collection[str] = ()) -> list[Left]:
         """Store the ends that are open, but those of the jobs in `unchecked`, whose blocks may still be lost."""
-        decided = [one for one in self._open if one.job_key not in unchecked]
-        self._open = [one for one in self._open if one.job_key in unchecked]
+        decided = [settled for settled in self._open if settled.job_key not in unchecked]
+        self._open = [settled for settled in self._open if settled.job_key in unchecked]
         return self._settle_all(decided)
 
     def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Left]:
         """Add one batch, which is of one model. See `Contest.take_batch`."""
         keys = {key for items in processes for key in items} | set(apart)
-        mine = [contest for contest in self._contests if keys & set(contest.contending)]
-        return self._settle_all(settled for one in mine for settled in one.take_batch(*processes, apart=apart))
+        contests = [contest for contest in self._contests if keys & set(contest.contending)]
+        return self._settle_all(
+            settled for contest in contests for settled in contest.take_batch(*processes, apart=apart)
+        )
 
     def expire(self) -> list[Left]:
         """End all contests: the device's time is used up."""
@@ -114,58 +117,60 @@ class Contests:
             self.withdraw(key)
 
     def _untimed_row(self, job: Job, context: RunContext) -> ResultRow:
-        """As it is known before it is timed: its accuracy, if that is known yet."""
+        """The row of a job before it is timed: its accuracy, if that is known yet."""
         planned = context.outcomes.planned(job)
         evaluation_id = planned.evaluation_id or ""
-        accuracy = self._journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
+        accuracy = self._journal.attempts.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
         outcome = Measured(timing=None, accuracy=accuracy)
-        return of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifact(job.build_key)).row
+        return row_of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifacts.latest(job.build_key))
 
     def _batches_decide(self, keys: Iterable[str], *, may: bool) -> bool:
-        """Whether batches decide, as it was when the race began: what is known of the device may have changed since.
+        """Tell whether batches decide, as at the start of the race: the facts about the device may have changed since.
         `may`: whether they do in a race that begins now."""
-        if any(self._journal.round_count(key, added=False) for key in keys):
-            return False  # it has finals
-        before = [one for key in keys if (one := self._journal.settled(key, self._protocol)) is not None]
-        if any(one.batches_decide for one in before):
+        if any(self._journal.attempts.block_marks(key).rounds(added=False) for key in keys):
+            return False  # the race has finals
+        before = [
+            settled for key in keys if (settled := self._journal.attempts.settled(key, self._protocol)) is not None
+        ]
+        if any(settled.batches_decide for settled in before):
             return True
-        return may and all(one.reason == "out_of_time" for one in before)
+        return may and all(settled.reason == "out_of_time" for settled in before)
 
     def _still_beaten(self, worth: Mapping[str, float]) -> set[str]:
         """New jobs make the bounds wider. A job that was eliminated without them stays out, as long as the job that
         eliminated it is in the race and has no lower precedence. Other eliminated jobs race again."""
-        found = set()
-        for key in (key for key in self._names if key not in self._same):
-            before = self._journal.settled(key, self._protocol)
+        beaten = set()
+        for key in (key for key in self._names if key not in self._same_program):
+            before = self._journal.attempts.settled(key, self._protocol)
             if before is None or not before.eliminated or not settles(before, self._protocol):
                 continue
             if before.by_key in worth and worth[before.by_key] >= worth[key]:
-                found.add(key)
+                beaten.add(key)
             else:
-                self._journal.add_settled(before.reopened())
-        return found
+                self._journal.attempts.add_settled(before.reopened())
+        return beaten
 
     def _settle_all(self, decisions: Iterable[Settled]) -> list[Left]:
-        """What one round decides is stored together, and told afterwards."""
+        """The decisions of one round are stored together, and reported afterwards."""
         decided = list(decisions)
-        with self._journal.together():
+        with self._journal.transaction():
             return [left for settled in decided for left in self._settle(settled)]
 
     def _settle(self, settled: Settled) -> Iterator[Left]:
         if settled.budget == "full" and self._protocol.last_round == self._protocol.rounds:
-            return  # it had all possible rounds: nothing was decided
+            return  # the job had all possible rounds: nothing was decided
         if settled.job_key in self._beaten:
             return
         if settled.confirmations:
             self._winners[settled.job_key] = settled.confirmations
         if settled.checks:
             self._checked[settled.job_key] = settled.checks
-        before = self._journal.settled(settled.job_key, self._protocol)
+        before = self._journal.attempts.settled(settled.job_key, self._protocol)
         # Another version may use other words for the same decision: that is not a new one. Nor is it one where a
         # device came back, and the rounds that seemed lost had been measured again.
         stable = before is not None and before.reason == settled.reason == "stable"
         if before is None or not (
             (stable and settles(before, self._protocol)) or replace(before, message="") == replace(settled, message="")
         ):
-            self._journal.add_settled(settled)
+            self._journal.attempts.add_settled(settled)
             yield Left(self._names[settled.job_key], settled)

@@ -1,4 +1,4 @@
-"""Shared by the parts of one device's run."""
+"""Data that the parts of one device's run share."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,45 +19,45 @@ class RunContext:
 
     plan: Plan
     protocol: Protocol
-    """Of this device."""
+    """The protocol of this device."""
     journal: Journal
     outcomes: Outcomes
     prepared: Mapping[str, PreparedModel]
-    """By the model's name."""
+    """Prepared models by name."""
     session: int
     earlier: int
     """The session of the run before this one; 0 if there was none."""
     publish: Callable[[], Iterator[Event]]
     stop: Callable[[], bool]
     more: Mapping[str, int]
-    """Rounds to add to these jobs, by key, instead of what is pending."""
+    """The number of rounds to add to jobs, by job key, instead of measuring the pending ones."""
     batches_decide: Mapping[str, float]
-    """By id, the devices that were shown to allow it: in races that begin there, batches decide. With the spread of
-    blocks in processes of their own on that device, as the standard deviation of logarithms."""
+    """The spread of blocks in processes of their own, as the standard deviation of logarithms, by the id of each device
+    on which batches decide in races that begin now."""
     health: Health
     schedule: Schedule
 
 
 @dataclass(slots=True)
 class DeviceProgress:
-    """Counts the finished blocks and accuracy passes of one device, and tells them by one total that does not change.
+    """Counter of the finished blocks and accuracy passes of one device, reported against a total that does not change.
 
-    A race adds rounds to what was expected at first, and takes variants out of it. So what is told is the first total,
-    less what is left: a variant that races on for longer is the last one that is missing until it is decided.
+    A race adds rounds to those expected at first, and takes variants out. So the number that is reported as done is the
+    first total less the work that is left: it stands one short of the total while a variant races on.
     """
 
     device: str
     done: int = 0
     _total: int = 0
-    _told: int = 0
+    _reported: int = 0
 
     def measuring(self, total: int, running: str, job: str = "") -> Measuring:
-        """`total`: of `done` and all that is known to be left."""
+        """Progress of work that counts. `total`: the sum of `done` and all that is known to be left."""
         left = max(0, total - self.done)
         self._total = self._total or left
-        self._told = max(self._told, self._total - left)
+        self._reported = max(self._reported, self._total - left)
         return self.beside(running, job)
 
     def beside(self, running: str, job: str = "") -> Measuring:
-        """Of work that does not count. `job`: its key, where `running` has its name."""
-        return Measuring(self.device, self._told, self._total, running, job)
+        """Progress while a device does work that does not count. `job`: the key of the job that `running` names."""
+        return Measuring(self.device, self._reported, self._total, running, job)

@@ -27,8 +27,8 @@ class DeviceRun:
         field: Field,
         can_run: Callable[[Job], bool],
     ) -> None:
-        """`jobs`: pending jobs. `field`: what they, and those that they are compared with, still have to be built for.
-        `can_run`: whether a job is pending and its artifact is there."""
+        """A run of the pending `jobs`. `field`: the builds that they, and those that they are compared with, still wait
+        for. `can_run` tells whether a job is pending and its artifact is there."""
         self._facts = facts
         self._jobs = list(jobs)
         self._field = field
@@ -58,8 +58,8 @@ class DeviceRun:
         if self._context.protocol.budget == "race":
             # Accuracy comes before the race: a job that fails a constraint must not eliminate others.
             # This warms the device; the gate before the first block waits until it has cooled.
-            early = [job for job in timed if job.key not in evaluated]
-            yield from self._accuracies.run(early, self._blocks_of(timed))
+            unevaluated = [job for job in timed if job.key not in evaluated]
+            yield from self._accuracies.run(unevaluated, self._blocks_of(timed))
             timed = self._raced_with(timed)
         if timed:
             yield from self._drift.check()
@@ -75,7 +75,8 @@ class DeviceRun:
             yield self._progress.measuring(self._progress.done, "")
 
     def _evaluate_early(self) -> Steps[set[str]]:
-        """While other artifacts of a race are being built: what comes before it anyhow. Returns keys of jobs.
+        """Evaluate pending jobs of a race while other artifacts are being built, since accuracy comes first anyhow.
+        Returns the keys of the evaluated jobs.
 
         In any other budget latencies come first, and a quarantined device is left alone until its canary.
         """
@@ -87,11 +88,11 @@ class DeviceRun:
             return evaluated
         while self._field.missing and not self._contact.stopped():
             left = [job for job in timed if job.key not in evaluated]
-            there = [job for job in left if job.build_key not in self._field.missing]
-            if there:
-                evaluated.add(there[0].key)
-                if self._can_run(there[0]):
-                    yield from self._accuracies.run(there[:1], len(left) - 1 + self._blocks_of(timed))
+            built = [job for job in left if job.build_key not in self._field.missing]
+            if built:
+                evaluated.add(built[0].key)
+                if self._can_run(built[0]):
+                    yield from self._accuracies.run(built[:1], len(left) - 1 + self._blocks_of(timed))
                 continue
             if self._progress.done:
                 total = self._progress.done + len(left) + self._blocks_of(timed)
@@ -118,6 +119,6 @@ class DeviceRun:
             if job.device_id == self._facts.device_id
             and job.model in models
             and not job.emulated
-            and (job.key in keys or self._context.journal.was_raced(job.key))
+            and (job.key in keys or self._context.journal.outcomes.was_raced(job.key))
             and not self._context.outcomes.has_failed(job)
         ]

@@ -19,11 +19,11 @@ SHORT_BLOCK: Mapping[str, Any] = {
     "min_seconds": 0.3,
     "max_seconds": 30.0,
 }
-"""What a protocol has instead for a block that only shows the state of the device."""
+"""The fields of a protocol for a block that only shows the state of the device."""
 
 
 class DriftWatch:
-    """Runs the sentinel checks of one device, if its plan has a sentinel."""
+    """The watch that runs the sentinel checks of one device, if its plan has a sentinel."""
 
     def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -38,13 +38,14 @@ class DriftWatch:
 
     @property
     def unchecked(self) -> Collection[str]:
-        """Keys of the jobs with blocks that no check has followed yet. Whether the device shifted in them is open."""
+        """Keys of the jobs with blocks that no check has followed yet. It is open whether the device shifted in these
+        blocks."""
         return self._unchecked
 
     @property
     def spans(self) -> list[sentinel.Span]:
-        """Where the device has shifted, by all checks so far."""
-        return [] if self._sentinel is None else self._journal.changed_spans(self._sentinel.key)
+        """The spans in which the device has shifted, by all checks so far."""
+        return [] if self._sentinel is None else self._journal.sentinels.spans(self._sentinel.key)
 
     def count_block(self, job_key: str) -> Steps[None]:
         """Count a measured block, and run a check if one is due."""
@@ -52,12 +53,12 @@ class DriftWatch:
             return
         self._unchecked.add(job_key)
         self._blocks_since += 1
-        every = self._protocol.sentinel_every
-        if every and self._blocks_since >= every:
+        interval = self._protocol.sentinel_every
+        if interval and self._blocks_since >= interval:
             yield from self.check()
 
     def check(self) -> Steps[None]:
-        """Time the sentinel, and time it again if it seems to have moved.
+        """Time the sentinel, and time it again if the device seems to have changed.
 
         Nothing is open afterwards, also where the sentinel cannot be timed: nobody could wait for its end.
         """
@@ -71,7 +72,7 @@ class DriftWatch:
     def _timed(self, job: Job) -> Steps[None]:
         self._blocks_since = 0
         protocol = replace(self._protocol, **SHORT_BLOCK)
-        earlier = self._journal.blocks(job.key)
+        earlier = self._journal.attempts.blocks(job.key)
         check = sentinel.next_check(earlier)
         blocks: list[Block] = []
         for number in range(2 * sentinel.CHECK_BLOCKS):
@@ -82,12 +83,13 @@ class DriftWatch:
             if not isinstance(block, Block):
                 # Only the warning is lost. A problem of the device will show in its jobs.
                 return
-            self._journal.add_block(block)
+            self._journal.attempts.add_block(block)
             blocks.append(block)
         if self._moved(blocks, earlier):
             yield DeviceChanged(self._device)
         self._checked = True
 
     def _moved(self, blocks: Sequence[Block], earlier: Sequence[Block]) -> bool:
-        """Not in the first check of a run: what was measured in other runs is not compared with it."""
+        """Tell whether the sentinel's time has moved. The first check of a run has nothing to compare with: blocks of
+        other runs do not count."""
         return self._checked and sentinel.moved(blocks, earlier)

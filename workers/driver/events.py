@@ -26,8 +26,8 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """Blocks and accuracy passes of one device: those that need not be made any more, the total, which does not change
-    (0 before it is known), and what runs (empty at the end)."""
+    """The numbers of blocks and accuracy passes of one device: those that need not be made any more, the total, which
+    does not change (0 before it is known), and the name of the running one (empty at the end)."""
 
     device: str
     done: int
@@ -44,6 +44,8 @@ class Waiting:
     device: str
     lacking: tuple[str, ...]
     waited_seconds: float
+    is_host: bool = False
+    """Tells whether `device` is a host, in words, for which all of its devices wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,13 @@ class Away:
     failed: Failed
     pending: int
     """Number of jobs that wait for the device."""
+    is_host: bool = False
+    """Tells whether `device` is a host, as in `Waiting`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """One step was taken to bring a device back, or `refused`, with the reason."""
+    """One step was taken to bring a device back; `refused` is the reason if it was not."""
 
     device: str
     rung: Rung
@@ -107,7 +111,7 @@ class Readmitted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """One attempt failed; `final`: there is no other attempt."""
+    """One attempt failed; `final` tells that there is no other attempt."""
 
     name: str
     failed: Failed
@@ -116,7 +120,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAlone:
-    """These jobs cannot be measured in a process with others. They are measured in processes of their own."""
+    """The named jobs cannot be measured in a process with others. They are measured in processes of their own."""
 
     names: tuple[str, ...]
     failed: Failed
@@ -124,7 +128,7 @@ class MeasuredAlone:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """After the last measurement: the jobs that are in MLflow now, of those that were not before."""
+    """The number of jobs that are in MLflow now, of those that were not before, after the last measurement."""
 
     done: int
     total: int

@@ -1,4 +1,4 @@
-"""What the devices of a run will have to do, and what that took before: tells it to the schedule."""
+"""The expected work of a run's devices, from the plan and from earlier runs, for the schedule."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -11,10 +11,10 @@ from workers.driver.schedule import Schedule
 
 
 class Forecast:
-    """From the plan and the journal, before the first build."""
+    """A forecast from the plan and the journal, before the first build."""
 
     def __init__(self, plan: Plan, outcomes: Outcomes, journal: Journal, more: Mapping[str, int]) -> None:
-        """`more`: as of a `RunContext`."""
+        """A forecast for a run; `more` is as of a `RunContext`."""
         self._plan = plan
         self._more = more
         self._outcomes = outcomes
@@ -29,9 +29,9 @@ class Forecast:
         building: Collection[str],
         beside: Collection[str],
     ) -> None:
-        """`needed`: the jobs whose artifacts their devices wait for. `building`: keys of those that are to be built.
-        `beside`: ids of the devices that measure while others' artifacts are built; what only others need comes last.
-        """
+        """Tell the schedule the expected work. `needed`: the jobs whose artifacts their devices wait for. `building`:
+        keys of those that are to be built. `beside`: ids of the devices that measure while others' artifacts are built;
+        what only others need comes last."""
         for job in self._plan.jobs:
             self._learn(schedule, job)
         for job in pending:
@@ -39,28 +39,30 @@ class Forecast:
         for job in needed:
             if job.device_id in beside and job.build_key in building:
                 schedule.wait(job.device_id, job.build_key)
-        early = {job.build_key for job in needed if job.device_id in beside}
-        later = {job.build_key for job in needed if job.device_id not in beside}
+        needed_beside = {job.build_key for job in needed if job.device_id in beside}
+        needed_later = {job.build_key for job in needed if job.device_id not in beside}
         for key in building:
-            if key in later or key not in early:
+            if key in needed_later or key not in needed_beside:
                 schedule.want(key)
 
     def _learn(self, schedule: Schedule, job: Job) -> None:
         block_s, evaluation_s = self._guesses_s(job)
-        count, seconds = self._journal.block_seconds(job.key)
+        count, seconds = self._journal.times.block_seconds(job.key)
         schedule.learn(job.device_id, job.build_key, "block", seconds, block_s, count)
-        if (known := self._accuracy(job)) is not None:
-            took_s = known.device_seconds + known.push_seconds
+        if (accuracy := self._accuracy(job)) is not None:
+            took_s = accuracy.device_seconds + accuracy.push_seconds
             schedule.learn(job.device_id, job.build_key, "evaluation", took_s, evaluation_s)
 
     def _accuracy(self, job: Job) -> Accuracy | None:
         planned = self._outcomes.planned(job)
         if planned.evaluation_id is None:
             return None
-        return self._journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)
+        return self._journal.attempts.accuracy(
+            job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor
+        )
 
     def _guesses_s(self, job: Job) -> tuple[float, float]:
-        """Of a block and of an evaluation."""
+        """The expected seconds of a block and of an evaluation."""
         protocol = self._plan.protocol.on(job.device_id)
         return block_seconds(self._plan, protocol, job), evaluation_seconds(self._plan, job)
 
@@ -68,7 +70,7 @@ class Forecast:
         """The rounds of a race are not known before; those of its first decision stand for them."""
         block_s, evaluation_s = self._guesses_s(job)
         if not job.emulated:
-            planned = self._plan.protocol.on(job.device_id).rounds - self._journal.block_count(job.key)
+            planned = self._plan.protocol.on(job.device_id).rounds - self._journal.attempts.block_count(job.key)
             rounds = self._more.get(job.key, planned)
             schedule.expect(job.device_id, job.build_key, "block", max(0, rounds), block_s)
         # Jobs of one build share its evaluation.

@@ -1,4 +1,4 @@
-"""The outages of all devices of one run, and whose fault they were. Repeated faults of its own quarantine a device."""
+"""The outages of all devices of one run, and the side at fault. Repeated faults of its own quarantine a device."""
 
 import time
 from collections.abc import Callable
@@ -12,20 +12,20 @@ from sweeps.records import Failed, Job
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 
 TOGETHER_S = 10.0
-"""Devices that go away within this time lost what they share: a hub, an adb server, the network."""
+"""Devices that go away within this time lost a part that they share: a hub, an adb server, the network."""
 
 
 @dataclass(slots=True)
 class Outage:
-    """From the first request that a device did not answer to the next one that it does."""
+    """The time from the first request that a device did not answer to the next one that it does."""
 
     device_id: str
     began_s: float
     job: Job
     own: Failed | None = None
-    """Its last failure that may be the device's own."""
+    """The last failure that may be the device's own fault."""
     hosts: bool = False
-    """Whether its host, or the way to it, was part of it."""
+    """Tells whether the device's host, or the way to it, was part of the outage."""
 
     def add(self, failed: Failed) -> None:
         if failed.kind in HOST_KINDS | LAB_KINDS:
@@ -58,12 +58,12 @@ class Health:
         return outage
 
     def ended(self, facts: DeviceFacts, outage: Outage) -> Quarantine | None:
-        """Over, or given up. Returns the quarantine if that is the fault that begins it."""
-        alone = not any(
+        """Close an outage, which is over or given up. Returns the quarantine if this fault begins one."""
+        is_alone = not any(
             other.device_id != outage.device_id and abs(other.began_s - outage.began_s) <= TOGETHER_S
             for other in self._outages
         )
-        if outage.own is None or outage.hosts or not alone:
+        if outage.own is None or outage.hosts or not is_alone:
             return None
         return self._counted(facts, outage.own, outage.job)
 
@@ -72,7 +72,7 @@ class Health:
         return self._counted(facts, failed, job) if failed.kind in OWN_KINDS else None
 
     def pass_canary(self, facts: DeviceFacts) -> None:
-        with suppress(StoreError):  # then it has one more canary in the next run
+        with suppress(StoreError):  # without the file, the next run has one more canary
             self._book.pass_canary(facts.device_id)
 
     def _counted(self, facts: DeviceFacts, failed: Failed, job: Job) -> Quarantine | None:

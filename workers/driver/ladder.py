@@ -1,4 +1,4 @@
-"""What to try next with a device that stopped answering. Pure: what happened and when is told, nothing is done here.
+"""The next step with a device that stopped answering. Pure: callers report what happened and when, and take the steps.
 
 The rungs, gentle ones first: wait, connect again, restart the adb server of its host (which the host refuses while
 another phone there is measured), and restart the device where the sweep file allows it. After each rung the device's
@@ -7,7 +7,6 @@ budget for the run.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,35 +15,43 @@ from workers.devices.interface import Rung
 
 Step = Rung | Literal["wait", "give_up"]
 
-RUNGS_OF: Mapping[str, tuple[Rung, ...]] = {
-    "offline": ("reconnect", "restart_adb"),
-    "unresponsive": ("reconnect", "restart_adb", "reboot"),
-    # The connection is good, and only a restart ends what runs on the phone.
-    "orphan": ("reboot",),
-    "mode_stays": ("reboot",),
-}
-"""By kind of failure. Where a kind is not named, a person or another process has to act: it is waited for."""
 
-DUE: Mapping[Rung, float] = {"reconnect": 1 / 12, "restart_adb": 1 / 3, "reboot": 1 / 2}
-"""Share of the time that is waited: after 5, 20 and 30 s of 60."""
+@dataclass(frozen=True, slots=True)
+class RungRule:
+    """The rule by which a rung is taken."""
 
-BUDGET: Mapping[Rung, int] = {"reconnect": 12, "restart_adb": 2, "reboot": 2}
-"""In one run of one device, over all of its outages."""
+    rung: Rung
+    kinds: frozenset[str]
+    """The kinds of failure that the rung may end. A kind that no rung names needs a person or another process: the run
+    waits."""
+    due_share: float
+    """The rung is taken after this share of the time that a run waits."""
+    budget: int
+    """The number of times that the rung is taken in one run of one device, over all of its outages."""
+
+
+RUNGS = (
+    RungRule("reconnect", frozenset({"offline", "unresponsive"}), due_share=1 / 12, budget=12),
+    RungRule("restart_adb", frozenset({"offline", "unresponsive"}), due_share=1 / 3, budget=2),
+    # With `orphan` and `mode_stays` the connection is good, and only a restart ends what runs on the phone.
+    RungRule("reboot", frozenset({"unresponsive", "orphan", "mode_stays"}), due_share=1 / 2, budget=2),
+)
+"""Rungs, gentle ones first. In an outage of 60 s the rungs are due after 5, 20 and 30 s."""
 
 BOOT_SHARE = 3.0
 """A device that restarts is waited for so many times as long, from then on."""
 
 HOST_SHARE = 3.0
-"""So many times as long a host of a lab is waited for: a cut of the network, or a restart. Its devices then have the
+"""A host of a lab is waited for this many times as long: its network was cut, or it restarts. Its devices then have the
 usual time to come back."""
 HEAD_SHARE = 1.0
-"""The same of a lab's head: without it Ray ends this process two and a half minutes later, in the middle of whatever it
-does. A run that has given its devices up by then ends in order."""
+"""The head of a lab is waited for this many times as long: without it Ray ends this process two and a half minutes
+later, in the middle of whatever it does. A run that has given its devices up by then ends in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwayWait:
-    """How a device that goes away is waited for: a slipped cable, a phone that restarts."""
+    """The time that a run waits for a device that went away: a slipped cable, a phone that restarts."""
 
     limit_s: float
     poll_s: float
@@ -56,14 +63,15 @@ AWAY_WAIT = AwayWait(limit_s=60.0, poll_s=2.0)
 @dataclass(slots=True)
 class _Outage:
     limit_s: float
-    tried: set[Rung]
+    tried_rungs: set[Rung]
 
 
 class Ladder:
-    """Of one device in one run."""
+    """The ladder of one device in one run."""
 
     def __init__(self, limit_s: float, *, has_rungs: bool, may_reboot: bool) -> None:
-        """`limit_s`: how long an outage is waited for. `has_rungs`: whether its transport can do more than wait."""
+        """A ladder without an outage. `limit_s`: how long an outage is waited for. `has_rungs`: whether its transport
+        can do more than wait."""
         self._limit_s = limit_s
         self._has_rungs = has_rungs
         self._may_reboot = may_reboot
@@ -71,16 +79,17 @@ class Ladder:
         self._outage: _Outage | None = None
 
     def next(self, kind: str, waited_s: float) -> Step:
-        """The next step, which is then taken for tried. `kind`: of the last failure; `waited_s`: since the outage
+        """The next step, which then counts as tried. `kind`: of the last failure; `waited_s`: since the outage
         began."""
         outage = self._outage = self._outage or _Outage(self._limit_s, set())
         if kind in LAB_KINDS:
             share = HEAD_SHARE if kind == "head_away" else HOST_SHARE
             outage.limit_s = max(outage.limit_s, min(waited_s, share * self._limit_s) + self._limit_s)
-        for rung in RUNGS_OF.get(kind, ()) if self._has_rungs else ():
-            if not self._is_open(rung, outage) or waited_s < DUE[rung] * self._limit_s:
+        for rule in RUNGS if self._has_rungs else ():
+            rung = rule.rung
+            if kind not in rule.kinds or not self._is_open(rule, outage) or waited_s < rule.due_share * self._limit_s:
                 continue
-            outage.tried.add(rung)
+            outage.tried_rungs.add(rung)
             self._used[rung] += 1
             if rung == "reboot":
                 outage.limit_s = waited_s + BOOT_SHARE * self._limit_s
@@ -97,6 +106,6 @@ class Ladder:
         """The outage is over."""
         self._outage = None
 
-    def _is_open(self, rung: Rung, outage: _Outage) -> bool:
-        allowed = rung != "reboot" or self._may_reboot
-        return allowed and rung not in outage.tried and self._used[rung] < BUDGET[rung]
+    def _is_open(self, rule: RungRule, outage: _Outage) -> bool:
+        is_allowed = rule.rung != "reboot" or self._may_reboot
+        return is_allowed and rule.rung not in outage.tried_rungs and self._used[rule.rung] < rule.budget

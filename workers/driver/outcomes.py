@@ -20,8 +20,8 @@ class Outcomes:
         self._planned: dict[str, PlannedJob] = {job.key: planned_job(plan, job) for job in jobs}
 
     def of(self, job: Job) -> Complete | Failed | None:
-        """`None` while it is pending."""
-        return self._journal.ending(self._planned[job.key])
+        """The outcome of a job; `None` while it is pending."""
+        return self._journal.outcomes.ending(self._planned[job.key])
 
     def planned(self, job: Job) -> PlannedJob:
         return self._planned[job.key]
@@ -37,6 +37,6 @@ class Outcomes:
 
     def add_failure(self, job: Job, failed: Failed) -> AttemptFailed:
         """Store a failed attempt."""
-        self._journal.add_failure(job.key, failed)
-        final = failed.kind in FINAL_KINDS or len(self._journal.failures(job.key)) >= MAX_ATTEMPTS
+        self._journal.attempts.add_failure(job.key, failed)
+        final = failed.kind in FINAL_KINDS or len(self._journal.attempts.failures(job.key)) >= MAX_ATTEMPTS
         return AttemptFailed(job.name, failed, final=final)

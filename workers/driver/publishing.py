@@ -1,11 +1,11 @@
-"""How the driver has results published."""
+"""The interface through which the driver publishes results."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 
 class Publishing(Protocol):
-    """Publishes finished jobs from the journal. No method raises because of the tracking server."""
+    """The publisher of finished jobs from the journal. No method raises because of the tracking server."""
 
     def beside(self) -> None:
         """From now on, nothing is timed on this computer."""
@@ -17,7 +17,7 @@ class Publishing(Protocol):
         """Nothing is timed on this computer at this moment, and something may have finished."""
 
     def complaint(self) -> str:
-        """Why the server takes nothing, once for each time that it went down; otherwise an empty text."""
+        """The reason why the server takes nothing, once for each time that it went down; otherwise an empty text."""
 
     def drain(self, stop: Callable[[], bool]) -> Iterator[tuple[int, int]]:
         """Publish the rest: yields how many jobs of how many are published. Ends soon once `stop` returns true."""

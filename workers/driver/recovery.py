@@ -1,4 +1,4 @@
-"""Brings one device back that stopped answering: the one place that does what the ladder says."""
+"""Recovery of one device that stopped answering: the only place that does what the ladder says."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -16,17 +16,16 @@ from workers.driver.health import Outage
 from workers.driver.ladder import Ladder, Step
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
-from workers.hosts.away import host_away
 from workers.measure.recovery import RecoverRequest, Taken
 from workers.measure.waiting import LOOK_S
 
 HOST = "the host of the phones"
 REMIND_S = 60.0
-"""A host that is away is told of again after this time."""
+"""A host that is away is reported again after this time."""
 
 
 class DeviceRecovery:
-    """Of one device in one run."""
+    """The recovery of one device in one run."""
 
     def __init__(self, lane: DeviceLane, facts: DeviceFacts, context: RunContext) -> None:
         self._lane = lane
@@ -40,17 +39,18 @@ class DeviceRecovery:
             may_reboot=context.plan.sweep.recovery.reboot,
         )
         self._expected = False
-        """Whether the device answered in this run, or only its host kept it from that."""
+        """Tells whether the device answered in this run, or only its host kept it from that."""
         self._outage: Outage | None = None
         self._waited_s = 0.0
-        self._told: tuple[str, float] | None = None
+        self._last_waiting: tuple[str, float] | None = None
         self._host = ""
-        """That is away, or was in this outage."""
+        """The name of the host that is away, or was in this outage."""
         self._queued: tuple[float, float] | None = None
-        """While another driver has the device: since when, and when that was told last."""
+        """While another driver has the device: the times (s) at which that began and was reported last."""
 
     def answered(self, answer: object, job: Job) -> Steps[Failed | None]:
-        """The device answered: what was out is over. Returns why it is to be left alone from now on, if it is."""
+        """The device answered, so its outage is over. Returns the failure if the device is to be left
+        alone from now on."""
         self._expected, self._queued = True, None
         yield from self._back()
         quarantine = self._ended()
@@ -64,15 +64,16 @@ class DeviceRecovery:
     def lost(
         self, failed: Failed, job: Job, stopped: Callable[[], bool], *, once: bool = False
     ) -> Steps[Failed | None]:
-        """The device does not answer: do one thing about it after the other, until it might, or the run is to stop.
+        """The device does not answer: take one step after the other, until the device might answer, or the run is to
+        stop.
 
-        With `once` nothing is done yet: whoever asks next does it. Returns why it is given up, if it is.
+        With `once` nothing is done yet: the next request does it. Returns why the device is given up, if it is.
         """
         outage = self._begun(job)
         while True:
             outage.add(failed)
             self._expected |= failed.kind in HOST_KINDS | LAB_KINDS
-            # One that never answered in this run is not waited for, unless it is its host that lacks something.
+            # A device that never answered in this run is not waited for, unless its host lacks something.
             step: Step = "give_up"
             if self._expected:
                 step = "wait" if once else self._ladder.next(failed.kind, self._waited_s)
@@ -110,7 +111,7 @@ class DeviceRecovery:
     def _begun(self, job: Job) -> Outage:
         if self._outage is None:
             self._outage = self._context.health.began(self._facts, job)
-            self._waited_s, self._told, self._host = 0.0, None, ""
+            self._waited_s, self._last_waiting, self._host = 0.0, None, ""
         return self._outage
 
     def _ended(self) -> Quarantine | None:
@@ -133,13 +134,13 @@ class DeviceRecovery:
         return answer if isinstance(answer, Failed) else None
 
     def _tell(self, failed: Failed) -> Steps[None]:
-        whose, why = who_is_away(failed, self._facts)
-        if whose != self._facts.name:
-            self._host = whose
-        told = self._told
-        if told is None or told[0] != why.message or self._waited_s - told[1] >= LOOK_S:
-            self._told = why.message, self._waited_s
-            yield Waiting(whose, (why.message,), self._waited_s)
+        name, why, is_host = who_is_away(failed, self._facts)
+        if is_host:
+            self._host = name
+        last = self._last_waiting
+        if last is None or last[0] != why.message or self._waited_s - last[1] >= LOOK_S:
+            self._last_waiting = why.message, self._waited_s
+            yield Waiting(name, (why.message,), self._waited_s, is_host)
 
     def _back(self) -> Steps[None]:
         if self._outage is not None and self._host:
@@ -147,43 +148,40 @@ class DeviceRecovery:
             yield Back(self._facts.name, self._host, seconds)
 
 
-def who_is_away(failed: Failed, facts: DeviceFacts) -> tuple[str, Failed]:
-    """The device, or the host that all of its devices are away with; and the failure in words about that."""
+def who_is_away(failed: Failed, facts: DeviceFacts) -> tuple[str, Failed, bool]:
+    """The name of the device, or of the host that all of its devices are away with; the failure in words about that;
+    and whether it is a host."""
     if failed.kind in HOST_KINDS:
-        return HOST, failed
-    host = host_away(failed)
-    return (facts.name, failed) if host is None else (host[0], replace(failed, message=host[1]))
+        return HOST, failed, True
+    if failed.host:
+        return failed.host, replace(failed, message=failed.condition), True
+    return facts.name, failed, False
 
 
 def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
-    """What a host lacks, all of its devices lack: one event instead of one from each, with the jobs of all."""
+    """Merge events: a host that is away is reported once instead of by each of its devices, with the jobs of all."""
     told_s: dict[str, float] = {}
-    """By who is away: how long that was, when it was told last."""
-    away: dict[str, Away] = {}
+    """Seconds that a device or host had been away when it was reported last, by its name."""
+    away_events: dict[str, Away] = {}
     for event in events:
         match event:
-            case Away(whose, failed, pending) if has_devices(whose):
-                before = away.get(whose)
-                away[whose] = Away(whose, failed, pending + (before.pending if before else 0))
-                told_s.pop(whose, None)
+            case Away(name, failed, pending, True):
+                before = away_events.get(name)
+                away_events[name] = Away(name, failed, pending + (before.pending if before else 0), is_host=True)
+                told_s.pop(name, None)
                 continue
-            case Waiting(whose, _, seconds) if has_devices(whose):
-                if seconds - told_s.get(whose, -math.inf) < REMIND_S:
+            case Waiting(name, _, seconds, True):
+                if seconds - told_s.get(name, -math.inf) < REMIND_S:
                     continue
-                told_s[whose] = seconds
-            case Back(_, whose, _):
-                if told_s.pop(whose, None) is None:
+                told_s[name] = seconds
+            case Back(_, name, _):
+                if told_s.pop(name, None) is None:
                     continue
         yield event
-    yield from away.values()
-
-
-def has_devices(whose: str) -> bool:
-    """Whether it is a host, in words, and no device."""
-    return whose.startswith("the ")
+    yield from away_events.values()
 
 
 def quarantined(facts: DeviceFacts, quarantine: Quarantine) -> Failed:
-    """Why nothing is measured on it."""
+    """The failure of a device that is quarantined, with the reason and the way out."""
     message = f"{facts.name} is quarantined {quarantine.text}; {quarantine.way_out}"
     return Failed(stage="run", kind="quarantined", message=message)

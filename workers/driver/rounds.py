@@ -17,7 +17,7 @@ from workers.driver.side_by_side import Steps
 
 
 class Rounds:
-    """Times blocks and stores them. A job that failed too often gets no more blocks."""
+    """The rounds of one device, whose blocks are timed and stored. A job that failed too often gets no more blocks."""
 
     def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -51,17 +51,17 @@ class Rounds:
         common = {job.key: job for job in self._context.plan.jobs if job.key in elsewhere}
         if self._completes(common):
             yield from self._left_behind(contests, by_key, self._first_round(contests.active, common)[0])
-        round_, there = self._first_round(contests.active, common)
+        round_, complete = self._first_round(contests.active, common)
         full, spans = self._protocol.budget == "full", self._drift.spans
         while (keys := contests.active) or (full and self._drift.unchecked):
             if not keys:
-                # A shift would be found by the next check, and take blocks from jobs that need no other one. In a race
-                # a shift is a warning, and decides nothing.
+                # The next check would find a shift, and take blocks from jobs that need no other one. In a race a shift
+                # is a warning, and decides nothing.
                 yield from self._drift.check()
             # The variant that compares units is measured beside those that were assigned to this one.
             links = {by_key[key].link for key in keys} & common.keys() - self._given_up
-            total = self._progress.done + len((*keys, *links)) * max(1, self._protocol.rounds - there) + accuracies
-            # Jobs that have their block keep their place: the order must not depend on where a run was interrupted.
+            total = self._progress.done + len((*keys, *links)) * max(1, self._protocol.rounds - complete) + accuracies
+            # Jobs that have their block stay in the order, which must not depend on where a run was interrupted.
             for key in shuffled_order([*keys, *links], round_, self._protocol.seed):
                 if self._contact.stopped():
                     return
@@ -73,7 +73,7 @@ class Rounds:
                 if key in self._given_up and key in by_key:
                     contests.withdraw(key)
                     if self._context.outcomes.has_failed(by_key[key]):
-                        self._journal.reopen(self._context.plan)
+                        self._journal.outcomes.reopen(self._context.plan)
                 self._progress.done += 1
             if self._contact.stopped():
                 return
@@ -86,11 +86,11 @@ class Rounds:
             minutes = self._protocol.device_minutes
             if minutes is not None and self._contact.spent_s >= 60 * minutes:
                 yield from contests.expire()
-            round_, there = round_ + bool(keys), there + bool(keys)
+            round_, complete = round_ + bool(keys), complete + bool(keys)
         yield from self._confirm(contests, by_key)
 
     def _decided_again(self, timed: Sequence[Job], by_key: Mapping[str, Job]) -> Steps[Contests]:
-        """The contests once more, by which blocks count now."""
+        """Contests that are decided once more, by the blocks that count now."""
         contests = Contests(timed, self._context)
         for blocks in self._measured_before(by_key):
             yield from contests.take(blocks, self._drift.unchecked)
@@ -102,38 +102,40 @@ class Rounds:
         """Measure the winners of races again, and the rivals that check batches. If the device shifted meanwhile, it is
         not known of which speed these blocks are: the winners are measured once more."""
         while not self._contact.stopped():
-            for key, wanted in contests.winners.items():
-                there = self._journal.confirmation_count(key)
-                missing = self._journal.missing_confirmations(by_key[key], wanted)
-                yield from self._after_race(by_key[key], there, there + missing)
+            for key, confirmations in contests.winners.items():
+                existing = self._journal.attempts.block_marks(key).confirmations
+                missing = self._journal.outcomes.missing_confirmations(by_key[key], confirmations)
+                yield from self._after_race(by_key[key], existing, existing + missing)
             for key, checks in contests.checked.items():
-                yield from self._after_race(by_key[key], self._journal.check_count(key), checks, checks=True)
+                yield from self._after_race(
+                    by_key[key], self._journal.attempts.block_marks(key).checks, checks, checks=True
+                )
             if not self._drift.unchecked:
                 return
             yield from self._drift.check()
 
-    def _after_race(self, job: Job, there: int, blocks: int, *, checks: bool = False) -> Steps[None]:
+    def _after_race(self, job: Job, existing: int, blocks: int, *, checks: bool = False) -> Steps[None]:
         """Measure the winner of a race again: the blocks that made it win flatter it. Or, with `checks`, its rival."""
-        what = "checked" if checks else "confirmed"
-        for number in range(there, blocks):
+        purpose = "checked" if checks else "confirmed"
+        for number in range(existing, blocks):
             if self._contact.stopped():
                 return
             if job.key in self._given_up:
                 break
             left = blocks - number
             total = self._progress.done + left
-            yield self._progress.measuring(total, f"{job.name}, {what} {number + 1} of {blocks}", job.key)
-            round_ = 1 + max((block.round for block in self._journal.blocks(job.key)), default=-1)
+            yield self._progress.measuring(total, f"{job.name}, {purpose} {number + 1} of {blocks}", job.key)
+            round_ = 1 + max((block.round for block in self._journal.attempts.blocks(job.key)), default=-1)
             yield from self._block(job, round_, confirms=not checks, checks=checks)
             self._progress.done += 1
         if job.key in self._given_up and self._context.outcomes.has_failed(job):
-            self._journal.reopen(self._context.plan)
+            self._journal.outcomes.reopen(self._context.plan)
 
     def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
         """Measure `more` further rounds, by job key, of jobs that are measured already. They decide nothing."""
         keys = [job.key for job in timed]
         by_key = {job.key: job for job in timed}
-        first = 1 + max((block.round for key in keys for block in self._journal.blocks(key)), default=-1)
+        first = 1 + max((block.round for key in keys for block in self._journal.attempts.blocks(key)), default=-1)
         rounds = max((more[key] for key in keys), default=0)
         for round_ in range(first, first + rounds):
             for key in shuffled_order([key for key in keys if key not in self._given_up], round_, self._protocol.seed):
@@ -144,57 +146,59 @@ class Rounds:
                 self._progress.done += 1
 
     def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
-        """The earlier blocks, round by round in time order. What was added after a race is no round of it."""
+        """The earlier blocks, round by round in time order. Blocks that were added after a race belong to no round of
+        it."""
         races = self._protocol.budget == "race"
-        blocks = [block for key, job in by_key.items() for block in self._journal.blocks(key, job.sentinel)]
-        counted = [one for one in blocks if one.races or (one.added and not races)]
+        blocks = [block for key, job in by_key.items() for block in self._journal.attempts.blocks(key, job.sentinel)]
+        counted = [block for block in blocks if block.races or (block.added and not races)]
         blocks = sorted(counted, key=lambda block: block.visit)
         return [list(visit) for _, visit in groupby(blocks, key=lambda block: block.visit)]
 
     def _measured_now(self, jobs: Sequence[Job], round_: int) -> list[Block]:
         """The blocks of one round of this run."""
-        found = (block for job in jobs for block in self._journal.blocks(job.key, job.sentinel))
-        return [block for block in found if block.round == round_ and block.session == self._context.session]
+        blocks = (block for job in jobs for block in self._journal.attempts.blocks(job.key, job.sentinel))
+        return [block for block in blocks if block.round == round_ and block.session == self._context.session]
 
     def _first_round(self, keys: Sequence[str], common: Collection[str]) -> tuple[int, int]:
-        """The number of the next round, and how many rounds are there. `common`: keys of jobs that are measured beside
-        `keys`, and have more rounds."""
-        blocks = [self._journal.blocks(key) for key in keys]
-        # What confirmed the winner of a race before is no round.
-        there = min((sum(one.races or one.added for one in its) for its in blocks), default=0)
+        """The number of the next round, and the number of complete rounds. `common`: keys of jobs that are measured
+        beside `keys`, and have more rounds."""
+        blocks = [self._journal.attempts.blocks(key) for key in keys]
+        # Blocks that confirmed the winner of an earlier race belong to no round.
+        complete = min((sum(block.races or block.added for block in of_job) for of_job in blocks), default=0)
         if self._completes(common):
-            return there, there
-        blocks += [self._journal.blocks(key) for key in common]
-        new = 1 + max((block.round for its in blocks for block in its), default=-1)
-        return new, there if common else new
+            return complete, complete
+        blocks += [self._journal.attempts.blocks(key) for key in common]
+        new = 1 + max((block.round for of_job in blocks for block in of_job), default=-1)
+        return new, complete if common else new
 
     def _completes(self, common: Collection[str]) -> bool:
-        """Whether the round in which an earlier run ended goes on; otherwise the next one begins, with all blocks of
-        one session."""
+        """Tell whether the round in which an earlier run ended goes on; otherwise the next one begins, with all blocks
+        of one session."""
         return self._protocol.budget == "full" and not common
 
     def _left_behind(self, contests: Contests, by_key: Mapping[str, Job], round_: int) -> Steps[None]:
-        """The block that the run before had asked for when it died, if it ended all the same: this run's first one."""
+        """Take the block that an earlier run had asked for when that run died, if the block ended all the same. It is
+        the first block of this run."""
         for key in shuffled_order([*contests.active], round_, self._protocol.seed):
-            if not any(block.round == round_ for block in self._journal.blocks(key)):
+            if not any(block.round == round_ for block in self._journal.attempts.blocks(key)):
                 block = yield from self._contact.left_behind(by_key[key], round_, self._protocol)
                 if block is not None:
-                    self._journal.add_block(block)
+                    self._journal.attempts.add_block(block)
                     yield from contests.take([block])
                 return
 
     def _block(
         self, job: Job, round_: int, *, confirms: bool = False, checks: bool = False, added: bool = False
     ) -> Steps[None]:
-        if any(block.round == round_ for block in self._journal.blocks(job.key)):
+        if any(block.round == round_ for block in self._journal.attempts.blocks(job.key)):
             return
-        # Counted here, because the outcome of a job that is already measured does not show failures.
+        # Failures are counted in this call, because the outcome of a job that is already measured does not show them.
         failures = 0
         outcomes = self._context.outcomes
         while not self._contact.stopped() and failures < MAX_ATTEMPTS and not outcomes.has_failed(job):
             block = yield from self._contact.timed(job, round_, self._protocol)
             if isinstance(block, Block):
-                self._journal.add_block(replace(block, confirms=confirms, checks=checks, added=added))
+                self._journal.attempts.add_block(replace(block, confirms=confirms, checks=checks, added=added))
                 yield from self._drift.count_block(job.key)
                 return
             if block is not None:

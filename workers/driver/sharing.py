@@ -1,4 +1,4 @@
-"""Work that units share: compares the units, assigns variants to them, and says what each of them measures.
+"""Units that share work: they are compared, and variants are assigned to them.
 
 First every unit measures the common variant. Then the units are compared, and the other variants are assigned to those
 that are alike. Both are recorded before anything is measured by them, so that a later run goes on with them.
@@ -24,18 +24,20 @@ from workers.driver.schedule import Durations
 
 
 class Sharing:
-    """Of one plan. `plan` is what is measured next; without units that share, that is the whole plan."""
+    """The shared work of one plan. `plan` is what is measured next; without units that share, that is the whole
+    plan."""
 
     def __init__(self, whole: Plan, journal: Journal | None, *, record: bool = True) -> None:
-        """`record`: keep in the journal what is decided. `journal`: `None` if the workspace has none yet."""
+        """A share of one plan; with `record` the journal keeps what is decided. `journal`: `None` if the workspace has
+        none yet."""
         self._whole = whole
         self._journal = journal
         self._record = record and journal is not None
         self._sweep = whole.sweep.name
         self._pools = pools_of(whole)
         self._durations = Durations()
-        self._places = {} if journal is None else journal.assignments(self._sweep)
-        self._apart = {} if journal is None else journal.units_apart(self._sweep)
+        self._places = {} if journal is None else journal.assignments.of_sweep(self._sweep)
+        self._excluded = {} if journal is None else journal.assignments.units_apart(self._sweep)
         for pool in self._pools:
             self._choose_common(pool)
 
@@ -44,32 +46,33 @@ class Sharing:
         if not self._pools:
             return self._whole
         links = {place_of(job): job.key for pool in self._pools for job in self._common(pool).values()}
-        return shared_plan(self._whole, self._pools, links, self._places, self._apart)
+        return shared_plan(self._whole, self._pools, links, self._places, self._excluded)
 
     def advance(self, *, wait: bool) -> bool:
-        """Compare the units by what is measured, and assign what is left. Returns whether the plan has changed.
+        """Compare the units by the blocks of the common variant, and assign the variants that are left. Returns whether
+        the plan has changed.
 
         `wait`: as long as a unit has not measured the common variant, nothing is assigned; otherwise it gets nothing.
         """
-        before = dict(self._places), dict(self._apart)
+        before = dict(self._places), dict(self._excluded)
         self._learn()
         busy_s = self._busy_s()
         for pool in self._pools:
             self._choose_common(pool)
             self._compare(pool)
             jobs = self._common(pool)
-            endings = {unit: self._ending(job) for unit, job in jobs.items() if job.key not in self._apart}
+            endings = {unit: self._ending(job) for unit, job in jobs.items() if job.key not in self._excluded}
             ready = [unit for unit, ending in endings.items() if self._comparable(jobs[unit], ending)]
             if not wait or None not in endings.values():
                 self._assign(assigned(pool, self._left(pool), ready, busy_s, self._seconds))
-        return before != (self._places, self._apart)
+        return before != (self._places, self._excluded)
 
     def propose(self) -> None:
-        """Assign what is left as if all units were alike: for a look at the plan."""
+        """Assign the variants that are left as if all units were alike: for a look at the plan."""
         self._learn()
         busy_s = self._busy_s()
         for pool in self._pools:
-            ready = [unit for unit, job in self._common(pool).items() if job.key not in self._apart]
+            ready = [unit for unit, job in self._common(pool).items() if job.key not in self._excluded]
             self._assign(assigned(pool, self._left(pool), ready, busy_s, self._seconds))
 
     @property
@@ -78,12 +81,12 @@ class Sharing:
         return sum(len(self._left(pool)) for pool in self._pools)
 
     def lines(self) -> Iterator[str]:
-        """For people: what is shared, and which units are left out."""
+        """Sentences for people: the shared variants, and the units that are left out."""
         names = {facts.device_id: facts.name for facts in self._whole.devices}
         for pool in self._pools:
             jobs = self._common(pool)
             first = next(iter(jobs.values()))
-            common = first.name.removesuffix(f" · {names[first.device_id]}")  # of every unit
+            common = first.name.removesuffix(f" · {names[first.device_id]}")  # the name of the job without its unit
             left = len(self._left(pool))
             yield (
                 f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {common}"
@@ -92,18 +95,18 @@ class Sharing:
             for unit, ratio in slightly_different(self._compared(jobs)).items():
                 yield f"{names[unit]} differs a little and stays in its class: {_words(ratio, jobs[unit])}"
             for unit, job in jobs.items():
-                if job.key in self._apart:
-                    why = self._apart[job.key]
+                if job.key in self._excluded:
+                    why = self._excluded[job.key]
                     yield f"{names[unit]} is taken out of its class, and its results are not ranked: {why}"
                 elif (ending := self._ending(job)) is not None and not self._comparable(job, ending):
                     failed = isinstance(ending, Failed)
                     why = "failed there" if failed else "has no two blocks there that can be trusted"
                     final = isinstance(ending, Failed) and ending.kind in FAILS_AGAIN
-                    again = "" if final else "; try again with --retry-failed"
-                    yield f"{names[unit]} gets no variant: {job.name} {why}{again}"
+                    advice = "" if final else "; try again with --retry-failed"
+                    yield f"{names[unit]} gets no variant: {job.name} {why}{advice}"
 
     def _choose_common(self, pool: Pool) -> None:
-        """The one that was chosen before, else the first; but none that failed on every unit."""
+        """Choose the variant that was common before, else the first one, but none that failed on every unit."""
         before = [key for key in pool.common if self._places.get(key) == EVERY_UNIT]
         usable = [
             key
@@ -111,7 +114,7 @@ class Sharing:
             if not all(isinstance(self._ending(job), Failed) for job in pool.variants[key].values())
         ]
         chosen = usable[0] if usable else pool.common[0]
-        # What failed everywhere is assigned like any other variant.
+        # A variant that failed everywhere is assigned like any other.
         for key in before:
             if key != chosen:
                 self._assign({key: pool.units[0]})
@@ -128,22 +131,22 @@ class Sharing:
             self._set_apart(jobs[unit], _words(ratio, jobs[unit]))
 
     def _compared(self, jobs: dict[str, Job]) -> dict[str, list[float]]:
-        """Of the units that are in the pool and can be compared, by these jobs, the medians."""
+        """Medians of the blocks (ns), by unit, of the units that are in the pool and can be compared by these jobs."""
         return {
             unit: self._medians(job)
             for unit, job in jobs.items()
-            if job.key not in self._apart and self._comparable(job, self._ending(job))
+            if job.key not in self._excluded and self._comparable(job, self._ending(job))
         }
 
     def _comparable(self, link: Job, ending: Complete | Failed | None) -> bool:
-        """Whether the unit of this job can be compared with others: an interval needs two blocks."""
+        """Tell whether the unit of this job can be compared with others: an interval needs two blocks."""
         return isinstance(ending, Complete) and len(self._medians(link)) > 1
 
     def _left(self, pool: Pool) -> list[str]:
         """The variants whose unit is not known, or is not in the pool."""
         common = self._common(pool)
-        units = {unit for unit, job in common.items() if job.key not in self._apart}
-        # One that was the common variant before, as long as all units could measure it, is like any other.
+        units = {unit for unit, job in common.items() if job.key not in self._excluded}
+        # A variant that was common before, as long as all units could measure it, is like any other.
         return [
             key
             for key, jobs in pool.variants.items()
@@ -152,24 +155,24 @@ class Sharing:
 
     def _medians(self, job: Job) -> list[float]:
         assert self._journal is not None
-        blocks = self._journal.blocks(job.key, job.sentinel)
+        blocks = self._journal.attempts.blocks(job.key, job.sentinel)
         return [figure_ns(block.samples_ns) for block in blocks if not disqualified(block.labels)]
 
     def _ending(self, job: Job) -> Complete | Failed | None:
-        return None if self._journal is None else self._journal.ending(planned_job(self._whole, job))
+        return None if self._journal is None else self._journal.outcomes.ending(planned_job(self._whole, job))
 
     def _busy_s(self) -> dict[str, float]:
-        """The seconds of what is assigned, by unit."""
-        found = {facts.device_id: 0.0 for facts in self._whole.devices}
+        """The seconds of the assigned work, by unit."""
+        seconds = {facts.device_id: 0.0 for facts in self._whole.devices}
         for pool in self._pools:
             for key, jobs in pool.variants.items():
                 unit = self._places.get(key, EVERY_UNIT)
                 if unit in jobs:
-                    found[unit] += self._seconds(jobs[unit])
-        return found
+                    seconds[unit] += self._seconds(jobs[unit])
+        return seconds
 
     def _seconds(self, job: Job) -> float:
-        """An estimate of all that is measured of it: by what blocks took on this unit and of this artifact."""
+        """The expected seconds of all measurements of a job, by its unit's and its artifact's earlier blocks."""
         expected = partial(self._durations.expected, job.device_id, job.build_key)
         evaluation_s = expected("evaluation", evaluation_seconds(self._whole, job))
         if job.emulated:
@@ -178,26 +181,26 @@ class Sharing:
         return evaluation_s + protocol.rounds * expected("block", block_seconds(self._whole, protocol, job))
 
     def _learn(self) -> None:
-        """What blocks took, of all that has a unit: nothing else was measured."""
+        """Learn the times of the blocks of all variants that have a unit: nothing else was measured."""
         self._durations = Durations()
         if self._journal is None:
             return
         for pool in self._pools:
             places = ((jobs, self._places.get(key, EVERY_UNIT)) for key, jobs in pool.variants.items())
             for job in (*self._common(pool).values(), *(jobs[unit] for jobs, unit in places if unit in jobs)):
-                count, seconds = self._journal.block_seconds(job.key)
+                count, seconds = self._journal.times.block_seconds(job.key)
                 guess_s = block_seconds(self._whole, self._whole.protocol.on(job.device_id), job)
                 self._durations.learn(job.device_id, job.build_key, "block", seconds, guess_s, count)
 
     def _assign(self, places: dict[str, str]) -> None:
         self._places |= places
         if self._record and self._journal is not None:
-            self._journal.assign(self._sweep, places)
+            self._journal.assignments.assign(self._sweep, places)
 
     def _set_apart(self, link: Job, reason: str) -> None:
-        self._apart[link.key] = reason
+        self._excluded[link.key] = reason
         if self._record and self._journal is not None:
-            self._journal.set_apart(self._sweep, link.key, reason)
+            self._journal.assignments.set_apart(self._sweep, link.key, reason)
 
 
 def with_links(plan: Plan, more: dict[str, int]) -> dict[str, int]:

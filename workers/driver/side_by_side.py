@@ -1,4 +1,5 @@
-"""Runs builds and several devices in parallel: their slow work in threads, everything else in the caller's thread."""
+"""The scheduler of builds and several devices in parallel: their slow work is done in threads, everything else in the
+caller's thread."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -32,7 +33,7 @@ Steps = Generator[Event | Ask | Until, Any, Returned]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came of an `Ask`: the run goes on with it."""
+    """The result of an `Ask`, with which the run goes on."""
 
     run: Steps[None]
     value: object = None
@@ -40,17 +41,17 @@ class Answered:
 
 
 class Hands(Protocol):
-    """Does the work that runs ask for."""
+    """Workers that do the work of `Ask`s."""
 
     def start(self, run: Steps[None], ask: Ask) -> None: ...
 
     def next(self) -> Answered:
-        """Waits for whatever is ready first."""
+        """Wait for the next answer, whichever is ready first."""
         ...
 
 
 class Threads:
-    """One for each `Ask`. After Ctrl-C they are left behind; they end with the process."""
+    """One thread for each `Ask`. After Ctrl-C the threads are left behind; they end with the process."""
 
     def __init__(self) -> None:
         self._answers: SimpleQueue[Answered] = SimpleQueue()
@@ -87,8 +88,8 @@ def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Ite
                 parked.append((answered.run, until))
         nobody_works = not ready and not under_way
         ready += [Answered(run) for run, until in parked if nobody_works or until.holds()]
-        waking = [one.run for one in ready]
-        parked = [one for one in parked if one[0] not in waking]
+        waking = [entry.run for entry in ready]
+        parked = [entry for entry in parked if entry[0] not in waking]
 
 
 def _alone(run: Steps[None]) -> Iterator[Event]:
@@ -98,7 +99,7 @@ def _alone(run: Steps[None]) -> Iterator[Event]:
 
 
 def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, Ask | Until | None]:
-    """`None`: the run has ended."""
+    """The next piece of work of a run; `None`: the run has ended."""
     try:
         step = run.throw(answered.error) if answered.error else run.send(answered.value)
         while not isinstance(step, Ask | Until):
@@ -110,7 +111,7 @@ def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, A
 
 
 def answer(run: Steps[None], ask: Ask) -> Answered:
-    """Does the work."""
+    """Do the work of an `Ask`."""
     try:
         return Answered(run, value=ask.call())
     except BaseException as error:  # noqa: BLE001  # thrown where it was asked for; unanswered, it would be waited for

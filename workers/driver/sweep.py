@@ -1,4 +1,5 @@
-"""Drives a plan to its end: models, builds, rounds, accuracy. A generator of events, independent of the terminal.
+"""The driver, which takes a plan to its end: models, builds, rounds, accuracy. A generator of events, independent of
+the terminal.
 
 Everything is in the journal before its event is yielded, so the driver may be killed at any time and started again.
 """
@@ -55,8 +56,9 @@ class Driver:
         batches_decide: Mapping[str, float] = _NONE,
         book: QuarantineBook | None = None,
     ) -> None:
-        """`more`: only measure this many further rounds of these jobs (by key), which are measured already.
-        `batches_decide`: as of a `RunContext`. `book`: of devices that are to be left alone, if not this user's."""
+        """A run of one plan. `more`: only measure this many further rounds of these jobs (by key), which are measured
+        already. `batches_decide`: as of a `RunContext`. `book`: of devices that are to be left alone, if not this
+        user's."""
         self._plan = plan
         self._journal = journal
         self._outcomes = Outcomes(journal, plan)
@@ -68,7 +70,7 @@ class Driver:
         self._prepared: dict[str, PreparedModel] = {}
         self._health = Health(book or QuarantineBook(), away_wait)
         schedule = Schedule()
-        earlier = journal.last_session()
+        earlier = journal.times.last_session()
         self._builds = RunBuilds(plan, journal, self._outcomes, store, schedule, stop)
         self._context = RunContext(
             plan=plan,
@@ -76,7 +78,7 @@ class Driver:
             journal=journal,
             outcomes=self._outcomes,
             prepared=self._prepared,
-            # Also where two runs start in one second, or the clock was set back.
+            # The session is a new one also where two runs start in one second, or the clock was set back.
             session=max(int(time.time()), earlier + 1),
             earlier=earlier,
             publish=self._publish,
@@ -89,21 +91,21 @@ class Driver:
 
     def run(self) -> Iterator[Event]:
         """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
-        delete_abandoned()  # by a driver that was killed, and by its builders
+        delete_abandoned()  # files of a driver that was killed, and of its builders
         self._journal.save_plan(self._plan)
         if (
             not self._context.more
-        ):  # these are finished before and after each round: they are published once, at the end
+        ):  # jobs with added rounds are finished before and after each round: they are published once, at the end
             self._publishing.beside()
         if self._context.more:
             pending = [job for job in self._plan.jobs if job.key in self._context.more]
         else:
             pending = self._outcomes.pending(self._plan.jobs)
-        # First of all, so that nothing is built for a device that no host has.
-        lanes, away = self._lanes(pending)
-        yield from away
-        there = {facts.device_id for facts in lanes}
-        pending = [job for job in pending if job.device_id in there]
+        # Devices come first, so that nothing is built for a device that no host has.
+        lanes, away_events = self._lanes(pending)
+        yield from away_events
+        reachable = {facts.device_id for facts in lanes}
+        pending = [job for job in pending if job.device_id in reachable]
         # A measured build whose file is gone or damaged is built again, so that it can be exported.
         timed = {job.device_id for job in pending if not job.emulated}
         lost = [
@@ -135,58 +137,58 @@ class Driver:
     def _measure(
         self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job], needed: Sequence[Job]
     ) -> Iterator[Event]:
-        """Build, and measure beside it. `needed`: the jobs whose artifacts must be there before a device compares
-        anything. The local device comes last: builds, and the hosts of the others, load this machine too."""
+        """Build, and measure beside the builds. `needed`: the jobs whose artifacts must be there before a device
+        compares anything. The local device comes last: builds, and the hosts of the others, load this machine too."""
         jobs, fields = _by_device(pending), _by_device(needed)
 
         def run(facts: DeviceFacts) -> Steps[None]:
-            its = facts.device_id
-            return self._device_run(lanes[facts], facts, jobs.get(its, []), fields.get(its, []))
+            device_id = facts.device_id
+            return self._device_run(lanes[facts], facts, jobs.get(device_id, []), fields.get(device_id, []))
 
-        alone = [facts for facts in lanes if catalog.is_host(facts.name)]
+        local = [facts for facts in lanes if catalog.is_host(facts.name)]
         beside = [facts for facts in lanes if not catalog.is_host(facts.name)]
         runs = [run(facts) for facts in beside]
         building = self._builds.waiting
-        early = {facts.device_id for facts in beside if not catalog.is_here(facts)}
+        beside_ids = {facts.device_id for facts in beside if not catalog.is_here(facts)}
         if beside or building:
             forecast = Forecast(self._plan, self._outcomes, self._journal, self._context.more)
-            forecast.tell(self._context.schedule, pending, needed, building, early)
+            forecast.tell(self._context.schedule, pending, needed, building, beside_ids)
         if building:
             runs.insert(0, self._builds.steps(self._executor, self._prepared))
         yield from merge_host_events(side_by_side(runs))
-        if alone:
+        if local:
             self._publishing.between()
-        runs = [run(facts) for facts in alone]
+        runs = [run(facts) for facts in local]
         yield from merge_host_events(side_by_side(runs))
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
         """The lanes of devices with pending jobs, and the devices that no host has now, or that a person quarantined:
         their jobs wait."""
         lanes: dict[DeviceFacts, DeviceLane] = {}
-        away: list[Away] = []
+        away_events: list[Away] = []
         by_device = _by_device(pending)
         for facts in self._plan.devices:
             jobs = by_device.get(facts.device_id, [])
             quarantine = self._health.quarantine(facts) if jobs else None
             if quarantine is not None and quarantine.by == "person":
-                away.append(Away(facts.name, quarantined(facts, quarantine), len(self._outcomes.pending(jobs))))
+                away_events.append(Away(facts.name, quarantined(facts, quarantine), len(self._outcomes.pending(jobs))))
                 continue
             try:
                 if jobs:
                     lanes[facts] = self._executor.lane(facts)
             except ClusterError as error:
                 failed = Failed(stage="run", kind="offline", message=error.one_line)
-                away.append(Away(facts.name, failed, len(self._outcomes.pending(jobs))))
-        return lanes, away
+                away_events.append(Away(facts.name, failed, len(self._outcomes.pending(jobs))))
+        return lanes, away_events
 
     def _device_run(
         self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], needed: Sequence[Job]
     ) -> Steps[None]:
-        """`jobs` of this device; `needed`: those whose artifacts must be there before anything is compared."""
+        """Measure the `jobs` of one device."""
         field = self._builds.field(needed, quiet=catalog.is_here(facts))
         context = replace(self._context, protocol=self._plan.protocol.on(facts.device_id))
         yield from DeviceRun(lane, facts, jobs, context, field, self._can_run).run()
-        # What only this device waits for is not built any more.
+        # Artifacts that only this device waits for are not built any more.
         self._context.schedule.leave(facts.device_id)
         # Another sweep may use this device while slower devices are still measuring.
         yield Ask(lane.close)
@@ -201,23 +203,23 @@ class Driver:
                 except (ModelError, DataError) as error:
                     yield self._unusable(model.name, error, pending)
                     continue
-                with self._journal.together():
+                with self._journal.transaction():
                     for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
-                        self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
+                        self._journal.artifacts.add_data(self._plan.sweep.name, manifest.id, to_json(manifest))
 
     def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> AttemptFailed:
         failed = Failed(
             stage="load", kind="bad_model" if isinstance(error, ModelError) else "bad_data", message=error.one_line
         )
-        with self._journal.together():
+        with self._journal.transaction():
             for job in pending:
                 if job.model == model and self._outcomes.of(job) is None:
-                    self._journal.add_failure(job.key, failed)
+                    self._journal.attempts.add_failure(job.key, failed)
         return AttemptFailed(model, failed, final=True)
 
     def _can_run(self, job: Job) -> bool:
-        wanted = job.key in self._context.more or self._outcomes.of(job) is None
-        return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
+        is_open = job.key in self._context.more or self._outcomes.of(job) is None
+        return is_open and job.model in self._prepared and self._store.look(job.build_key) is not None
 
     def _publish(self) -> Iterator[Event]:
         self._publishing.turn()
@@ -229,7 +231,7 @@ class Driver:
 
 
 def _by_device(jobs: Iterable[Job]) -> dict[str, list[Job]]:
-    found: dict[str, list[Job]] = {}
+    by_device: dict[str, list[Job]] = {}
     for job in jobs:
-        found.setdefault(job.device_id, []).append(job)
-    return found
+        by_device.setdefault(job.device_id, []).append(job)
+    return by_device

@@ -1,5 +1,6 @@
-"""Ends what a Ray node has started with a driver that was killed: Ray's agents would first look for their head, which
-was killed with it, for a minute. Ray itself ends a driver, without a word, that uses a raylet which has just ended.
+"""A watcher that ends the processes of a Ray node with a driver that was killed: Ray's agents would first look for
+their head, which was killed with it, for a minute. Ray itself ends a driver, without a word, that uses a raylet which
+has just ended.
 
     python -P -m workers.executors.agents DRIVER PART,PART AGENT ...
 """
@@ -23,17 +24,18 @@ _VITAL = frozenset({"gcs_server", "raylet"})
 
 
 def vital_parts() -> dict[int, str]:
-    """Names, by process id, of what no run of this process can go on without, as far as it has started it."""
+    """Names, by process id, of the parts that no run of this process can go on without, as far as it has started
+    them."""
     parts = {}
     for child in psutil.Process().children():
-        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+        with suppress(psutil.NoSuchProcess):  # the child has ended meanwhile
             if child.name() in _VITAL:
                 parts[child.pid] = child.name()
     return parts
 
 
 def loss_of(parts: Iterable[str]) -> ClusterError:
-    """What a run says that has lost vital parts, by their names."""
+    """The error of a run that has lost vital parts, by the names of these."""
     return ClusterError(
         f"Ray has ended in the middle of the run: its part {' and '.join(sorted(parts))} is gone",
         "run the same command again: it goes on where this one ended; if it happens again, see whether memory was "
@@ -42,23 +44,23 @@ def loss_of(parts: Iterable[str]) -> ClusterError:
 
 
 def end_with_driver() -> "subprocess.Popen[bytes]":
-    """To be called by the driver that has just started Ray, which then has its agents. Returns the process that watches
-    over them, for the driver to end."""
+    """Start the process that ends Ray's agents if this driver, which has just started Ray, is killed. Returns that
+    process, for the driver to end."""
     parts, agents = vital_parts(), []
     for part in parts:
-        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+        with suppress(psutil.NoSuchProcess):  # the part has ended meanwhile
             agents += [str(agent.pid) for agent in psutil.Process(part).children(recursive=True)]
     words = [sys.executable, "-P", "-m", __name__, str(os.getpid()), ",".join(map(str, parts)), *agents]
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  # this module, numbers
 
 
 def ray_processes() -> set[psutil.Process]:
-    """Those of Ray that this process has started."""
+    """The processes of Ray that this process has started."""
     return _of_ray(psutil.Process().children(recursive=True), lambda _: True)
 
 
 def marked_processes(name: str, value: str) -> set[psutil.Process]:
-    """Those of Ray that have this in their environment, also where whoever has started them has ended."""
+    """The processes of Ray that have this in their environment, also where the process that started them has ended."""
     return _of_ray(psutil.process_iter(), lambda process: process.environ().get(name) == value)
 
 
@@ -68,7 +70,7 @@ def _of_ray(processes: Iterable[psutil.Process], holds: Callable[[psutil.Process
         return set()
     folder, chosen = str(Path(spec.origin).parent), set()
     for process in processes:
-        with suppress(psutil.Error):  # it has ended meanwhile, or is another user's
+        with suppress(psutil.Error):  # the process has ended meanwhile, or is another user's
             # A worker has a title in place of its words.
             of_ray = any(folder in word or word.startswith("ray::") for word in process.cmdline())
             if of_ray and holds(process):
@@ -77,25 +79,25 @@ def _of_ray(processes: Iterable[psutil.Process], holds: Callable[[psutil.Process
 
 
 def end_all(processes: Iterable[psutil.Process]) -> None:
-    """End what a start of Ray that failed, or a Ray that has lost a part, has left: it would compete with what is
-    measured."""
-    for one in processes:
+    """End the processes that are left of a start of Ray that failed, or of a Ray that has lost a part: they would
+    compete with measurements."""
+    for process in processes:
         with suppress(psutil.Error):
-            one.kill()
+            process.kill()
 
 
 def main() -> None:
     driver, vital, *agents = sys.argv[1:]
     lost: list[str] = []
-    there = []
+    running = []
     for agent in agents:
         with suppress(psutil.NoSuchProcess):
-            there.append(psutil.Process(int(agent)))
+            running.append(psutil.Process(int(agent)))
 
     def end() -> None:
-        for one in there:
-            with suppress(psutil.NoSuchProcess):  # also where its number is another one's by now
-                one.kill()
+        for process in running:
+            with suppress(psutil.NoSuchProcess):  # the number may be another process's by now
+                process.kill()
         if lost:
             # The driver, which would have ended this process first, cannot say so any more.
             error = loss_of(lost)
@@ -119,7 +121,7 @@ def _lost_first(driver: int, parts: Iterable[int]) -> list[str]:
         for descriptor in watched:
             opened.callback(os.close, descriptor)
         ended = [watched[descriptor] for descriptor in select.select([*watched], [], [])[0]]
-    # A driver that is killed takes them with it at once.
+    # A driver that is killed takes its parts with it at once.
     return [] if driver in dict(ended) else [name for _, name in ended]
 
 

@@ -2,9 +2,9 @@
 
     python -P -m workers.executors.builder DESCRIPTOR ROOT
 
-DESCRIPTOR is its end of a pipe to the process that asks, whose `sys.path` comes first, then a build's key, variant,
-inputs, and the file for what came of it; when that is there, the file's stem goes back. ROOT has the artifacts. It
-leads a process group, and ends with the pipe.
+DESCRIPTOR is the builder's end of a pipe to the process that asks, whose `sys.path` comes first, then a build's key,
+variant, inputs, and the file for the outcome; when that is there, the file's stem goes back. ROOT has the artifacts.
+The builder leads a process group, and ends with the pipe.
 """
 
 import os
@@ -21,7 +21,7 @@ from workers.artifacts import failure_of_build
 from workers.executors.process_builder import UNANSWERED, write_answer
 
 _ORPHAN_END_S = 1.0
-"""Time to end by itself where the driver is gone. Unfinished files stay then, until another builder starts."""
+"""The time to end by itself where the driver is gone. Unfinished files stay then, until another builder starts."""
 
 
 def build_forever(connection: Connection, root: Path) -> None:
@@ -41,13 +41,13 @@ def build_forever(connection: Connection, root: Path) -> None:
                     sys.exit(UNANSWERED)
                 os.write(connection.fileno(), Path(answer).stem.encode())
     finally:
-        # It ends by itself now: being told to must not break its clean-up off.
+        # The process ends by itself now: a signal must not break its clean-up off.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
 
 
 def _leave_soon() -> None:
-    """The driver was killed: time to remove what is unfinished."""
+    """The driver was killed: leave, with time to remove unfinished files."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_ORPHAN_END_S)
 

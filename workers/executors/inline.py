@@ -1,4 +1,4 @@
-"""Builds and measures on this machine, without Ray; builds run in a separate process."""
+"""The executor for this machine, without Ray; builds run in a separate process."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +11,7 @@ from workers.executors.process_builder import Builder
 
 
 class InlineExecutor:
-    """Everything on this machine, without Ray: builds in one separate process, devices in this one."""
+    """An executor for this machine, without Ray: builds in one separate process, devices in this one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -9,7 +9,7 @@ from sweeps.records import Failed
 from sweeps.spec import catalog
 from sweeps.variant import Variant
 from workers.artifacts import PackedArtifact
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 from workers.models.package import BuildInputs
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
@@ -25,17 +25,24 @@ class BuildRequest:
 
     @property
     def family(self) -> tuple[object, ...]:
-        """Builds of one family have their long stages in common: one process makes them all."""
-        one = self.variant
-        numbers = (one.precision, one.quantization, one.qengine, one.granularity, one.calibration_images)
-        backend = catalog.runtimes()[one.runtime].backend(one.backend)
-        apart = one.backend if backend is not None and backend.builds_apart else ""
-        return id(self.inputs), one.runtime, one.toolchain, apart, *numbers, one.reduced_range
+        """The family of a build: builds of one family have their long stages in common, and one process makes them
+        all."""
+        variant = self.variant
+        numbers = (
+            variant.precision,
+            variant.quantization,
+            variant.qengine,
+            variant.granularity,
+            variant.calibration_images,
+        )
+        backend = catalog.runtimes()[variant.runtime].backend(variant.backend)
+        backend_name = variant.backend if backend is not None and backend.builds_apart else ""
+        return id(self.inputs), variant.runtime, variant.toolchain, backend_name, *numbers, variant.reduced_range
 
 
 Stop = Callable[[], bool]
 Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]
-"""Each request twice: with `None` as its build starts, and with its outcome as it ends."""
+"""Each request comes twice: with `None` as its build starts, and with its outcome as it ends."""
 
 
 class DeviceLane(Protocol):
@@ -50,15 +57,17 @@ class DeviceLane(Protocol):
         ...
 
     def close(self) -> None:
-        """Remove files that need not stay on the device. Called after the last measurement; may be called again."""
+        """Remove files that need not stay on the device. The call comes after the last measurement, and may come
+        again."""
         ...
 
 
 class Executor(Protocol):
-    """Runs builds in parallel, and provides a lane for each device."""
+    """An executor, which runs builds in parallel, and provides a lane for each device."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        """Starts and outcomes as they occur. After `stop()` nothing new is started; running builds are finished.
+        """The starts and outcomes of builds as they occur. After `stop()` nothing new is started; running builds are
+        finished.
 
         From a `BuildQueue` each builder takes when it is free. Another thread may iterate over this, and then calls
         `stop`.

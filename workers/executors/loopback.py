@@ -1,4 +1,4 @@
-"""Keeps a Ray that EdgeSweep starts for one run to this machine and this user. Imports nothing of Ray."""
+"""Settings that keep a Ray of one run of EdgeSweep to this machine and this user. Imports nothing of Ray."""
 
 import os
 import secrets
@@ -8,15 +8,15 @@ from sweeps.temporary import folder_of_process
 
 LOOPBACK = "127.0.0.1"
 REACHABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's switch that, set to 0, keeps 127.0.0.1 instead of replacing it by an address that others can reach. It also
-refuses a second node then."""
+"""Switch of Ray that, set to 0, keeps 127.0.0.1 instead of replacing it by an address that others can reach. Ray then
+also refuses a second node."""
 AUTH_MODE = "RAY_AUTH_MODE"
 TOKEN, TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
 def keep_to_this_machine() -> None:
-    """To be called before Ray is imported, which reads the environment then. Does nothing where it is imported already,
-    or where Ray is joined, not started. A token is always wanted, whatever `RAY_AUTH_MODE` says; it may be the user's.
+    """Set the environment that Ray reads when it is imported. Nothing is set where Ray is imported already, or is
+    joined, not started. A token is always required, whatever `RAY_AUTH_MODE` says; it may be the user's.
 
     Other users of this machine do not have the token, which is in a file until this process ends.
     """

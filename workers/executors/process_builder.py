@@ -1,7 +1,7 @@
-"""Builds artifacts in a process of its own, which is ended with all that a model's code has started.
+"""The builder whose builds run in a process of its own, which is ended with all that a model's code has started.
 
-A model's code runs there: it may crash, hang, fork, or write wherever it can. So what that process answers is a file,
-which is parsed, and a word on a pipe says only that it is there.
+A model's code runs in that process: it may crash, hang, fork, or write wherever it can. So the answer is a file, which
+is parsed, and a word on a pipe says only that the file is there.
 """
 
 import json
@@ -25,13 +25,14 @@ from sweeps.temporary import temporary_folder
 from sweeps.text import duration
 from sweeps.untrusted_file import read_regular
 from sweeps.variant import Variant
+from sweeps.whole_file import write_whole
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.executors.interface import CRASHED_BUILD
 from workers.forks.contained import GRACE_S, contained
 from workers.models.package import BuildInputs
 
 DEADLINE_S = 7200.0
-"""No build takes longer."""
+"""The longest time of a build."""
 IDLE_S = 300.0
 """A build that has used no CPU time for so long waits for something that will not come."""
 _LEAST_CPU_S = 0.5
@@ -45,10 +46,10 @@ _ENDLESS_STEP = "look for a wait or an endless loop in the model's code, or buil
 
 
 class Builder:
-    """Builds one artifact after the other, in one process as long as that lives and the toolchain is the same."""
+    """A builder of one artifact after the other, in one process as long as that lives and the toolchain is the same."""
 
     def __init__(self, root: Path) -> None:
-        """`root`: the folder of the artifacts."""
+        """A builder whose artifacts are in the folder `root`."""
         self._root = root
         self._process: _BuilderProcess | None = None
 
@@ -67,7 +68,7 @@ class Builder:
             self._process = None
             return process.death()
         if isinstance(outcome, Failed) and outcome.kind in ("out_of_memory", "timeout"):
-            self.close()  # frees its memory
+            self.close()  # closing frees the memory of the process
         return outcome
 
     def close(self) -> None:
@@ -86,9 +87,9 @@ class Builder:
 
 
 class _BuilderProcess:
-    """One process. A crash of torch's native code ends it, not the sweep.
+    """One process that builds. A crash of torch's native code ends it, not the sweep.
 
-    Not a `ProcessPoolExecutor`, which cannot end running work.
+    A `ProcessPoolExecutor` would not do: it cannot end running work.
     """
 
     def __init__(self, root: Path, toolchain: str) -> None:
@@ -99,7 +100,8 @@ class _BuilderProcess:
         self._resources = ExitStack()
         self._answers = self._resources.enter_context(temporary_folder())
         self._connection, other_end = Pipe()
-        # Not by multiprocessing: it would import the script of this process, which may be a program that runs sweeps.
+        # The process is not started by multiprocessing, which would import the script of this process: that may be a
+        # program that runs sweeps.
         program = [sys.executable, "-P", "-m", "workers.executors.builder", str(other_end.fileno()), str(root)]
         try:
             self._process = subprocess.Popen(  # noqa: S603  # our own argument list
@@ -114,13 +116,14 @@ class _BuilderProcess:
         finally:
             # Otherwise reading from the pipe would not end with the process.
             other_end.close()
-        with suppress(ConnectionError):  # it has ended already: the first build says so
+        with suppress(ConnectionError):  # the process has ended already: the first build says so
             self._connection.send(sys.path)
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed | None:
-        """`None` if the process ended during the build."""
+        """The outcome of a build; `None` if the process ended during it."""
         answer = self._answers / f"{secrets.token_hex(16)}.json"
-        # In a thread: whoever does not read must not keep this process waiting without a deadline.
+        # The request is sent by a thread: a process that does not read must not keep this one waiting without a
+        # deadline.
         Thread(target=self._ask, args=((build_key, variant, inputs, str(answer)),), daemon=True).start()
         try:
             late = self._wait_for(answer.stem.encode())
@@ -141,7 +144,7 @@ class _BuilderProcess:
             self._connection.send(request)
 
     def death(self) -> Failed:
-        """Why the process ended."""
+        """The failure that says why the process ended."""
         self._end()
         self.close()
         if self._process.returncode == UNANSWERED:
@@ -157,10 +160,10 @@ class _BuilderProcess:
             self._end()
             self._process.kill()
             self._process.wait()
-            # Not before: another thread may be reading, and gets its end from the process.
+            # The pipe is closed last: another thread may be reading, and gets its end from the process.
             self._connection.close()
             self._resources.close()
-            # On a busy host it may not have handled the signal in time.
+            # On a busy host the process may not have handled the signal in time.
             self._store.remove_abandoned()
 
     def _end(self) -> None:
@@ -184,7 +187,7 @@ class _BuilderProcess:
             now_s = time.monotonic()
             if now_s - looked_s >= _LOOK_S:
                 looked_s, cpu_s = now_s, self._cpu_s()
-                # Less, where a process has ended whose time counted.
+                # The sum is smaller where a process has ended whose time counted.
                 if abs(cpu_s - active_cpu_s) > _LEAST_CPU_S:
                     active_s, active_cpu_s = now_s, cpu_s
             if now_s - began_s > DEADLINE_S:
@@ -194,7 +197,7 @@ class _BuilderProcess:
         return ""
 
     def _cpu_s(self) -> float:
-        """CPU time of all that builds now."""
+        """CPU time (s) of all processes that build now."""
         total_s = 0.0
         with suppress(psutil.Error):
             for process in psutil.Process(self._process.pid).children(recursive=True):
@@ -205,12 +208,10 @@ class _BuilderProcess:
 
 
 def write_answer(path: Path, failed: Failed | None) -> None:
-    """What came of a build, for `_read_answer`. It is there whole or not at all."""
-    part = path.with_suffix(f".{os.getpid()}.part")
+    """Write the outcome of a build for `_read_answer`. The file is there whole or not at all."""
     if failed is not None:
         failed = replace(failed, message=failed.message[:_MESSAGE_CHARACTERS])
-    part.write_text(json.dumps(None if failed is None else asdict(failed)), encoding="utf-8", errors="replace")
-    part.replace(path)
+    write_whole(path, json.dumps(None if failed is None else asdict(failed)))
 
 
 def _read_answer(path: Path) -> Failed | None:
@@ -219,7 +220,9 @@ def _read_answer(path: Path) -> Failed | None:
         if content is None:
             return None
         failed = replace(CRASHED_BUILD, **content)
-        if all(type(getattr(failed, one.name)) is type(getattr(CRASHED_BUILD, one.name)) for one in fields(failed)):
+        if all(
+            type(getattr(failed, field.name)) is type(getattr(CRASHED_BUILD, field.name)) for field in fields(failed)
+        ):
             return failed
     except (AttributeError, OSError, ValueError, TypeError, RecursionError):
         pass

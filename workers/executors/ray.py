@@ -31,13 +31,13 @@ from workers.executors.loopback import LOOPBACK
 from workers.executors.process_builder import Builder
 from workers.executors.vital_parts import VitalParts
 from workers.forks.contained import GRACE_S
-from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import AnswerT, Request
 from workers.models.package import BuildInputs
 
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
-"""Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
+"""The folder where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
 
 OUT_OF_MEMORY = Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
 _ENDS_BUILDER = frozenset({CRASHED_BUILD.kind, OUT_OF_MEMORY.kind, "worker_lost"})
@@ -46,19 +46,20 @@ _POLL_S = 0.5
 _CONNECT_S = 5.0
 _CLOSE_S = 2.0
 _BUILDER_END_S = GRACE_S + 30.0
-"""For a builder to end what a model's code has started: it must not run beside the first block."""
+"""The time for a builder to end processes that a model's code has started: they must not run beside the first block."""
 _PLACED_S = 60.0
 """Time for a device's actor to start. Without this limit, it would wait as long as another sweep uses the device."""
 
 
 class RayExecutor:
-    """Builds in one actor per CPU; one actor per device, placed by the resource `device:<id>`.
+    """An executor with builds in one actor per CPU, and one actor per device, placed by the resource `device:<id>`.
 
     Joins the cluster at `RAY_ADDRESS`, else starts Ray on this machine with the local device.
     """
 
     def __init__(self, folder: Path, device_ids: Collection[str] = ()) -> None:
-        """`device_ids`: devices attached to this machine; used only if Ray is started here, not joined."""
+        """An executor on the cluster at `RAY_ADDRESS`, else on a new Ray here. `device_ids`: devices attached to this
+        machine; used only if Ray is started here, not joined."""
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[_RayLane] = []
         self._parts: VitalParts
@@ -68,12 +69,12 @@ class RayExecutor:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Only workers that request a GPU would see one anyway. Future versions of Ray will do this by default.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        # The dashboard's event loop: as `workers.hosts.access` has it.
+        # The event loop of the dashboard is set as in `workers.hosts.access`.
         os.environ.setdefault("RAY_USE_UVLOOP", "0")
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address:
             _reachable(address)
-        # Its only module here asks the addresses of three clouds where it runs, whatever the settings.
+        # The API server's only module asks the addresses of three clouds where it runs, whatever the settings.
         services.start_api_server = lambda *_, **__: ("", None)
         before = ray_processes()
         try:
@@ -88,7 +89,7 @@ class RayExecutor:
                 self._guard = end_with_driver()
             self._parts = VitalParts((NODE_FOLDER_VARIABLE, str(folder)))
         except Exception as error:  # Ray raises whatever its parts raise
-            with suppress(Exception):  # it may not have come so far
+            with suppress(Exception):  # Ray may not have come so far
                 ray.shutdown()
             end_all(ray_processes() - before)
             self._end_guard()
@@ -181,7 +182,7 @@ class _RayLane:
         self._actor: Any = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """Raises `ClusterError` where the Ray of this run has ended."""
+        """The answer of the device's actor. Raises `ClusterError` where the Ray of this run has ended."""
         answer = self._parts.call(self._answer, request)
         if isinstance(answer, Failed):
             self._parts.check()
@@ -256,7 +257,7 @@ class _ActorBuilder:
         return self._parts.call(self._actor.build.remote, request.build_key, request.variant, inputs)
 
     def end(self, *, gently: bool = False) -> None:
-        """`gently`: it is idle, and has ended all of its processes when this returns."""
+        """End the actor. `gently`: it is idle, and has ended all of its processes when this returns."""
         if self._actor is not None:
             _end(self._actor, self._parts, within_s=_BUILDER_END_S if gently else None)
             self._actor = None
@@ -264,7 +265,8 @@ class _ActorBuilder:
 
 @ray.remote(num_cpus=1, max_restarts=0)
 class _BuildActor:
-    """Builds one artifact after the other. A model's code runs in a process of its own, which ends with this actor."""
+    """The actor that builds one artifact after the other. A model's code runs in a process of its own, which ends with
+    this actor."""
 
     def __init__(self) -> None:
         self._builder = Builder(_node_folder() / "artifacts")
@@ -278,10 +280,10 @@ class _BuildActor:
 
 @ray.remote(num_cpus=0, max_restarts=0)
 class _DeviceActor:
-    """Runs on the node of the device. Measures one job at a time."""
+    """The actor of one device, on the node of that device. It measures one job at a time."""
 
-    def __init__(self, asked: DeviceFacts) -> None:
-        self._lane = Lane(asked, _node_folder())
+    def __init__(self, expected: DeviceFacts) -> None:
+        self._lane = Lane(expected, _node_folder())
 
     def has(self, build_key: str) -> bool:
         return self._lane.has(build_key)
@@ -290,7 +292,7 @@ class _DeviceActor:
         self._lane.receive(packed)
 
     def ask(self, request: Request[AnswerT], **shared: Any) -> AnswerT | Failed:
-        """Both as `parted` returns them."""
+        """The answer to a request, of which both parts are as `parted` returns them."""
         return self._lane.ask(replace(request, **shared))
 
     def close(self) -> None:

@@ -12,53 +12,53 @@ from workers.executors.build_queue import BuildQueue
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, Stop
 
-_Told = tuple[BuildRequest, PackedArtifact | Failed | None]
+_Outcome = tuple[BuildRequest, PackedArtifact | Failed | None]
 
 BUILDERS = max(1, (os.cpu_count() or 1) // 2)
-"""So many at once: a build uses more than one CPU now and then, and this machine also drives."""
+"""The number of builders: a build uses more than one CPU now and then, and this machine also drives."""
 _LOOK_S = 0.5
 
 
 def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-    """As `workers.executors.interface.Executor.build`, by each of these in a thread of its own.
+    """Build as `workers.executors.interface.Executor.build` says, with each of these builders in a thread of its own.
 
-    A builder goes on once what it told was taken: whoever takes it looks then whether the run is to stop.
+    A builder goes on once its outcome was taken, because the caller looks then whether the run is to stop.
     """
     queue = BuildQueue.of(requests)
-    told: SimpleQueue[tuple[_Told, Event] | BaseException | None] = SimpleQueue()
+    outcomes: SimpleQueue[tuple[_Outcome, Event] | BaseException | None] = SimpleQueue()
     ended = Event()
 
     def work(builder: InlineExecutor) -> None:
         try:
-            for one in builder.build(queue, lambda: ended.is_set() or stop()):
-                taken = Event()
-                told.put((one, taken))
-                while not taken.wait(_LOOK_S) and not ended.is_set():
+            for outcome in builder.build(queue, lambda: ended.is_set() or stop()):
+                consumed = Event()
+                outcomes.put((outcome, consumed))
+                while not consumed.wait(_LOOK_S) and not ended.is_set():
                     pass
                 if ended.is_set():
                     break
         except BaseException as error:  # noqa: BLE001  # raised where the outcomes are waited for
-            told.put(error)
+            outcomes.put(error)
         else:
-            told.put(None)
+            outcomes.put(None)
 
-    threads = [Thread(target=work, args=(one,), daemon=True) for one in builders]
+    threads = [Thread(target=work, args=(builder,), daemon=True) for builder in builders]
     for thread in threads:
         thread.start()
     at_work = len(threads)
     try:
         while at_work:
-            one = told.get()
-            if isinstance(one, BaseException):
-                raise one
-            if one is None:
+            entry = outcomes.get()
+            if isinstance(entry, BaseException):
+                raise entry
+            if entry is None:
                 at_work -= 1
             else:
-                yield one[0]
-                one[1].set()
+                yield entry[0]
+                entry[1].set()
     finally:
         ended.set()
-        # After Ctrl-C, or where no more is wanted, what runs is ended; one may be about to start meanwhile.
+        # After Ctrl-C, or when the caller stops, running builds are ended; another one may be about to start meanwhile.
         while at_work and any(thread.is_alive() for thread in threads):
             close_all(builders)
             for thread in threads:
@@ -69,6 +69,6 @@ def build_with(builders: Sequence[InlineExecutor], requests: Iterable[BuildReque
 
 
 def close_all(builders: Sequence[InlineExecutor]) -> None:
-    """At once: each may take seconds to end."""
+    """Close all builders at once: each may take seconds to end."""
     with ThreadPoolExecutor(len(builders)) as pool:
         list(pool.map(InlineExecutor.close, builders))

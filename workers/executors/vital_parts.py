@@ -1,6 +1,6 @@
-"""Watches those parts of a Ray of this process that no run can go on without: Ray itself would wait for minutes.
+"""A watch over those parts of this process's Ray that no run can go on without: Ray itself would wait for minutes.
 
-What it leaves then is ended, so that it does not compete with the next run.
+The processes that Ray then leaves are ended, so that they do not compete with the next run.
 """
 
 import threading
@@ -22,10 +22,11 @@ Returned = TypeVar("Returned")
 
 
 class VitalParts:
-    """To be made by the driver that has just started Ray. In a driver that joins one there is nothing to watch."""
+    """The watch of a driver that has just started Ray. In a driver that joins a cluster there is nothing to watch."""
 
     def __init__(self, mark: tuple[str, str]) -> None:
-        """`mark`: a name and its value in the environment of all that this Ray starts, and of no other Ray."""
+        """A watch that begins now. `mark`: a name and its value in the environment of all that this Ray starts, and of
+        no other Ray."""
         self._mark = mark
         # Ray's agents have a title where their environment was.
         self._started = ray_processes()
@@ -38,15 +39,15 @@ class VitalParts:
 
     @property
     def have_ended(self) -> bool:
-        """Whether one has: from then on a call of Ray may neither return nor fail."""
+        """Tell whether a part has ended: from then on a call of Ray may neither return nor fail."""
         return self._ended.done()
 
     def check(self) -> None:
-        """Raises `ClusterError` if one has ended: then that is why something failed."""
+        """Look at the parts. Raises `ClusterError` if one has ended: then that is why something failed."""
         with self._looking:
-            gone = [name for part, name in self._names.items() if not _runs(part)]
-            if gone and not self._ended.done():
-                self._ended.set_exception(loss_of(gone))
+            ended = [name for part, name in self._names.items() if not _runs(part)]
+            if ended and not self._ended.done():
+                self._ended.set_exception(loss_of(ended))
         if self._ended.done():
             self._ended.result()
 
@@ -74,29 +75,30 @@ class VitalParts:
         return result.result()
 
     def close(self, shutdown: Callable[[], object]) -> None:
-        """End Ray by its own `shutdown`, and, if a part has ended, what that leaves."""
+        """End Ray by its own `shutdown`, and, if a part has ended, the processes that this leaves."""
         self._closed.set()
         if not self.have_ended:
             shutdown()
             return
-        # A call that uses the memory of a raylet as that ends takes this process with it: the other parts go first.
+        # A call that uses the memory of a raylet as that ends takes this process with it: the other parts are ended
+        # first.
         end_all(self._left() - self._names.keys())
         deadline = time.monotonic() + _GONE_S
         for thread in [*self._calls]:
             thread.join(max(0.0, deadline - time.monotonic()))
-        # Without it, Ray's threads would end this process with a signal. It takes 5 s then.
+        # Without `shutdown`, Ray's threads would end this process with a signal. It takes 5 s then.
         shutdown()
         left = self._left()
         end_all(left)
         psutil.wait_procs(left, timeout=_GONE_S)
 
     def _left(self) -> set[psutil.Process]:
-        """Also what is no child of this process any more, since its parent has ended."""
+        """The processes of Ray that are left, also those whose parent has ended."""
         return self._started | ray_processes() | marked_processes(*self._mark)
 
     def _watch(self) -> None:
         while not self._closed.wait(_LOOK_S) and not self.have_ended:
-            with suppress(ClusterError):  # raised in whoever waits
+            with suppress(ClusterError):  # the call that waits raises the error
                 self.check()
 
 

@@ -1,4 +1,4 @@
-"""The end of a fork server that asks: runs one program after the other, each in a fresh process."""
+"""The client of a fork server: runs one program after the other, each in a fresh process."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from sweeps.untrusted_file import open_regular
 from workers.forks.limits import Ended, Limits
 
 _END_S = 30.0
-"""For the server to end what it has started, and itself."""
+"""The time for the server to end the programs that it has started, and itself."""
 _OUTPUT_BYTES = 64 * 2**20
 _RESTARTS = 2
 
@@ -27,11 +27,12 @@ Told = Callable[[str], object]
 
 
 class RefusedError(Exception):
-    """The server cannot import torch; the text says why."""
+    """The server cannot import torch; the text is the reason."""
 
 
 class Forks:
-    """Runs programs of the module `name` one after the other, each in its own fork, which ends with this process.
+    """A client for programs of the module `name`, which run one after the other, each in its own fork, which ends with
+    this process.
 
     Such a module calls `workers.forks.server.serve` when it is run. Its server ends after `idle_s` without a program.
     """
@@ -82,13 +83,13 @@ class Forks:
                 "stdout": str(out),
                 "stderr": str(err),
             }
-            answer = self._asked(command, told, _patience_s(limits))
+            answer = self._ask(command, told, _patience_s(limits))
             texts = []
             for path in (out, err):
                 try:
                     with open_regular(path) as file:
                         texts.append(file.read(_OUTPUT_BYTES))
-                except OSError:  # it was not begun, or the program has replaced it
+                except OSError:  # the file was not made, or the program has replaced it
                     texts.append(b"")
             return Ended(
                 exit_code=int(answer["exit_code"]),
@@ -106,7 +107,7 @@ class Forks:
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError):
-            process.stdin.close()  # it ends all that it has started
+            process.stdin.close()  # the server ends all that it has started
         try:
             process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -115,13 +116,14 @@ class Forks:
             process.wait()
         process.stdout.close()
 
-    def _asked(self, command: dict[str, Any], told: Told, patience_s: float | None) -> dict[str, Any]:
+    def _ask(self, command: dict[str, Any], report: Told, patience_s: float | None) -> dict[str, Any]:
         for attempt in range(_RESTARTS):
             self.start()
             try:
-                answer = self._answered(command, told, patience_s)
+                answer = self._answered(command, report, patience_s)
             except BaseException:
-                # Timeout, interrupt or crash: a late answer would be taken for the one to the next command.
+                # After a timeout, an interrupt or a crash, a late answer would be taken for the one to the next
+                # command.
                 self.close()
                 raise
             if answer is not None:
@@ -131,11 +133,11 @@ class Forks:
             self.close()
             if code != 0 or attempt + 1 == _RESTARTS:
                 raise ConnectionError(f"the process that forks ended with {code}")
-            # It had nothing to do for a while, and has just gone home.
+            # The server had nothing to do for a while, and has just ended.
         raise AssertionError
 
-    def _answered(self, command: dict[str, Any], told: Told, patience_s: float | None) -> dict[str, Any] | None:
-        """`None` if the server has ended."""
+    def _answered(self, command: dict[str, Any], report: Told, patience_s: float | None) -> dict[str, Any] | None:
+        """The last answer to a command; `None` if the server has ended."""
         server = self._process
         assert server is not None
         assert server.stdin is not None
@@ -143,7 +145,7 @@ class Forks:
         try:
             server.stdin.write(json.dumps(command).encode() + b"\n")
         except BrokenPipeError:
-            # It may just be going home.
+            # The server may just be ending.
             if server.wait(_END_S) != 0:
                 raise
         heard_s = time.monotonic()
@@ -160,12 +162,12 @@ class Forks:
                 raise RefusedError(str(answer["refused"]))
             if "progress" not in answer:
                 return answer
-            told(str(answer["progress"]))
+            report(str(answer["progress"]))
             if command["limits"]["seconds"] is None:
                 heard_s = time.monotonic()
 
 
 def _patience_s(limits: Limits) -> float | None:
-    """The server ends a program at its limit; this is for a server that hangs."""
+    """The longest silence of a server that does not hang: it ends a program at its limit."""
     longest = limits.seconds or limits.silent_s
     return None if longest is None else longest + 10 * _END_S

@@ -1,4 +1,4 @@
-"""Runs a program, and ends all that it has started when it has ended, wherever that went.
+"""A program that runs another one, and ends all that this one has started when it has ended, wherever that went.
 
     python -P -m workers.forks.contained PROGRAM ...
 
@@ -16,15 +16,16 @@ from contextlib import suppress
 from pathlib import Path
 from select import select
 
-from workers.forks.group import Group, adopt_orphans, die_with_parent
+from sweeps.with_parent import end_with_thread
+from workers.forks.group import Group, adopt_orphans
 
 GRACE_S = 3.0
-"""Time for the program to end by itself after SIGTERM."""
+"""The time for the program to end by itself after SIGTERM."""
 _LOOK_S = 0.5
 
 
 def contained(argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` so."""
+    """The command that runs `argv` contained."""
     return [sys.executable, "-P", "-m", __name__, *argv]
 
 
@@ -36,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
     def join() -> None:
         group.join()
-        die_with_parent()
+        end_with_thread()
 
     inherited = _descriptors()
     program = subprocess.Popen(argv, close_fds=False, preexec_fn=join)  # noqa: S603  # of whoever starts this; no threads here
@@ -54,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     if code is None:
         code = -signal.SIGKILL
     if code < 0:
-        # A signal is handed on as one: as an exit code it would be 256 less its number.
+        # A signal is passed on as a signal: as an exit code it would be 256 less its number.
         with suppress(OSError):  # SIGKILL has no handler
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
@@ -64,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
 def _descriptors() -> list[int]:
     try:
         return [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-    except OSError:  # no Linux
+    except OSError:  # this is no Linux
         return []
 
 
@@ -79,10 +80,10 @@ def _signals(number: signal.Signals) -> tuple[int, int]:
 
 
 def _wait(program: "subprocess.Popen[bytes]", wake: int) -> None:
-    """Until the program has ended, a signal has arrived, or it is time to look after the parent."""
+    """Wait until the program has ended, a signal has arrived, or it is time to look after the parent."""
     try:
         ended = os.pidfd_open(program.pid)
-    except (OSError, AttributeError):  # it has just ended, or this is no Linux
+    except (OSError, AttributeError):  # the program has just ended, or this is no Linux
         time.sleep(_LOOK_S / 10)
         return
     try:
@@ -99,7 +100,7 @@ def _drained(descriptor: int) -> bool:
 
 
 def _close(descriptors: Sequence[int]) -> None:
-    """They are the program's: it alone decides when the other end sees an end."""
+    """Close descriptors that are the program's: it alone decides when the other end sees an end."""
     for descriptor in descriptors:
         with suppress(OSError):
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""All processes of one program: its children and theirs, also those that left its session. Found, counted and ended.
+"""The processes of one program: its children and theirs, also those that left its session. Found, counted and ended.
 
 With a cgroup where this process may make one (no process can leave it, and one word ends all); else by following
 parents. The server adopts orphans, so that nobody of them gets lost. Linux; elsewhere only the program itself and its
@@ -15,18 +15,11 @@ from pathlib import Path
 
 import psutil
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _CGROUP = "edgesweep-"
-"""Then follow the process id of the server and a number."""
+"""The beginning of a group's name; the process id of the server and a number follow."""
 _END_S = 20.0
 _PAUSE_S = 0.005
-
-
-def die_with_parent() -> None:
-    """Be killed when the parent ends. Linux only."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
@@ -57,23 +50,24 @@ class Group:
         return {folder for folder in (self._cgroup, self._limited) if folder is not None}
 
     def led_by(self, pid: int) -> None:
-        """Told by the server."""
+        """Note the program's first process, which the server has started."""
         self._leader = pid
 
     def pids(self) -> set[int]:
-        """Of all processes, also those that have ended and that nobody has waited for."""
-        found = set(_descendants(os.getpid()))
+        """The ids of all processes, also of those that have ended and that nobody has waited for."""
+        pids = set(_descendants(os.getpid()))
         if self._cgroup is not None:
             with suppress(OSError, ValueError):
-                found |= {int(word) for word in (self._cgroup / "cgroup.procs").read_text().split()}
-        return found
+                pids |= {int(word) for word in (self._cgroup / "cgroup.procs").read_text().split()}
+        return pids
 
     def private_bytes(self, shared_bytes: int) -> int:
-        """Resident memory, without what each has from the server, and without files, whose pages can be dropped."""
+        """The resident memory of the processes, without the part that each has from the server, and without files,
+        whose pages can be dropped."""
         return sum(max(0, resident_bytes(pid) - shared_bytes) for pid in self.pids())
 
     def end(self) -> None:
-        """Kill all, the first one too, and wait until none of them is left."""
+        """Kill all processes, the first one too, and wait until none of them is left."""
         until_s = time.monotonic() + _END_S
         while time.monotonic() < until_s:
             left = self.pids()
@@ -84,7 +78,7 @@ class Group:
                     (self._cgroup / "cgroup.kill").write_text("1")
             if self._leader is not None and any(_group_of(pid) == self._leader for pid in left):
                 with suppress(OSError):
-                    # One call for the whole session: none of it can fork meanwhile. Nobody else can have its number.
+                    # One call ends the whole session: none of it can fork meanwhile. Nobody else can have its number.
                     os.killpg(self._leader, signal.SIGKILL)
             for pid in left:
                 with suppress(OSError):
@@ -98,7 +92,7 @@ class Group:
                 folder.rmdir()
 
     def reap_orphans(self) -> None:
-        """Wait for those that have ended, and whom the server has adopted."""
+        """Wait for processes that have ended, and whom the server has adopted."""
         for pid in _children(os.getpid()):
             if pid != self._leader:
                 with suppress(ChildProcessError):
@@ -113,7 +107,7 @@ def _group_of(pid: int) -> int | None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of one process that is not a file's; 0 if it has ended."""
+    """The memory of one process that is not a file's; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -181,8 +175,8 @@ def _below_own(kind: str, controller: str) -> Path | None:
             if words[words.index("-") + 1] == kind and controller in ("", *words[-1].split(","))
         )
         memberships = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-        own = next(path for _, controllers, path in memberships if controller in controllers.split(","))
-        folder = Path(home) / own.lstrip("/") / f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
+        own_path = next(path for _, controllers, path in memberships if controller in controllers.split(","))
+        folder = Path(home) / own_path.lstrip("/") / f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
         _remove_abandoned(folder.parent)
         folder.mkdir()
     except (OSError, StopIteration, ValueError):

@@ -1,4 +1,4 @@
-"""What a forked program may use, and how it ended."""
+"""Limits of a forked program, and its end."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,27 +9,27 @@ Beyond = Literal["", "silent", "time", "processes", "memory", "output"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`None`: no limit."""
+    """Limits of one program; `None` is no limit."""
 
     seconds: float | None = None
-    """From its start."""
+    """The seconds from the program's start."""
     silent_s: float | None = None
-    """Since its start, or since it last told its progress."""
+    """The seconds since the program's start, or since it last told its progress."""
     processes: int | None = None
-    """With those that it started."""
+    """The number of processes with those that it started."""
     memory_bytes: int | Literal["free"] | None = None
-    """Resident memory of all of them, beyond what they share with the server. `free`: what is free as it starts, less a
-    share for everybody else."""
+    """The resident memory of all processes of the program, beyond what they share with the server. `free`: what is free
+    as it starts, less a share for everybody else."""
     output_bytes: int | None = None
-    """Printed, by all of them."""
+    """The bytes that all of the processes print."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a program ended."""
+    """The end of a program."""
 
     exit_code: int
-    """Negative: the signal."""
+    """The exit code; a negative one is a signal."""
     beyond: Beyond
     limit: float
     """The limit that it went beyond, in its unit."""

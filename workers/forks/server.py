@@ -1,4 +1,4 @@
-"""A process that has only imported torch, and modules that it is told to, and forks for each program.
+"""A process that has imported torch, and modules by request, does nothing else, and forks for each program.
 
 Starting Python and importing torch takes 2.5 s. A fork of a process that did nothing else is equally fresh: no model,
 no engine, no torch threads. Timings never run in a fork, because the runner sets threads and memory before it imports
@@ -23,11 +23,12 @@ from typing import IO, Any
 import psutil
 
 from sweeps.untrusted_file import read_regular
-from workers.forks.group import Group, adopt_orphans, die_with_parent, resident_bytes
+from sweeps.with_parent import end_with_thread
+from workers.forks.group import Group, adopt_orphans, resident_bytes
 from workers.forks.limits import Beyond, Limits
 
 Program = Callable[[list[str]], int]
-"""Gets its arguments, returns its exit code."""
+"""A program gets its arguments and returns its exit code."""
 
 _LOOK_S = 0.05
 _PROGRESS_BYTES = 4096
@@ -35,8 +36,8 @@ _LEAST_ADDRESSES = 16 * 2**30
 """Importing torch takes 3.2 GB of addresses; a limit on them is only a backstop."""
 _LEAST_MEMORY = 2**30
 _TASKS = 8
-"""For each process that a program may have: threads count as well. What goes beyond the number of processes is found by
-looking; this only keeps it small until then."""
+"""The number of tasks for each process that a program may have: threads count as well. A look finds a program that goes
+beyond the number of processes; this limit only keeps it small until then."""
 _LEFT_FREE = 0.1
 """Share of all memory that is left for others: a program fills half a gigabyte between two looks."""
 
@@ -48,11 +49,11 @@ def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answ
     """
     idle_s = float(sys.argv[1]) if sys.argv[1:] else None
     # A module of the user's could have this name, where their folder is on PYTHONPATH.
-    found = importlib.util.find_spec("torch")
-    if found is None or Path(found.origin or "").name != "__init__.py":
-        _tell(answers, {"refused": "torch is not installed" if found is None else f"torch is {found.origin}"})
+    torch_spec = importlib.util.find_spec("torch")
+    if torch_spec is None or Path(torch_spec.origin or "").name != "__init__.py":
+        _tell(answers, {"refused": "torch is not installed" if torch_spec is None else f"torch is {torch_spec.origin}"})
         return
-    import torch  # once, so that forks have it
+    import torch  # the server imports torch once, so that forks have it
 
     torch.set_num_threads(1)
     programs = opened()
@@ -63,10 +64,10 @@ def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answ
 
 
 def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: IO[bytes], answers: IO[bytes]) -> bool:
-    """Whether to go on."""
+    """Run one program, and tell whether to go on."""
     limits = Limits(**command["limits"])
     for module in command["modules"]:
-        with suppress(Exception):  # the program meets it, too, and says what is wrong
+        with suppress(Exception):  # the program meets the error, too, and reports it
             importlib.import_module(module)
     group = Group(None if limits.processes is None else _TASKS * limits.processes)
     child = os.fork()
@@ -83,10 +84,10 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
             waited = [commands.fileno(), *([] if pidfd is None else [pidfd])]
             ready, _, _ = select(waited, [], [], _LOOK_S)
             if commands.fileno() in ready:
-                return False  # whoever asked has gone
-            ended, found = os.waitpid(child, os.WNOHANG)
+                return False  # the process that asked has gone
+            ended, code = os.waitpid(child, os.WNOHANG)
             if ended:
-                status = found
+                status = code
                 break
             if (step := watch.progress()) is not None:
                 _tell(answers, {"progress": step})
@@ -96,7 +97,7 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
         if pidfd is not None:
             os.close(pidfd)
         group.end()
-    # A program that ends between two looks has told its last step all the same.
+    # A program that ends between two looks has still reported its last step.
     if (step := watch.progress()) is not None:
         _tell(answers, {"progress": step})
     exit_code = -9 if status is None else os.waitstatus_to_exitcode(status)
@@ -105,7 +106,7 @@ def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: 
 
 
 class _Watch:
-    """Looks whether a program keeps to its limits."""
+    """The watch over one program's limits."""
 
     def __init__(self, command: Mapping[str, Any], limits: Limits, group: Group) -> None:
         self._limits = limits
@@ -114,21 +115,21 @@ class _Watch:
         self._output = [Path(command["stdout"]), Path(command["stderr"])]
         self._shared_bytes = resident_bytes(os.getpid())
         self._memory_bytes = _free_bytes() if limits.memory_bytes == "free" else limits.memory_bytes
-        self._began_s = self._told_s = time.monotonic()
-        self._told = (0, 0)
+        self._began_s = self._changed_s = time.monotonic()
+        self._last_change = (0, 0)
         self.passed: Beyond = ""
         self.limit = 0.0
 
     def progress(self) -> str | None:
-        """What it told since the last look."""
+        """The last step that the program told, if it is new since the last look."""
         if self._progress is None:
             return None
         with suppress(OSError, ValueError):
             # Two steps within one tick of the file system's clock are two files.
             status = self._progress.stat()
             changed = (status.st_mtime_ns, status.st_ino)
-            if changed != self._told:
-                self._told, self._told_s = changed, time.monotonic()
+            if changed != self._last_change:
+                self._last_change, self._changed_s = changed, time.monotonic()
                 return read_regular(self._progress, _PROGRESS_BYTES).decode("utf-8", "replace")
         return None
 
@@ -136,15 +137,15 @@ class _Watch:
         now_s, limits = time.monotonic(), self._limits
         used: list[tuple[Beyond, float, float | None]] = [
             ("time", now_s - self._began_s, limits.seconds),
-            ("silent", now_s - self._told_s, limits.silent_s),
+            ("silent", now_s - self._changed_s, limits.silent_s),
             ("processes", len(self._group.pids()), limits.processes),
             ("memory", self._group.private_bytes(self._shared_bytes), self._memory_bytes),
             ("output", sum(_size(file) for file in self._output), limits.output_bytes),
         ]
         self._group.reap_orphans()
-        for what, have, most in used:
-            if most is not None and have > most:
-                self.passed, self.limit = what, float(most)
+        for kind, amount, limit in used:
+            if limit is not None and amount > limit:
+                self.passed, self.limit = kind, float(limit)
                 return True
         return False
 
@@ -153,7 +154,7 @@ def _forked(command: Mapping[str, Any], programs: Mapping[str, Program], group: 
     exit_code = 1
     try:
         group.join()
-        die_with_parent()
+        end_with_thread()
         _be_modest()
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -169,13 +170,13 @@ def _forked(command: Mapping[str, Any], programs: Mapping[str, Program], group: 
 
 
 def _be_modest() -> None:
-    """Where memory runs out all the same, the kernel takes this process, and not the driver."""
+    """Limit this process so that the kernel takes it, and not the driver, where memory runs out all the same."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    most = max(_LEAST_ADDRESSES, 2 * psutil.virtual_memory().total)
+    limit = max(_LEAST_ADDRESSES, 2 * psutil.virtual_memory().total)
     with suppress(OSError, ValueError):
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -1,4 +1,4 @@
-"""What a machine needs to come into a lab, checked before Ray is started: Ray would wait, and not say for what."""
+"""Checks of a machine that is to come into a lab, made before Ray is started: Ray would wait, and not say for what."""
 
 import errno
 import os
@@ -23,15 +23,15 @@ from ray._raylet import GcsClient
 GcsClient(address=sys.argv[1])
 """
 _UNHEARD = "Failed to connect to"
-"""Ray's words for what is no head, after 5 s. It goes on without an end."""
+"""Words of Ray about an address where no head answers, after 5 s. Ray goes on trying without an end."""
 _TRIES = 2
 _KNOCK_S = 60.0
 _CONNECT_S = 5.0
 IDLE_S = 1.0
 """gRPC's least time without calls after which it forgets a connection, and how often connecting was tried in vain."""
 AGAIN_MS = 150_000
-"""How soon Ray repeats by itself what a lost connection has broken off; a second if it is not told. Each attempt in
-vain makes gRPC pause for longer before the next one, whoever calls: after a minute, up to half a minute."""
+"""The time after which Ray repeats by itself a call that a lost connection has broken off; a second by default. Each
+attempt in vain makes gRPC pause for longer before the next one, whoever calls: after a minute, up to half a minute."""
 _PATIENCE = {
     "RAY_health_check_failure_threshold": "60",
     "RAY_health_check_timeout_ms": "3000",
@@ -43,17 +43,17 @@ _PATIENCE = {
 
 
 def environment(token_file: Path, ip: str) -> dict[str, str]:
-    """What each process of a lab has in its environment before it imports Ray. `ip`: of the head or of this node."""
+    """The environment that each process of a lab has before it imports Ray. `ip`: of the head or of this node."""
     return (
         _PATIENCE
         | ({REACHABLE: "0"} if ip == LOOPBACK else {})
         | {
             AUTH_MODE: "token",
             TOKEN_PATH: str(token_file),
-            # It would be preferred to the file, and is seen in the list of processes.
+            # Ray would prefer this variable to the file, and lists of processes show it.
             TOKEN: "",
             "RAY_USAGE_STATS_ENABLED": "0",
-            # On a host it could only end the agent, and with it the work on all devices.
+            # This monitor could only end the agent on a host, and with it the work on all devices.
             "RAY_memory_monitor_refresh_ms": "0",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
             # The dashboard's event loop; with it a call to an agent takes a tenth longer.
@@ -69,16 +69,16 @@ def environment_of_driver(token_file: Path, ip: str) -> dict[str, str]:
     }
 
 
-def check_private(file: Path, mode: int, what: str, *, of_group: bool = False) -> None:
-    """Raises `ClusterError` if others may use the file with this mode. `of_group`: its group may, as where a container
-    mounts it."""
+def check_private(file: Path, mode: int, kind: str, *, of_group: bool = False) -> None:
+    """Refuse a file that others may use with this mode, with a `ClusterError`. `of_group`: its group may use it, as
+    where a container mounts it."""
     if mode & (0o007 if of_group else 0o077):
         mounted = "; where a container mounts it, give it the mode 0400 or 0440 there" if of_group else ""
-        raise ClusterError(f"others may read the {what} {file} (mode {mode:04o})", f"chmod 600 {file}{mounted}")
+        raise ClusterError(f"others may read the {kind} {file} (mode {mode:04o})", f"chmod 600 {file}{mounted}")
 
 
 def check_token_file(file: Path) -> None:
-    """Raises `ClusterError` if it is missing or empty, or others may read it."""
+    """Refuse a token file that is missing or empty, or that others may read, with a `ClusterError`."""
     try:
         mode, token = stat.S_IMODE(file.stat().st_mode), file.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
@@ -92,7 +92,8 @@ def check_token_file(file: Path) -> None:
 
 
 def check_head(head: str) -> None:
-    """Raises `ClusterError` if nothing answers there: Ray would silently retry for minutes."""
+    """Connect to the head once. Raises `ClusterError` if nothing answers there: Ray would silently retry for
+    minutes."""
     host, port = split_address(head)
     try:
         socket.create_connection((host, port), _CONNECT_S).close()
@@ -103,12 +104,12 @@ def check_head(head: str) -> None:
 
 
 def check_free(head: str) -> None:
-    """For who is to lead a lab there. Raises `ClusterError` if the address is taken, or not this machine's: Ray would
-    say it in its own words, or not at all."""
+    """Check the address of a machine that is to lead a lab. Raises `ClusterError` if it is taken, or not this
+    machine's: Ray would say it in its own words, or not at all."""
     host, port = split_address(head)
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of a head that has just ended
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a head may just have ended at this port
             probe.bind((host, port))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
@@ -120,8 +121,8 @@ def check_free(head: str) -> None:
 
 
 def check_token(head: str, token_file: Path, ip: str) -> None:
-    """Raises `ClusterError` if the head does not accept the token, or if what answers there is no head: Ray would go on
-    trying, and not say why. `ip`: of this machine."""
+    """Try the token at the head. Raises `ClusterError` if the head does not accept it, or if what answers there is no
+    head: Ray would go on trying, and not say why. `ip`: of this machine."""
     with subprocess.Popen(  # noqa: S603  # an argument list; no shell
         [sys.executable, "-P", "-c", _KNOCK, head, str(os.getpid())],
         stdin=subprocess.DEVNULL,
@@ -160,7 +161,7 @@ def wrong_token(head: str, token_file: Path) -> ClusterError:
 
 
 def split_address(head: str) -> tuple[str, int]:
-    """Raises `ClusterError` if it is not `HOST:PORT`; the port may be left out."""
+    """Host and port of an address. Raises `ClusterError` if it is not `HOST:PORT`; the port may be left out."""
     host, _, port = head.rpartition(":") if ":" in head else (head, "", str(DEFAULT_PORT))
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ClusterError(f"{head!r} is no address of a lab", f"write HOST:PORT, for example 10.0.0.5:{DEFAULT_PORT}")

@@ -9,13 +9,14 @@ from typing import Any
 
 import ray
 
+from sweeps.errors import EdgeSweepError
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.device_process import DeviceProcess
 from workers.hosts.greeting import About, about
 from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.this_machine import HostConfig, agent_of, versions
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
 _TEND_S = 1.0
 _ANY_BYTES = 1
@@ -23,21 +24,32 @@ _ANY_BYTES = 1
 through any node, also through one that was killed and that Ray still waits for: those hang for minutes. Others are
 started through the node of whoever starts them."""
 _CALLS = 128
-"""At once, of one host: a driver watches each host all the time, and waits in one call per device."""
+"""The number of calls at once on one host: a driver watches each host all the time, and waits in one call per
+device."""
 
 
 @ray.remote(num_cpus=0, memory=_ANY_BYTES, max_restarts=0, max_concurrency=_CALLS)
 class HostActor:
-    """Carries the calls of drivers to the agent."""
+    """The actor that carries the calls of drivers to the agent."""
 
     def __init__(self, config: HostConfig, boot: int) -> None:
         self._about = about(config.name, config.machine(), boot, versions())
-        self._agent = agent_of(config, boot, DeviceProcess)
-        self._agent.tend()
+        self._refused: EdgeSweepError | None = None
+        try:
+            self._agent = agent_of(config, boot, DeviceProcess)
+            self._agent.tend()
+        except EdgeSweepError as error:  # if an actor dies in its start, Ray reports a traceback as text
+            self._refused = error
+            return
         threading.Thread(target=self._tend, daemon=True).start()
 
+    def check(self) -> None:
+        """Raise the error that kept the agent from starting."""
+        if self._refused is not None:
+            raise self._refused
+
     def about(self) -> About:
-        """Drivers of all versions ask it first: it never changes."""
+        """The first words to drivers of all versions; their form never changes."""
         return self._about
 
     def hello(self) -> Hello:
@@ -64,7 +76,7 @@ class HostActor:
     def run(
         self, lease: tuple[str, int], request: Request[AnswerT], acknowledged: Sequence[str], **shared: Any
     ) -> AnswerT | Failed:
-        """`request` and `shared` as `workers.measure.crossing.parted` returns them."""
+        """The answer to a request; `request` and `shared` are as `workers.measure.crossing.parted` returns them."""
         return self._agent.run(*lease, replace(request, **shared), acknowledged)
 
     def acknowledge(self, results: Sequence[str]) -> None:
@@ -78,6 +90,6 @@ class HostActor:
 
     def _tend(self) -> None:
         while True:
-            with suppress(Exception):  # whatever one device or the disk does: the next round may do better
+            with suppress(Exception):  # one device or the disk may fail: the next round may do better
                 self._agent.tend()
             time.sleep(_TEND_S)

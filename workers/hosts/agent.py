@@ -18,13 +18,14 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
 from sweeps.records import Block, Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.hosts.away import leaving
 from workers.hosts.desk import Desk, Worker
 from workers.hosts.disk import Disk
 from workers.hosts.interface import Beat, Granted, Hello, Hint, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases, lease_lost
 from workers.hosts.outbox import Outbox
-from workers.measure.bench import AnswerT, Request, failed
+from workers.measure.device_runner import AnswerT, Request, failed
 
 _LEAVE_POLL_S = 0.2
 _DISK_KINDS = ("no_space", "os_error")
@@ -32,7 +33,7 @@ _DISK_KINDS = ("no_space", "os_error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What tells this agent from others."""
+    """The facts that tell this agent from others."""
 
     name: str
     machine: str
@@ -57,8 +58,9 @@ class HostAgent:
         now: Callable[[], float],
         apart: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
-        """`folder`: for artifacts and device files of this host. `now`: seconds since 1970, only to be shown. `apart`:
-        makes a call that may hang, such as to end a worker, and does not wait for it."""
+        """An agent that has no leases yet. `folder`: for artifacts and device files of this host. `now`: seconds since
+        1970, only to be shown. `apart`: makes a call that may hang, such as to end a worker, and does not wait for
+        it."""
         self._identity = identity
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
@@ -68,26 +70,26 @@ class HostAgent:
         self._disk = Disk(identity.name, folder, outbox)
         self._start = start
         self._now = now
-        self._apart = apart
+        self._spawn = apart
         self._leaving = Event()
         self._hints: dict[tuple[str, str], Hint] = {}
-        """By device id and user."""
+        """The hints by device id and user."""
         self._desks: dict[str, Desk] = {}
-        """By device id."""
+        """The desks by device id."""
         self._lock = Lock()
         self._receiving = Lock()
 
     def hello(self) -> Hello:
-        who, stored = self._identity, self._disk.stored()
+        identity, stored = self._identity, self._disk.stored()
         return Hello(
-            name=who.name,
-            machine=who.machine,
-            boot=who.boot,
-            versions=who.versions,
-            tags=who.tags,
-            tools=who.tools,
+            name=identity.name,
+            machine=identity.machine,
+            boot=identity.boot,
+            versions=identity.versions,
+            tags=identity.tags,
+            tools=identity.tools,
             change=self._inventory.change,
-            devices=tuple(HostDevice(facts=one, use=self._leases.use(one.device_id)) for one in self._devices()),
+            devices=tuple(HostDevice(facts=facts, use=self._leases.use(facts.device_id)) for facts in self._devices()),
             refused=(*self._disk.troubles(), *self._inventory.refused()),
             hints=tuple(self._hints.copy().values()),
             stored=stored,
@@ -97,7 +99,7 @@ class HostAgent:
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         if self._leaving.is_set():
-            raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+            raise leaving(self._identity.name)
         self._check_not_kept_out(device_id)
         if all(facts.device_id != device_id for facts in self._devices()):
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
@@ -136,19 +138,19 @@ class HostAgent:
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
         desk, result_id = self._desk(device_id), request.result_id
-        if (not result_id or desk.asked != result_id) and not self._leases.is_live(device_id, epoch):
-            # What is stored is given to anybody, and nobody waits for another driver's block.
-            kept = self._stored(result_id)
+        if (not result_id or desk.last_result_id != result_id) and not self._leases.is_live(device_id, epoch):
+            # A stored answer is given to anybody, and nobody waits for another driver's block.
+            stored = self._stored(result_id)
             with suppress(StoreError):
                 self._outbox.acknowledge(acknowledged)
-            return kept if kept is not None else failed(request.stage, lease_lost(device_id, epoch))
-        # Whoever comes while a block runs waits for it, and may be its own driver, back from an outage.
+            return stored if stored is not None else failed(request.stage, lease_lost(device_id, epoch))
+        # A caller that comes while a block runs waits for it, and may be its own driver, back from an outage.
         with desk.busy:
-            desk.asked = result_id
+            desk.last_result_id = result_id
             stored = self._stored(result_id)
             answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
-            # Without a disk the driver still gets the answer: only an outage would lose it. What is acknowledged is
-            # asked for no more, and is dropped when there is too much.
+            # A driver gets the answer also without a disk: only an outage would lose it. An acknowledged result is
+            # asked for no more, and the oldest are dropped when there is too much.
             with suppress(StoreError):
                 if result_id and stored is None and not isinstance(answer, Failed):
                     self._outbox.keep(result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
@@ -171,20 +173,21 @@ class HostAgent:
 
         To be called every second or so.
         """
-        with suppress(StoreError):  # `hello` tells
+        with suppress(StoreError):  # `hello` reports the error
             self._outbox.sync()
             self._outbox.expire()
         self._inventory.refresh()
         self._disk.retry()
         for device_id in self._leases.overdue():
-            if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
-                self._apart(worker.kill)
+            # The worker is taken now: later there may be the next driver's.
+            if worker := self._desk(device_id).dismissed():
+                self._spawn(worker.kill)
         with self._lock:
             desks = dict(self._desks)
         for device_id, desk in desks.items():
             # The lease itself stays: a driver that comes back after an outage finds it, if nobody else asked.
             if desk.is_taken and not self._leases.is_live(device_id, desk.epoch):
-                self._apart(partial(desk.vacate, desk.epoch))
+                self._spawn(partial(desk.vacate, desk.epoch))
 
     def leave(self, timeout_s: float) -> None:
         """Grant and start nothing more, wait for the blocks that run, hand all devices back."""
@@ -203,7 +206,7 @@ class HostAgent:
     def _answer(self, desk: Desk, device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             if self._leaving.is_set():
-                raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
+                raise leaving(self._identity.name)
             self._check_not_kept_out(device_id)
             self._disk.check()
             name, at_least = request.job.name, request.left_at_least
@@ -213,13 +216,14 @@ class HostAgent:
             finally:
                 self._leases.end(device_id)
             if isinstance(answer, Failed) and answer.kind in _DISK_KINDS:
-                self._disk.check()  # it filled up meanwhile: no fault of the job
+                self._disk.check()  # the disk filled up meanwhile: no fault of the job
             return replace(answer, host=self._identity.name) if isinstance(answer, Block) else answer
         except DeviceError as error:
             return failed(request.stage, error)
 
     def _check_not_kept_out(self, device_id: str) -> None:
-        """Raises `DeviceError("quarantined", ...)`: a device that a person keeps out is attached, and not offline."""
+        """Refuse a device that a person keeps out, with `DeviceError("quarantined", ...)`: it is attached, and not
+        offline."""
         if (why := self._inventory.kept_out(device_id)) is not None:
             raise why
 
@@ -227,27 +231,27 @@ class HostAgent:
         return self._inventory.devices()
 
     def _facts(self, device_id: str) -> DeviceFacts:
-        """Raises `DeviceError("offline", ...)`."""
-        there = next((facts for facts in self._devices() if facts.device_id == device_id), None)
+        """The facts of a device that is attached, or was measured on. Raises `DeviceError("offline", ...)`."""
+        attached = next((facts for facts in self._devices() if facts.device_id == device_id), None)
         desk = self._desk(device_id)
-        found = there or desk.facts
-        if found is None:
+        facts = attached or desk.facts
+        if facts is None:
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
-        desk.facts = found
-        return found
+        desk.facts = facts
+        return facts
 
     def _desk(self, device_id: str) -> Desk:
         with self._lock:
             return self._desks.setdefault(device_id, Desk())
 
     def _stored(self, result_id: str) -> Any:
-        """`None` if there is no such result, or the disk cannot be read."""
+        """The stored answer; `None` if there is no such result, or the disk cannot be read."""
         if not result_id:
             return None
         try:
-            found = self._outbox.find(result_id)
+            packed = self._outbox.find(result_id)
         except StoreError:
             return None
-        if found is None:
+        if packed is None:
             return None
-        return pickle.loads(found)  # noqa: S301  # this agent's own file, mode 0600, of this version
+        return pickle.loads(packed)  # noqa: S301  # this agent's own file, mode 0600, of this version

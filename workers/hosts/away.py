@@ -1,27 +1,25 @@
-"""A host that a driver cannot use now: one form of the error, so that it is told once for all of the host's devices."""
+"""The errors for a host that a driver cannot use now. A host is told of once, for all of its devices."""
 
-from sweeps.errors import DeviceError
-from sweeps.records import Failed
+from sweeps.errors import HostError
 
 LOST = "its connection is lost"
-_KINDS = frozenset({"head_away", "host_away", "host_leaving", "host_disk"})
 
 
-def away(name: str, why: str) -> DeviceError:
-    """`why`: what is known, with the host as "it"."""
-    return DeviceError(
+def away(name: str, why: str) -> HostError:
+    """The error for a host that is away. `why`: what is known, with the host as "it"."""
+    return HostError(
         "host_away",
-        f"the host {name}: {why}",
+        f"the host {name}",
+        why,
         "what it has measured is kept there; a sweep waits for it, for four minutes: check it and its network",
     )
 
 
-def no_disk(name: str, why: str, next_step: str = "free space there") -> DeviceError:
-    """As `away`, of a host that cannot write to its disk."""
-    return DeviceError("host_disk", f"the host {name}: {why}", f"{next_step}; a sweep waits for four minutes")
+def no_disk(name: str, why: str, next_step: str = "free space there") -> HostError:
+    """The error for a host that cannot write to its disk; `why` as in `away`."""
+    return HostError("host_disk", f"the host {name}", why, f"{next_step}; a sweep waits for four minutes")
 
 
-def host_away(failed: Failed) -> tuple[str, str] | None:
-    """Which host is away and why, in words; `None` if it is not a host that is."""
-    whose, colon, why = failed.message.partition(": ")
-    return (whose, why) if failed.kind in _KINDS and colon else None
+def leaving(name: str) -> HostError:
+    """The error for a host that a person ends."""
+    return HostError("host_leaving", f"the host {name}", "it leaves the lab")

@@ -1,4 +1,4 @@
-"""The lab on Ray, for whoever joins it: the driver's ends of the hosts.
+"""The lab on Ray, as a process that joins it sees it: the driver's ends of the hosts.
 
 The environment of `workers.hosts.node` must be set before this module is imported.
 """
@@ -15,7 +15,7 @@ import ray
 from ray import exceptions
 from ray._private import worker
 
-from sweeps.errors import ClusterError, DeviceError, EdgeSweepError, in_one_line
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError, HostError, in_one_line
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
@@ -26,15 +26,15 @@ from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import versions
-from workers.measure.bench import AnswerT, Request
 from workers.measure.crossing import parted
+from workers.measure.device_runner import AnswerT, Request
 
 NAMESPACE = "edgesweep"
 _ANSWER_S = 5.0
 _RESULT_S = 60.0
-"""For a result that is there to cross the network."""
+"""The time for a stored result to cross the network."""
 _TURN_S = 0.05
-"""For the thread that hears the host to have its turn."""
+"""The time for the thread that hears the host to have its turn."""
 _FIND_S = 5.0
 _UNANSWERED_S = 1.0
 _NODE_ENDED = ("has been marked dead", "Raylet is terminated")
@@ -57,8 +57,8 @@ def connect(head: str, token_file: Path, folder: Path) -> None:
 
 
 class Patient:
-    """Asks the head what Ray reports, as Ray's thread does, but not again at once while the head does not answer: that
-    thread would keep a core of this computer busy for as long as a network is cut."""
+    """A subscriber that asks the head for Ray's reports, as Ray's thread does, but not again at once while the head
+    does not answer: that thread would keep a core of this computer busy for as long as a network is cut."""
 
     def __init__(self, subscriber: Any, ended: threading.Event) -> None:
         self._subscriber = subscriber
@@ -68,22 +68,22 @@ class Patient:
         self._subscriber.subscribe()
 
     def poll(self) -> tuple[Any, Any]:
-        """Id and message; nothing, a second later, if there is no answer."""
-        told: tuple[Any, Any] = self._subscriber.poll()
-        if told[1] is None:
+        """The id and the message of a report; `None` twice, a second later, if there is no answer."""
+        report: tuple[Any, Any] = self._subscriber.poll()
+        if report[1] is None:
             self._ended.wait(_UNANSWERED_S)
-        return told
+        return report
 
     def close(self) -> None:
         self._subscriber.close()
 
 
 def pass_on_what_ray_says() -> None:
-    """Ray prints on stdout what its nodes report, whatever it is told, and a command may print a document there. It
-    goes to stderr instead; but not the end of a node, of which whoever waits for a host tells itself."""
+    """Send Ray's reports to stderr: Ray prints them on stdout, whatever it is told, and a command may print a document
+    there. The end of a node is left out: the caller that waits for a host reports it."""
 
-    def pass_on(said: Mapping[str, Any], ignore_prefix: bool) -> None:
-        for line in said["lines"]:
+    def pass_on(data: Mapping[str, Any], ignore_prefix: bool) -> None:
+        for line in data["lines"]:
             if not any(words in line for words in _NODE_ENDED):
                 sys.stderr.write(f"Ray: {line}\n")
 
@@ -102,22 +102,23 @@ class Hosts:
         self._hosts: dict[str, RemoteHost] = {}
 
     def find(self) -> list[tuple[str, "RemoteHost"]]:
-        """Raises `DeviceError("head_away", ...)` if the head does not answer."""
-        told: list[tuple[list[str], dict[str, Address]]] = []
+        """The hosts of the lab, with their keys. Raises `DeviceError("head_away", ...)` if the head does not answer."""
+        answers: list[tuple[list[str], dict[str, Address]]] = []
         # Ray itself would wait for the head as long as it is away.
-        asking = threading.Thread(target=_ask_names, args=(self._hosts.keys(), told), daemon=True)
+        asking = threading.Thread(target=_ask_names, args=(self._hosts.keys(), answers), daemon=True)
         asking.start()
         asking.join(_FIND_S)
-        if not told:
-            raise DeviceError(
+        if not answers:
+            raise HostError(
                 "head_away",
-                "the lab's head: it does not answer",
+                "the lab's head",
+                "it does not answer",
                 "a sweep waits for it, for two minutes: check it and its network, then run the same command again",
             )
-        names, addresses = told[0]
+        names, addresses = answers[0]
         for name in names:
             if name not in self._hosts:
-                with suppress(ValueError):  # it ended meanwhile
+                with suppress(ValueError):  # the actor ended meanwhile
                     link = Link(addresses.get(name.split(":")[-1]))
                     actor = ray.get_actor(name, NAMESPACE)
                     self._hosts[name] = RemoteHost(actor, name.split(":")[1], self._shared, link)
@@ -134,22 +135,23 @@ class RemoteHost:
         self._shared = shared
         self._link = link
         self._is_like_this = False
-        """Whether it is known to have this driver's versions: one start of a host has one."""
+        """Tells whether the host has this driver's versions, as far as that is known: one start of a host has one
+        version."""
         self._beating: Any = None
         """The answer to the last `beat`, unless that failed."""
         self.dead = False
-        """Whether the agent has ended for good."""
+        """Tells whether the agent has ended for good."""
 
     def hello(self) -> Hello:
-        """Of a host of another version only who it is, and what it has."""
+        """The host's own report; of a host of another version only its identity."""
         if self._is_like_this:
             return self._hello()
         hello, self._is_like_this = greet(self._name, self._about, self._hello, versions())
         return hello
 
     def _about(self) -> About:
-        told: About = self._call("about")
-        return told
+        about: About = self._call("about")
+        return about
 
     def _hello(self) -> Hello:
         hello: Hello = self._call("hello")
@@ -166,7 +168,7 @@ class RemoteHost:
         except BaseException:
             self._beating = None
             raise
-        # It stays until the next one is sent: the caller may have to wait before it can say what it heard.
+        # The answer stays until the next call is sent: the caller may have to wait before it can say what it heard.
         return beat
 
     def has_answered(self) -> bool:
@@ -211,9 +213,9 @@ class RemoteHost:
         return getattr(self.actor, method).remote(*values, **more)
 
     def _wait(self, reference: Any) -> Any:
-        """As long as the host answers other calls: those of the thread that follows it."""
-        # Until it counts as silent, unless it is heard meanwhile: then its devices are waited for at once. Looking more
-        # often finds nothing sooner.
+        """Wait for an answer as long as the host answers other calls: those of the thread that follows it."""
+        # The wait lasts until the host counts as silent, unless it is heard meanwhile: then its devices are waited for
+        # at once. Looking more often finds nothing sooner.
         while not ray.wait([reference], timeout=max(_TURN_S, self._link.silent_in_s()))[0]:
             if self._link.silent_in_s() <= 0 and not self.has_answered():
                 raise away(self._name, LOST)
@@ -237,14 +239,14 @@ class RemoteHost:
 
 
 def error_of(name: str, cause: BaseException) -> EdgeSweepError:
-    """What a host's agent raised: one of EdgeSweep's errors, or what it did not expect, in one line."""
+    """The error that a host's agent raised: one of EdgeSweep's, or an unexpected one in one line."""
     if isinstance(cause, EdgeSweepError):
         return cause
     return DeviceError("worker_error", f"the host {name}: {in_one_line(cause)}", "see the log of Ray on that host")
 
 
 class Shared:
-    """References to what several hosts are sent. The oldest are forgotten."""
+    """References to values that several hosts are sent. The oldest are forgotten."""
 
     def __init__(self) -> None:
         self._references: dict[str, Any] = {}
@@ -259,15 +261,17 @@ class Shared:
             return self._references[key]
 
 
-def _ask_names(known: Collection[str], told: list[tuple[list[str], dict[str, Address]]]) -> None:
-    """The names of agents; and if some are new, where the nodes of all listen, by their label."""
-    with suppress(Exception):  # Ray raises whatever its parts raise; nothing is told then
+def _ask_names(known_names: Collection[str], answers: list[tuple[list[str], dict[str, Address]]]) -> None:
+    """Find the names of agents; and if some are new, the addresses of all nodes by their label."""
+    with suppress(Exception):  # the parts of Ray raise any error; there is no answer then
         actors = ray.util.list_named_actors(all_namespaces=True)
-        names = [one["name"] for one in actors if one["namespace"] == NAMESPACE and one["name"].startswith("host:")]
-        nodes = ray.nodes() if set(names) - set(known) else []
+        names = [
+            actor["name"] for actor in actors if actor["namespace"] == NAMESPACE and actor["name"].startswith("host:")
+        ]
+        nodes = ray.nodes() if set(names) - set(known_names) else []
         addresses = {
             node["Labels"][NODE_LABEL]: (node["NodeManagerAddress"], node["NodeManagerPort"])
             for node in nodes
             if NODE_LABEL in node["Labels"]
         }
-        told.append((names, addresses))
+        answers.append((names, addresses))

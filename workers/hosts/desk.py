@@ -6,47 +6,47 @@ from typing import Protocol
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
 
 class Worker(Protocol):
-    """What measures on one device for one lease; on a cluster a process of its own."""
+    """The part that measures on one device for one lease; on a cluster a process of its own."""
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """Every error is returned as a value."""
+        """Answer a request. Every error is returned as a value."""
         ...
 
     def close(self) -> None:
-        """Hand the device back in order. Not called while it answers."""
+        """Hand the device back in order. The call does not come while the worker answers."""
         ...
 
     def kill(self) -> None:
-        """End it at once, with the block that runs: `ask` then returns a `Failed`."""
+        """End the worker at once, with the block that runs: `ask` then returns a `Failed`."""
         ...
 
 
 class Desk:
-    """One device: its worker, and who may use it."""
+    """One device with its worker and its present lease."""
 
     def __init__(self) -> None:
         self.busy = Lock()
-        """Held while a request runs."""
-        self.asked = ""
-        """The result that was asked for last."""
+        """The lock that is held while a request runs."""
+        self.last_result_id = ""
+        """The id of the result that was requested last."""
         self.facts: DeviceFacts | None = None
-        """Once it was measured on. It may be gone, and then be brought back."""
+        """The facts of the device, once it was measured on. It may be gone, and then be brought back."""
         self._worker: Worker | None = None
         self.epoch = 0
-        """Of the lease that the worker is for."""
+        """The epoch of the lease that the worker is for."""
         self._lock = Lock()
 
     @property
     def is_taken(self) -> bool:
-        """Whether it has a worker."""
+        """Tell whether the device has a worker."""
         return self._worker is not None
 
     def worker(self, epoch: int, start: Callable[[], Worker]) -> Worker:
-        """The worker of this lease. That of an earlier lease, whose driver died, is ended."""
+        """The worker of this lease. A worker of an earlier lease, whose driver died, is ended."""
         with self._lock:
             before, self._worker = (self._worker, None) if self.epoch != epoch else (None, self._worker)
         if before is not None:
@@ -71,7 +71,7 @@ class Desk:
             self.busy.release()
 
     def dismissed(self) -> Worker | None:
-        """Its worker, which it has no longer."""
+        """The worker that the device had until now."""
         with self._lock:
             worker, self._worker = self._worker, None
         return worker
@@ -81,7 +81,7 @@ class Desk:
             worker.kill()
 
     def end(self) -> None:
-        """Close the worker, or kill it if it still runs something."""
+        """Close the worker, or kill it if a request still runs."""
         if self.busy.locked():
             self.kill()
         self.vacate()

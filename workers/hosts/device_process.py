@@ -1,9 +1,9 @@
-"""The process of one device on its host: what hangs there can be ended, and holds up neither agent nor other devices.
+"""The process of one device on its host: if it hangs it can be ended, and holds up neither agent nor other devices.
 
     python -P -m workers.hosts.device_process FILE_DESCRIPTOR PID_OF_THE_AGENT
 
 Requests and answers cross a pipe between two processes of one EdgeSweep: a second call through Ray would cost more than
-the whole way from the driver. It ends with the agent that has started it.
+the whole way from the driver. The process ends with the agent that has started it.
 """
 
 import os
@@ -24,29 +24,32 @@ from sweeps.records import Failed
 from sweeps.text import duration
 from sweeps.with_parent import end_with_parent
 from workers.executors.lane import Lane, failed_by
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
 CLOSE_S = 10.0
-"""To hand the device back."""
+"""The time to hand the device back."""
 _END_S = 5.0
-"""For a process to be gone that was killed."""
+"""The time for a killed process to be gone."""
 _BESIDE_S = 1800.0
-"""For all that a request needs beside its work: a start, the way to the device, files at 1 MB/s, a compiler."""
+"""The time for everything that a request needs beside its work: a start, the way to the device, files at 1 MB/s, a
+compiler."""
 
 
 class DeviceProcess:
-    """The agent's end: a `workers.hosts.agent.Worker`. A process that has died is replaced for the next request."""
+    """The agent's end of the process: a `workers.hosts.agent.Worker`. A process that has died is replaced for the next
+    request."""
 
     def __init__(self, facts: DeviceFacts, folder: Path) -> None:
         self._facts = facts
         self._folder = folder
         self._ended = False
         self._starting = threading.Lock()
-        """Also held by `kill`, after which none starts."""
+        """The lock of starts, also held by `kill`, after which no process starts."""
         self._start()
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """A process that has not answered in time is ended, and replaced for the next request."""
+        """Pass a request to the process. If the process has not answered in time, it is ended, and replaced for the
+        next request."""
         limit_s = request.limit_s + _BESIDE_S
         overdue = ""
         try:
@@ -58,7 +61,7 @@ class DeviceProcess:
                 _send(self._pipe, request)
                 answer: AnswerT | Failed = _receive(self._pipe)
             except BlockingIOError:
-                # What waits for a broken disk goes on for a while after that.
+                # A process that waits for a broken disk goes on for a while after the kill.
                 self._process.kill()
                 self._pipe.close()
                 overdue = f", which it had not answered after {duration(limit_s)}"
@@ -84,18 +87,25 @@ class DeviceProcess:
         self._how()
 
     def _start(self) -> None:
-        self._pipe, theirs = Pipe()
-        with theirs:
-            # Numbers, and a program of this installation.
-            words = [sys.executable, "-P", "-m", "workers.hosts.device_process", str(theirs.fileno()), str(os.getpid())]
+        self._pipe, far_end = Pipe()
+        with far_end:
+            # The words are numbers, and a program of this installation.
+            words = [
+                sys.executable,
+                "-P",
+                "-m",
+                "workers.hosts.device_process",
+                str(far_end.fileno()),
+                str(os.getpid()),
+            ]
             self._process = subprocess.Popen(  # noqa: S603
-                words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+                words, stdin=subprocess.DEVNULL, pass_fds=[far_end.fileno()], start_new_session=True
             )
-        with suppress(OSError):  # it has ended already, and `ask` tells
+        with suppress(OSError):  # the process has ended already, and `ask` reports it
             _send(self._pipe, (self._facts, self._folder))
 
     def _how(self) -> str:
-        """What it ended with. Empty if that takes long: nothing ends a process that waits for a broken disk."""
+        """The exit code in words. Empty if that takes long: nothing ends a process that waits for a broken disk."""
         with suppress(subprocess.TimeoutExpired):
             return f" with {self._process.wait(_END_S)}"
         return ""
@@ -116,15 +126,15 @@ def main() -> None:
 
 
 def _limit(pipe: "Connection[Any, Any]", seconds: float) -> None:
-    """From now on each wait for the other end raises `BlockingIOError` after so long: a thread for it would take longer
-    than most requests."""
+    """Limit each further wait for the other end, which then raises `BlockingIOError` after so long: a thread for it
+    would take longer than most requests."""
     with socket.socket(fileno=os.dup(pipe.fileno())) as end:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             end.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), int(seconds % 1 * 1e6)))
 
 
 def _send(pipe: "Connection[Any, Any]", value: object) -> None:
-    """Large arrays, such as the images of an evaluation, are not copied for it."""
+    """Send a value. Large arrays, such as the images of an evaluation, are not copied for it."""
     buffers: list[pickle.PickleBuffer] = []
     packed = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     parts = [buffer.raw() for buffer in buffers]

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from workers.hosts.outbox import Outbox
 
 LEAST_BYTES = 64 * 2**20
-"""A disk with less counts as full: adb, Ray and the outputs of programs need some while a block runs."""
+"""The free bytes below which a disk counts as full: adb, Ray and the outputs of programs need some while a block
+runs."""
 
 
 def free_bytes(folder: Path) -> int:
-    """0 where the disk cannot be asked."""
+    """The free bytes of the folder's disk; 0 where the disk cannot be asked."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
@@ -24,7 +25,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def lack_of_room(folder: Path) -> str:
-    """In words, with the disk as "its"; empty if there is room."""
+    """The lack of room in words, with the disk as "its"; empty if there is room."""
     free = free_bytes(folder)
     if free >= LEAST_BYTES:
         return ""
@@ -32,7 +33,7 @@ def lack_of_room(folder: Path) -> str:
 
 
 class Disk:
-    """Of the host `name`: `folder` has its artifacts and its devices' files, `outbox` the results."""
+    """The disk of the host `name`: `folder` has its artifacts and its devices' files, `outbox` the results."""
 
     def __init__(self, name: str, folder: Path, outbox: "Outbox") -> None:
         self._name = name
@@ -44,36 +45,37 @@ class Disk:
         return free_bytes(self._folder)
 
     def stored(self) -> int:
-        """How many results no driver has acknowledged. 0 where they cannot be read, of which `troubles` tells."""
+        """The number of results that no driver has acknowledged; 0 where they cannot be read, which `troubles`
+        reports."""
         try:
             return self._outbox.count()
         except StoreError:
             return 0
 
     def troubles(self) -> tuple[DeviceError, ...]:
-        """What is wrong, for people."""
-        found = []
+        """Faults of the disk and of the outbox, for people."""
+        troubles = []
         if lack := lack_of_room(self._folder):
-            found.append(DeviceError("host_disk", lack, "free space there: its devices wait for it"))
+            troubles.append(DeviceError("host_disk", lack, "free space there: its devices wait for it"))
         elif refused := self._outbox.trouble:
-            found.append(DeviceError("host_disk", refused.message, refused.next_step))
+            troubles.append(DeviceError("host_disk", refused.message, refused.next_step))
         if self._outbox.dropped:
-            found.append(DeviceError("other_version", self._outbox.dropped, "their sweeps measure them again"))
-        return tuple(found)
+            troubles.append(DeviceError("other_version", self._outbox.dropped, "their sweeps measure them again"))
+        return tuple(troubles)
 
     def check(self) -> None:
-        """Raises `DeviceError("host_disk", ...)` if there is no room."""
+        """Check the room on the disk. Raises `DeviceError("host_disk", ...)` if there is none."""
         if lack := lack_of_room(self._folder):
             raise no_disk(self._name, lack)
 
     def refused(self, error: OSError | StoreError) -> DeviceError:
-        """Of a write that failed, for whoever asked for it."""
+        """The error for a caller whose write failed."""
         if isinstance(error, StoreError):
             return no_disk(self._name, error.message, error.next_step)
         return no_disk(self._name, f"its disk refuses: {error}")
 
     def retry(self) -> None:
-        """Write something if the last write failed, which may be over. To be called from time to time."""
+        """Write something if the last write failed, since the fault may be over. To be called from time to time."""
         if self._outbox.trouble is not None and not lack_of_room(self._folder):
             with suppress(StoreError):
                 self._outbox.next_epoch()

@@ -1,4 +1,4 @@
-"""Measures on the devices of a lab: an executor whose lanes follow their devices from host to host."""
+"""The executor for the devices of a lab, whose lanes follow their devices from host to host."""
 
 import time
 from collections.abc import Iterable
@@ -16,26 +16,26 @@ from workers.executors.several import BUILDERS, build_with, close_all
 from workers.hosts.interface import Host
 from workers.hosts.known import different
 from workers.hosts.lab import Lab
-from workers.measure.bench import AnswerT, Request, failed
-from workers.measure.kept import KeptRequest, not_kept
+from workers.measure.device_runner import AnswerT, Request, failed
 from workers.measure.recovery import RecoverRequest
+from workers.measure.stored_answer import StoredAnswerRequest, not_stored
 
 _NO_LEASE = 0
-"""An epoch that no lease has: a host gives what it keeps, and starts nothing."""
+"""An epoch that no lease has: with it a host gives a stored answer, and starts nothing."""
 _LEASES = 2
 """A lease that ended while the driver was cut off is taken anew once; after that the device is another driver's."""
 
 
 class LabExecutor:
-    """Builds in processes of this machine, measures on the hosts of a lab.
+    """An executor that builds in processes of this machine, and measures on the hosts of a lab.
 
     Devices without a host in their name are this machine's own.
     """
 
     def __init__(self, lab: Lab, folder: Path, builders: int = BUILDERS) -> None:
-        """`builders`: how many processes build at once."""
+        """An executor for the devices of `lab`. `builders`: the number of processes that build at once."""
         self._lab = lab
-        self._here = InlineExecutor(folder)
+        self._local = InlineExecutor(folder)
         self._builders = [InlineExecutor(folder) for _ in range(builders)]
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[LabLane] = []
@@ -45,14 +45,14 @@ class LabExecutor:
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         if places.host_of(facts.name) is None:
-            return self._here.lane(facts)
+            return self._local.lane(facts)
         lane = LabLane(facts, self._lab, self._store)
         self._lanes.append(lane)
         return lane
 
     def close(self) -> None:
         """The lab stays open: a command may measure again."""
-        close_all((self._here, *self._builders))
+        close_all((self._local, *self._builders))
         for lane in self._lanes:
             lane.close()
 
@@ -64,21 +64,21 @@ class LabLane:
         self._facts = facts
         self._lab = lab
         self._store = store
-        self._taken: tuple[str, ...] = ()
-        """Results that the driver got and that their host still keeps."""
-        self._taken_from: Host | None = None
+        self._received: tuple[str, ...] = ()
+        """Ids of results that the driver has received and that their host still stores."""
+        self._received_from: Host | None = None
         self._unheard: tuple[str, Host] | None = None
         """The result whose answer did not arrive, and the host that was asked for it."""
-        self._there: set[str] = set()
-        """Artifacts that this host has, by build key: it is not asked before every block."""
-        self._there_on: Host | None = None
+        self._present: set[str] = set()
+        """Artifacts that the present host has, by build key: it is not asked before every block."""
+        self._present_on: Host | None = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        if isinstance(request, KeptRequest):
-            kept: AnswerT | Failed = self._kept(request.of)
-            return kept
-        # It is in the journal by now: the driver asks a device for one thing after the other.
-        taken, self._taken = self._taken, ()
+        if isinstance(request, StoredAnswerRequest):
+            stored: AnswerT | Failed = self._stored_answer(request.of)
+            return stored
+        # Results received before are in the journal by now: the driver asks a device for one thing after the other.
+        received, self._received = self._received, ()
         try:
             host = self._lab.where(
                 self._facts.device_id,
@@ -86,34 +86,35 @@ class LabLane:
                 # The way back to a device that is gone begins at the host that had it.
                 or_last=isinstance(request, RecoverRequest),
             )
-            if host is not self._taken_from:
-                self._acknowledge(taken)
-                taken = ()
+            if host is not self._received_from:
+                self._acknowledge(received)
+                received = ()
             if self._is_elsewhere(request, host):
-                self._taken = taken
-                kept = self._kept(request)
-                if not isinstance(kept, Failed):
-                    return kept
-                taken, self._taken = self._taken, ()
-            answer = self._ask(host, request, taken)
+                self._received = received
+                stored = self._stored_answer(request)
+                if not isinstance(stored, Failed):
+                    return stored
+                received, self._received = self._received, ()
+            answer = self._ask(host, request, received)
         except DeviceError as error:
-            self._taken = taken
+            self._received = received
             return failed(request.stage, error)
         except (EdgeSweepError, OSError) as error:
-            self._taken = taken
+            self._received = received
             return failed_by(request.stage, error)
         if request.result_id and not isinstance(answer, Failed):
-            self._taken, self._taken_from = (request.result_id,), host
+            self._received, self._received_from = (request.result_id,), host
         return answer
 
     def _is_elsewhere(self, request: Request[AnswerT], host: Host) -> bool:
-        """Whether this was asked of another host, which did not answer and may keep it: the device has moved."""
+        """Tell whether this was asked of another host, which did not answer and may have stored the answer: the device
+        has moved."""
         if self._unheard is None or self._unheard[1] is host:
             return False
         return self._unheard[0] == request.result_id
 
-    def _kept(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """The answer that the host keeps: it is given without a lease, whoever has the device now."""
+    def _stored_answer(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        """The answer that a host has stored: it is given without a lease, whoever has the device now."""
         device_id = self._facts.device_id
         try:
             if self._unheard is not None and self._unheard[0] == request.result_id:
@@ -125,57 +126,57 @@ class LabLane:
             return failed_by(request.stage, error)
         self._unheard = None
         if isinstance(answer, Failed):
-            return failed(request.stage, not_kept(request.job))
-        if host is not self._taken_from:
-            self._acknowledge(self._taken)
-            self._taken = ()
-        self._taken, self._taken_from = (*self._taken, request.result_id), host
+            return failed(request.stage, not_stored(request.job))
+        if host is not self._received_from:
+            self._acknowledge(self._received)
+            self._received = ()
+        self._received, self._received_from = (*self._received, request.result_id), host
         return answer
 
     def rest(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def close(self) -> None:
-        taken, self._taken = self._taken, ()
-        self._acknowledge(taken)
+        received, self._received = self._received, ()
+        self._acknowledge(received)
         self._lab.hand_back(self._facts.device_id)
 
-    def _ask(self, host: Host, request: Request[AnswerT], taken: tuple[str, ...]) -> AnswerT | Failed:
+    def _ask(self, host: Host, request: Request[AnswerT], received: tuple[str, ...]) -> AnswerT | Failed:
         device_id = self._facts.device_id
         self._check_unit(host, request)
-        if host is not self._there_on:
-            self._there, self._there_on = set(), host
+        if host is not self._present_on:
+            self._present, self._present_on = set(), host
         for attempt in range(_LEASES):
             epoch = self._lab.lease(host, device_id)
-            if unsure := {job.build_key for job in request.jobs} - self._there:
+            if unsure := {job.build_key for job in request.jobs} - self._present:
                 for build_key in host.missing(unsure):
                     self._send(host, build_key)
-                self._there |= unsure
+                self._present |= unsure
             try:
-                answer = host.run(device_id, epoch, request, taken if attempt == 0 else ())
+                answer = host.run(device_id, epoch, request, received if attempt == 0 else ())
             except DeviceError:
                 if request.result_id:
                     self._unheard = request.result_id, host
                 raise
             if isinstance(answer, Failed):
-                # Perhaps because an artifact is gone, or damaged.
-                self._there.clear()
+                # An artifact may be gone, or damaged.
+                self._present.clear()
             if not (isinstance(answer, Failed) and answer.kind == "lease_lost"):
                 return answer
             self._lab.lose(host, device_id)
         return answer
 
     def _check_unit(self, host: Host, request: Request[AnswerT]) -> None:
-        """Raises `DeviceError("another_device", ...)` if the host tells of another one than was planned for: the host
+        """Raise `DeviceError("another_device", ...)` if the host's device is another one than was planned for: the host
         itself would compare it with nothing but what it is now."""
-        there = self._lab.facts(host, self._facts.device_id)
-        if there is None:
+        current = self._lab.facts(host, self._facts.device_id)
+        if current is None:
             return
         used = sorted({job.variant.runtime for job in request.jobs})
-        if found := different(self._facts, there, used):
+        if differences := different(self._facts, current, used):
             raise DeviceError(
                 "another_device",
-                f"{there.name} is another one than this sweep was planned for ({found})",
+                f"{current.name} is another one than this sweep was planned for ({differences})",
                 "run it again, to plan for what is there now",
             )
 
@@ -185,11 +186,11 @@ class LabLane:
             raise DeviceError("no_artifact", "what was built is not in the workspace")
         host.receive(self._store.pack(manifest))
 
-    def _acknowledge(self, taken: tuple[str, ...]) -> None:
-        """What cannot be acknowledged stays on the host until its cap is reached."""
-        if not taken or self._taken_from is None:
+    def _acknowledge(self, received: tuple[str, ...]) -> None:
+        """Acknowledge results at their host. If that fails, they stay there until its cap is reached."""
+        if not received or self._received_from is None:
             return
         try:
-            self._taken_from.acknowledge(taken)
+            self._received_from.acknowledge(received)
         except EdgeSweepError:
             return

@@ -10,37 +10,38 @@ from workers.hosts.away import away
 from workers.hosts.interface import Hello, Versions
 
 About = Mapping[str, str | int]
-"""What any version can read: a plain dict of texts and numbers. Its keys never change; there may be more."""
+"""The first words, which any version can read: a plain dict of texts and numbers. Its keys never change; there may be
+more."""
 
 
-def about(name: str, machine: str, boot: int, its: Versions) -> About:
-    """What a host tells first."""
-    return {"name": name, "machine": machine, "boot": boot, **asdict(its)}
+def about(name: str, machine: str, boot: int, versions: Versions) -> About:
+    """The first words of a host."""
+    return {"name": name, "machine": machine, "boot": boot, **asdict(versions)}
 
 
 def greet(name: str, ask: Callable[[], About], hello: Callable[[], Hello], own: Versions) -> tuple[Hello, bool]:
-    """What the host tells about itself, and whether it has the driver's own versions. If not, all but who it is and
-    what it has is left out. `ask` raises `AttributeError` at a host that is older than this call.
+    """The host's report about itself, and whether it has the driver's own versions. If not, the report has nothing but
+    the host's identity. `ask` raises `AttributeError` at a host that is older than this call.
 
     Raises `DeviceError("host_away", ...)`.
     """
     try:
-        told = ask()
+        answer = ask()
     except AttributeError:
-        told = _of_an_older_one(name, hello)
-    its = Versions(
-        edgesweep=str(told["edgesweep"]),
-        protocol=int(told["protocol"]),
-        python=str(told["python"]),
-        ray=str(told["ray"]),
+        answer = _of_an_older_one(name, hello)
+    versions = Versions(
+        edgesweep=str(answer["edgesweep"]),
+        protocol=int(answer["protocol"]),
+        python=str(answer["python"]),
+        ray=str(answer["ray"]),
     )
-    if not its.difference(own):
+    if not versions.difference(own):
         return hello(), True
     bare = Hello(
-        name=str(told["name"]),
-        machine=str(told["machine"]),
-        boot=int(told["boot"]),
-        versions=its,
+        name=str(answer["name"]),
+        machine=str(answer["machine"]),
+        boot=int(answer["boot"]),
+        versions=versions,
         tags=(),
         tools=(),
         change=0,
@@ -55,8 +56,8 @@ def greet(name: str, ask: Callable[[], About], hello: Callable[[], Hello], own: 
 
 
 def _of_an_older_one(name: str, hello: Callable[[], Hello]) -> About:
-    """What can be read of what it says: the first fields were the same ones in all versions."""
+    """The readable part of an old host's report: the first fields were the same ones in all versions."""
     with suppress(AttributeError, TypeError):
-        its = hello()
-        return about(its.name, its.machine, its.boot, its.versions)
+        old_hello = hello()
+        return about(old_hello.name, old_hello.machine, old_hello.boot, old_hello.versions)
     raise away(name, "it has an older EdgeSweep, which this one does not understand: update it")

@@ -11,11 +11,13 @@ Found = tuple[str, Host]
 """A host of the lab, and a text that identifies this start of it."""
 
 _CHECKED_S = 10.0
-"""So often the head is asked also while all hosts answer: Ray ends a driver two and a half minutes after its head."""
+"""The interval at which the head is asked also while all hosts answer: Ray ends a driver two and a half minutes after
+its head."""
 
 
 class Head:
-    """Asks one question at a time. One without an answer takes seconds: whoever waits meanwhile shares the failure."""
+    """The head, which is asked one question at a time. A question without an answer takes seconds: callers that wait
+    meanwhile share the failure."""
 
     def __init__(self, find: Callable[[], Sequence[Found]], clock: Callable[[], float]) -> None:
         """`find` raises `DeviceError("head_away", ...)` if the head does not answer. `clock`: seconds, never set."""
@@ -32,15 +34,16 @@ class Head:
             if (away := self._away) is not None and self._away_s > asked_s:
                 raise DeviceError(away.kind, away.message, away.next_step)
             try:
-                found = self._find()
+                hosts = self._find()
             except DeviceError as error:
                 self._away, self._away_s = error, self._clock()
                 raise
             self._away, self._answered_s = None, self._clock()
-            return found
+            return hosts
 
     def check(self) -> None:
-        """Raises what `find` raises, if the head has not answered for a while and still does not."""
+        """Ask again if the head has not answered for a while. Raises what `find` raises, if it still does not
+        answer."""
         now_s = self._clock()
         if now_s - self._answered_s >= _CHECKED_S:
             self.ask(now_s)

@@ -1,4 +1,4 @@
-"""The interface of a device host, and the values that it tells. A driver sees devices only through hosts."""
+"""The interface of a device host, and the values that it returns. A driver sees devices only through hosts."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,15 +9,16 @@ from sweeps.errors import DeviceError
 from sweeps.records import Failed
 from sweeps.text import duration
 from workers.artifacts import PackedArtifact
-from workers.measure.bench import AnswerT, Request
+from workers.measure.device_runner import AnswerT, Request
 
-HOST_PROTOCOL = 7
-"""Grows when drivers and hosts of different versions would not understand each other."""
+HOST_PROTOCOL = 8
+"""The number grows when drivers and hosts of different versions would not understand each other."""
 
 CLOCK_S = 60.0
-"""A host's clock that differs by more from the driver's is told of. Nothing that EdgeSweep does depends on it."""
+"""The difference between a host's clock and the driver's from which it is reported. Nothing that EdgeSweep does depends
+on it."""
 BEAT_S = 1.0
-"""How often a driver hears each host and renews its leases there."""
+"""The interval at which a driver hears each host and renews its leases there."""
 SILENT_S = 3.5
 """A host that a driver has not heard for so long counts as away. Less than a lease lives: a driver gives up first."""
 TIME_TO_LIVE_S = 5.0
@@ -26,16 +27,16 @@ TIME_TO_LIVE_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """What driver and hosts must have in common."""
+    """The versions that driver and hosts must have in common."""
 
     edgesweep: str
     protocol: int
     python: str
     ray: str
-    """Empty on a host without Ray."""
+    """The version of Ray; empty on a host without it."""
 
     def difference(self, other: "Versions") -> str:
-        """Why this and `other` cannot work together: both versions of what differs. Empty if they can."""
+        """The reason why this and `other` cannot work together: both versions of what differs. Empty if they can."""
         if self.protocol != other.protocol or self.edgesweep != other.edgesweep:
             return (
                 f"EdgeSweep {self.edgesweep} (protocol {self.protocol}), "
@@ -48,20 +49,20 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """Who has a device of a host."""
+    """The use of a host's device by a driver."""
 
     who: str
     epoch: int
     running: str
-    """What is measured now; empty if nothing is."""
+    """The name of the job that is measured now; empty if none is."""
     lapsed: bool
-    """Whether the driver has not renewed the lease in time."""
+    """Tells whether the driver has not renewed the lease in time."""
     waiting: tuple[str, ...]
-    """Who waits for the device, first come first."""
+    """The drivers that wait for the device, first come first."""
     left_s: float
-    """For how much longer its driver expects to need it; 0 if that is not known."""
+    """The seconds for which its driver still expects to need the device; 0 if that is not known."""
     at_least: bool = False
-    """Whether its driver expects to need it for longer than that: a race is not decided yet."""
+    """Tells whether its driver expects to need the device for longer than that: a race is not decided yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,44 +76,45 @@ class HostDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """EdgeSweep of one user leaves a device alone after faults of its own. Others measure on it all the same."""
+    """A hint that EdgeSweep of one user leaves a device alone after faults of its own. Others measure on it all the
+    same."""
 
     device_id: str
     user: str
     text: str
-    """Since when and why, for people."""
+    """The time and the reason, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a host tells about itself."""
+    """The report of a host about itself."""
 
     name: str
     machine: str
-    """Identifies the host's state folder: two hosts with one name are told apart by it."""
+    """Identifier of the host's state folder, which distinguishes two hosts with one name."""
     boot: int
     """Start of the agent in ms since 1970, or more if the clock was set back. The newest agent of a host has the
     largest, and is the one that counts."""
     versions: Versions
     tags: tuple[str, ...]
     change: int
-    """Grows whenever devices come or go."""
+    """The counter grows whenever devices come or go."""
     devices: tuple[HostDevice, ...]
     refused: tuple[DeviceError, ...]
-    """Devices that cannot be used, and what is wrong with the host itself."""
+    """The devices that cannot be used, and the faults of the host itself."""
     stored: int
     """Results that no driver has acknowledged yet."""
     free_bytes: int
-    """On the disk of the host's artifacts and results."""
+    """The free space on the disk of the host's artifacts and results."""
     clock_s: float
     """Seconds since 1970 by the host's own clock."""
     tools: tuple[tuple[str, str], ...]
-    """By transport, the version of the program that finds its devices: adb's. Without those that do not say."""
+    """The version of the program that finds devices (adb's), by transport, as far as the program says it."""
     hints: tuple[Hint, ...]
-    """What drivers have told since the agent began."""
+    """The hints that drivers have sent since the agent began."""
 
     def clock_trouble(self, now_s: float) -> str:
-        """What is wrong with the host's clock, whoever's `now_s` is right. Empty if they agree."""
+        """The fault of the host's clock in words, whoever's `now_s` is right. Empty if they agree."""
         ahead_s = self.clock_s - now_s
         if abs(ahead_s) <= CLOCK_S:
             return ""
@@ -126,12 +128,12 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a driver hears of a host from time to time."""
+    """The answer of a host to a driver's beat."""
 
     lost: frozenset[str]
     """Devices that are no longer the caller's."""
     hello: Hello | None
-    """If its devices have changed."""
+    """The host's report if its devices have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +145,24 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Another driver has the device. Whoever asks again keeps its place in the queue."""
+    """Another driver has the device. A driver that asks again keeps its place in the queue."""
 
     holder: str
     running: str
     """The holder's block that is under way; empty if there is none."""
     ahead: int
-    """How many others come first, the holder not counted."""
+    """The number of drivers that come first, the holder not counted."""
     held_s: float
-    """For how long the holder has had it."""
+    """The seconds for which the holder has had the device."""
     left_s: float = 0.0
-    """For how much longer the holder expects to need it; 0 if that is not known."""
+    """The seconds for which the holder still expects to need the device; 0 if that is not known."""
     at_least: bool = False
-    """As of a `Use`."""
+    """Tells whether the holder expects to need it for longer, as in a `Use`."""
 
 
-def left_of(one: Use | Queued) -> str:
-    """For how much longer the holder needs the device, for people: `about 5 min`; empty if that is not known."""
-    return f"{'at least' if one.at_least else 'about'} {duration(one.left_s)}" if one.left_s else ""
+def left_of(holding: Use | Queued) -> str:
+    """The time for which the holder still needs the device, for people: `about 5 min`; empty if that is not known."""
+    return f"{'at least' if holding.at_least else 'about'} {duration(holding.left_s)}" if holding.left_s else ""
 
 
 class Host(Protocol):
@@ -172,17 +174,17 @@ class Host(Protocol):
     def hello(self) -> Hello: ...
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
-        """Raises `DeviceError`: `offline` if the host lacks the device, `quarantined` if a person keeps it out,
-        `leased` if a person ended this driver's use, `host_leaving`, `host_disk` if its disk is full."""
+        """Ask for a lease. Raises `DeviceError`: `offline` if the host lacks the device, `quarantined` if a person
+        keeps it out, `leased` if a person ended this driver's use, `host_leaving`, `host_disk` if its disk is full."""
         ...
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> "Beat":
         """Renew these leases, by device id; then wait until the devices are others than at `change`, at most so long.
-        Not at all if a lease has ended."""
+        The call does not wait if a lease has ended."""
         ...
 
     def has_answered(self) -> bool:
-        """Whether the answer to `beat` is here and its caller has not had its turn: the driver is late."""
+        """Tell whether the answer to `beat` is there and its caller has not had its turn: the driver is late."""
         ...
 
     def release(self, device_id: str, epoch: int) -> None:
@@ -194,11 +196,11 @@ class Host(Protocol):
         ...
 
     def missing(self, build_keys: Collection[str]) -> frozenset[str]:
-        """Those whose artifact is not on the host."""
+        """The build keys whose artifact is not on the host."""
         ...
 
     def receive(self, packed: PackedArtifact) -> None:
-        """Raises `StoreError`, and `DeviceError("host_disk", ...)`."""
+        """Store an artifact. Raises `StoreError`, and `DeviceError("host_disk", ...)`."""
         ...
 
     def run(
@@ -214,5 +216,6 @@ class Host(Protocol):
     def acknowledge(self, results: Sequence[str]) -> None: ...
 
     def hint(self, hint: Hint) -> None:
-        """Show this instead of what this user's sweeps said of the device before; nothing if its text is empty."""
+        """Show this hint instead of the one that this user's sweeps sent for the device before; none if its text is
+        empty."""
         ...

@@ -10,7 +10,7 @@ from sweeps.errors import DeviceError, in_one_line
 _AGAIN_S = 10.0
 """A device that could not be used is asked again after this time: a person may have unlocked it."""
 _RUNNER_S = 30.0
-"""The same of one that has no runner, which nobody measures on."""
+"""The time after which a device without a runner is asked again; nobody measures on it."""
 
 
 class Inventory:
@@ -29,28 +29,29 @@ class Inventory:
         """`always`: names of devices that are there whatever `listed` says. `listed`: the names of devices that are
         attached now, and by transport why it cannot list its own; it must not disturb them. `look`: the facts of one,
         which may take long; not called for a device that is known to have a runner, and for one at a time. It may
-        raise `DeviceError`. `apart`: makes a call that may take long. `kept_out`: why nobody is to have a device that
-        is attached."""
+        raise `DeviceError`. `apart`: makes a call that may take long. `kept_out`: the reason why nobody is to have an
+        attached device."""
         self._listed = listed
         self._look = look
         self._clock = clock
         self._always = tuple(always)
-        self._apart = apart
+        self._spawn = apart
         self._kept_out = kept_out
         self._waiting: list[str] = []
         """Names of devices: the first one is looked at, the others are next."""
         self._changed = Condition()
         self._change = 0
-        self._found: dict[str, DeviceFacts] = {}
-        """By the name under which it is attached; a device with two connections is here twice."""
+        self._facts: dict[str, DeviceFacts] = {}
+        """The facts of devices, by the name under which each is attached; a device with two connections is here
+        twice."""
         self._looked_s: dict[str, float] = {}
-        """By name, when one of those was looked at last."""
+        """The time at which each of those devices was looked at last, by name."""
         self._refused: dict[str, tuple[DeviceError, float]] = {}
-        """By name, with the time of the last look."""
+        """The errors of devices that were refused, with the time of the last look, by name."""
         self._present: set[str] = set()
-        """Names that the last look had: one may go while it is asked what it is."""
+        """Names that the last look had: a device may go while it is asked for its facts."""
         self._troubles: dict[str, DeviceError] = {}
-        """By transport, why this host cannot list its devices."""
+        """The reasons why this host cannot list the devices of a transport, by transport."""
         self._out: set[str] = set()
         """Ids of devices that the last look kept out."""
 
@@ -60,16 +61,17 @@ class Inventory:
             return self._change
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """Each device once, without those that are kept out."""
+        """The devices, each once, without those that are kept out."""
         return tuple(facts for facts in self._attached() if self._kept_out(facts) is None)
 
     def kept_out(self, device_id: str) -> DeviceError | None:
-        """Why nobody is to have this device, if it is attached and kept out."""
-        there = (facts for facts in self._attached() if facts.device_id == device_id)
-        return next(map(self._kept_out, there), None)
+        """The reason why nobody is to have this device, if it is attached and kept out."""
+        matching = (facts for facts in self._attached() if facts.device_id == device_id)
+        return next(map(self._kept_out, matching), None)
 
     def refused(self) -> tuple[DeviceError, ...]:
-        """Devices that cannot be used or are kept out; and first, why the host cannot list those of a transport."""
+        """Devices that cannot be used or are kept out; before them, the reasons why the host cannot list those of a
+        transport."""
         out = [why for facts in self._attached() if (why := self._kept_out(facts)) is not None]
         with self._changed:
             return (*self._troubles.values(), *(error for error, _ in self._refused.values()), *out)
@@ -79,7 +81,7 @@ class Inventory:
         known ones stay."""
         attached, troubles = self._listed()
         self._set_troubles(troubles)
-        stay = (name for name in self._found if name.partition(":")[0] in troubles)
+        stay = (name for name in self._facts if name.partition(":")[0] in troubles)
         names = list(dict.fromkeys((*self._always, *attached, *stay)))
         self._drop(set(names))
         self._set_out({facts.device_id for facts in self._attached() if self._kept_out(facts) is not None})
@@ -88,10 +90,10 @@ class Inventory:
             begin = bool(new) and not self._waiting
             self._waiting += new
         if begin:
-            self._apart(self._look_at_each)
+            self._spawn(self._look_at_each)
 
     def wait(self, timeout_s: float) -> None:
-        """Until no device is looked at, at most so long."""
+        """Wait until no device is looked at, at most so long."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, timeout_s)
 
@@ -101,20 +103,20 @@ class Inventory:
             return self._changed.wait_for(lambda: self._change != change, timeout_s)
 
     def _attached(self) -> tuple[DeviceFacts, ...]:
-        """Each device once."""
+        """The attached devices, each once."""
         with self._changed:
-            return tuple({facts.device_id: facts for facts in reversed(self._found.values())}.values())[::-1]
+            return tuple({facts.device_id: facts for facts in reversed(self._facts.values())}.values())[::-1]
 
     def _is_new(self, name: str) -> bool:
         with self._changed:
             if name in self._waiting:
                 return False
-            if (found := self._found.get(name)) is not None:
+            if (facts := self._facts.get(name)) is not None:
                 return (
-                    not (found.runtime_versions or found.runners) and self._clock() - self._looked_s[name] >= _RUNNER_S
+                    not (facts.runtime_versions or facts.runners) and self._clock() - self._looked_s[name] >= _RUNNER_S
                 )
-            tried = self._refused.get(name)
-            return tried is None or self._clock() - tried[1] >= _AGAIN_S
+            refused = self._refused.get(name)
+            return refused is None or self._clock() - refused[1] >= _AGAIN_S
 
     def _look_at_each(self) -> None:
         more = True
@@ -147,24 +149,26 @@ class Inventory:
     def _drop(self, present: set[str]) -> None:
         with self._changed:
             self._present = present
-            gone = (self._found.keys() | self._refused.keys()) - present
-            for name in gone:
-                self._found.pop(name, None)
+            absent = (self._facts.keys() | self._refused.keys()) - present
+            for name in absent:
+                self._facts.pop(name, None)
                 self._refused.pop(name, None)
-            if gone:
+            if absent:
                 self._count()
 
     def _refuse(self, name: str, error: Exception) -> None:
-        told = error if isinstance(error, DeviceError) else DeviceError("worker_error", f"{name}: {in_one_line(error)}")
+        device_error = (
+            error if isinstance(error, DeviceError) else DeviceError("worker_error", f"{name}: {in_one_line(error)}")
+        )
         with self._changed:
             if name not in self._present:
                 return
-            if name in self._found:  # it was asked again, and is there as before
+            if name in self._facts:  # the device was asked again, and is attached as before
                 self._looked_s[name] = self._clock()
                 return
             before = self._refused.get(name)
-            self._refused[name] = told, self._clock()
-            if before is None or str(before[0]) != str(told):
+            self._refused[name] = device_error, self._clock()
+            if before is None or str(before[0]) != str(device_error):
                 self._count()
 
     def _add(self, name: str, facts: DeviceFacts) -> None:
@@ -172,7 +176,7 @@ class Inventory:
             if name not in self._present:
                 return
             self._refused.pop(name, None)
-            before, self._found[name], self._looked_s[name] = self._found.get(name), facts, self._clock()
+            before, self._facts[name], self._looked_s[name] = self._facts.get(name), facts, self._clock()
             if facts != before:
                 self._count()
 

@@ -1,7 +1,8 @@
 """The process that starts this machine's agent on its Ray node, and ends it in order.
 
-A process of its own, because Ray ends whoever is connected to a node that exits. Reads a JSON object on stdin, prints
-one JSON object on stdout once the agent runs or cannot, and ends when stdin is closed or the agent is gone.
+It is a process of its own, because Ray ends every process that is connected to a node that exits. It reads a JSON
+object on stdin, prints one JSON object on stdout once the agent runs or cannot, and ends when stdin is closed or the
+agent is gone.
 """
 
 import json
@@ -16,17 +17,17 @@ from workers.hosts.supervisor import LEAVE_S
 from workers.hosts.this_machine import HostConfig
 
 _SILENT = 30
-"""So many unanswered calls in a row: the agent is gone, or its node is."""
+"""The number of unanswered calls in a row after which the agent counts as gone, or its node."""
 
 
 def main() -> None:
-    asked = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
     config = HostConfig(
-        name=asked["name"], state=Path(asked["state"]), units=tuple(asked["units"]), tags=tuple(asked["tags"])
+        name=request["name"], state=Path(request["state"]), units=tuple(request["units"]), tags=tuple(request["tags"])
     )
     try:
-        cluster.connect(asked["head"], Path(asked["token_file"]), Path(asked["folder"]))
-        host, end = raising.raise_agent(config, asked["label"])
+        cluster.connect(request["head"], Path(request["token_file"]), Path(request["folder"]))
+        host, end = raising.raise_agent(config, request["label"])
         hello = host.hello()
     except EdgeSweepError as error:
         _say({"error": error.message, "next_step": error.next_step})

@@ -1,4 +1,4 @@
-"""One host of a lab as a driver knows it, and which host has a device that several have."""
+"""One host of a lab as a driver knows it, and the choice of a host for a device that several have."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,20 +15,21 @@ _ITS_OWN = ("127.", "localhost:", "[::1]:")
 
 @dataclass(slots=True)
 class Known:
-    """One host."""
+    """One host, with the leases that this driver has there."""
 
     host: Host
     hello: Hello
     heard_s: float
     wrong: str
-    """Why it cannot be used: both versions of what differs. Empty if it can."""
+    """The reason why the host cannot be used: both versions of what differs. Empty if it can."""
     epochs: dict[str, int] = field(default_factory=dict)
     """Leases that this driver holds, by device id."""
     shared: set[str] = field(default_factory=set)
-    """Ids of devices that another host had too while both answered: not one that has moved, but two, or a network."""
-    _of: Hello | None = None
+    """Ids of devices that another host had too while both answered: such a device has not moved; there are two, or it
+    is on a network."""
+    _ids_of: Hello | None = None
     _ids: frozenset[str] = frozenset()
-    """Of the devices in `_of`."""
+    """Ids of the devices in `_ids_of`."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -39,77 +40,80 @@ class Known:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Of its devices; none if it cannot be used."""
-        if self._of is not self.hello:
-            self._of, self._ids = self.hello, frozenset(one.facts.device_id for one in self.hello.devices)
+        """Ids of the host's devices; none if it cannot be used."""
+        if self._ids_of is not self.hello:
+            self._ids_of, self._ids = self.hello, frozenset(device.facts.device_id for device in self.hello.devices)
         return frozenset() if self.wrong else self._ids
 
     def has(self, device_id: str) -> bool:
         return device_id in self.ids
 
-    def meet(self, others: Iterable["Known"]) -> None:
-        """It has told its devices now. `others`: those that answer."""
+    def meet(self, answering: Iterable["Known"]) -> None:
+        """Compare the devices that this host has just reported with those of the hosts that answer."""
         self.shared &= self.ids
-        for one in others:
-            both = self.ids & one.ids
-            self.shared |= both
-            one.shared |= both
+        for host in answering:
+            common = self.ids & host.ids
+            self.shared |= common
+            host.shared |= common
 
     def reaches(self, device_id: str) -> bool:
-        """Whether it has the device over a network, which another host may do as well; not by an address of its own
-        loopback."""
-        unit = next((one.facts.name for one in self.hello.devices if one.facts.device_id == device_id), "")
+        """Tell whether the host has the device over a network, which another host may do as well; not by an address of
+        its own loopback."""
+        unit = next((device.facts.name for device in self.hello.devices if device.facts.device_id == device_id), "")
         address = places.on_host(unit).partition(":")[2].rpartition("@")[2]
         return (":" in address and not address.startswith(_ITS_OWN)) or "._adb" in address
 
 
-def chosen(having: Sequence[Known], device_id: str, now_s: float) -> Host | None:
-    """Of the hosts that have the device, the one that all drivers choose; `None` if none answers.
+def chosen(candidates: Sequence[Known], device_id: str, now_s: float) -> Host | None:
+    """Choose the host that all drivers choose, of those that have the device; `None` if none answers.
 
-    Raises `DeviceError("host_away", ...)` if one that is silent may be measuring on it: it has it over the network, or
-    has what another one reaches over the network, or both had it while both answered.
+    Raises `DeviceError("host_away", ...)` if a silent host may be measuring on the device: it has the device over the
+    network, or has one that another host reaches over the network, or both had the device while both answered.
     """
-    answering = [one for one in having if not one.is_silent(now_s)]
-    # Where the lease is, if it is on several; its host would not give it to another connection anyway.
-    answering.sort(key=lambda one: (device_id not in one.epochs, one.place))
+    answering = [known for known in candidates if not known.is_silent(now_s)]
+    # The host with the lease comes first, if there are several; it would not give the device to another connection
+    # anyway.
+    answering.sort(key=lambda known: (device_id not in known.epochs, known.place))
     if not answering:
         return None
-    both = any(one.reaches(device_id) or device_id in one.shared for one in having)
-    if len(having) > 1 and device_id not in answering[0].epochs and both:
-        for one in having:
-            if one not in answering:
-                raise away(one.hello.name, f"{LOST}, and {device_id}, which others have too, may be measured there")
+    ambiguous = any(known.reaches(device_id) or device_id in known.shared for known in candidates)
+    if len(candidates) > 1 and device_id not in answering[0].epochs and ambiguous:
+        for known in candidates:
+            if known not in answering:
+                raise away(known.hello.name, f"{LOST}, and {device_id}, which others have too, may be measured there")
     return answering[0].host
 
 
 def used_at(other: Known, device_id: str, who: str) -> str:
-    """Why a device that another host has as well cannot be had here: who else uses it there. Empty if nobody does.
+    """The reason why a device that another host has as well cannot be had here: its user there. Empty if nobody uses
+    it.
 
     Raises `DeviceError("host_away", ...)`.
     """
-    uses = (one.use for one in other.host.hello().devices if one.facts.device_id == device_id)
+    uses = (device.use for device in other.host.hello().devices if device.facts.device_id == device_id)
     for use in uses:
         if use is not None and (use.running or (use.who not in ("", who) and not use.lapsed)):
             return f"{use.who or 'another sweep'} has {device_id} at the host {other.hello.name}"
     return ""
 
 
-def different(planned: DeviceFacts, there: DeviceFacts, runtimes: Sequence[str]) -> str:
-    """What of the job keys of these runtimes is another one than was planned for, in words; empty if nothing is."""
+def different(planned: DeviceFacts, current: DeviceFacts, runtimes: Sequence[str]) -> str:
+    """The differences between the job keys of these runtimes and those that were planned for, in words; empty without
+    any."""
     named = ("maker", "model", "soc", "os_build", "abi", "runtime_versions", "nnapi_level")
     compared: dict[str, tuple[object, object]] = {}
-    if there.fingerprint != planned.fingerprint:
-        compared = {name: (getattr(there, name), getattr(planned, name)) for name in named}
+    if current.fingerprint != planned.fingerprint:
+        compared = {name: (getattr(current, name), getattr(planned, name)) for name in named}
     for name in runtimes:
-        now, before = (dict(facts.runners).get(name, "none") for facts in (there, planned))
+        now, before = (dict(facts.runners).get(name, "none") for facts in (current, planned))
         compared[f"runner of {name}"] = now, before
-    return "; ".join(f"{what}: {now}, not {before}" for what, (now, before) in compared.items() if now != before)[:300]
+    return "; ".join(f"{name}: {now}, not {before}" for name, (now, before) in compared.items() if now != before)[:300]
 
 
 def waits_for(queued: Queued, device_id: str) -> str:
-    others = f", {queued.ahead} come first" if queued.ahead else ""
+    queue = f", {queued.ahead} come first" if queued.ahead else ""
     if not queued.holder:
-        return f"{device_id} is given to the next in the queue as soon as its block ends{others}"
+        return f"{device_id} is given to the next in the queue as soon as its block ends{queue}"
     measures = f", measures {queued.running}" if queued.running else ""
     left = f", {about} are left" if (about := left_of(queued)) else ""
-    return f"{queued.holder} has {device_id} (for {duration(queued.held_s)}{measures}{left}){others}"
+    return f"{queued.holder} has {device_id} (for {duration(queued.held_s)}{measures}{left}){queue}"

@@ -1,4 +1,4 @@
-"""A lab as one driver sees it: its hosts, where each device is now, and the leases that the driver holds."""
+"""A lab as one driver sees it: the hosts, the place of each device, and the leases that the driver holds."""
 
 import threading
 import time
@@ -15,12 +15,12 @@ from workers.hosts.head import Found, Head
 from workers.hosts.interface import BEAT_S, Beat, Hello, Hint, Host, Queued, Versions
 from workers.hosts.known import Known, chosen, used_at, waits_for
 
-_JOIN_S = 15.0  # more than the longest call that a follower waits for
+_JOIN_S = 15.0  # the time exceeds the longest call that a follower waits for
 
 
 class Lab:
-    """The hosts of a lab. Follows each in a thread of its own, which renews the leases, until `close`. One class, since
-    hosts, what they tell and the leases on their devices change together, under one lock."""
+    """The hosts of a lab, each followed in a thread of its own, which renews the leases, until `close`. One class,
+    since hosts, what they tell and the leases on their devices change together, under one lock."""
 
     def __init__(
         self,
@@ -31,20 +31,20 @@ class Lab:
         tell: Callable[[str], object] = lambda _: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`find`: the hosts that have joined; called whenever a device is looked for in vain. `who`: identifies this
-        driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message for each host that
-        cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
+        """A driver's lab. `find`: the hosts that have joined; called whenever a device is looked for in vain. `who`:
+        identifies this driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message
+        for each host that cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
         self._head = Head(find, clock)
         self.who = who
         self._versions = versions
         self._clock = clock
         self._tell = tell
         self._now = now
-        self._told: set[str] = set()
+        self._messages: set[str] = set()
         self._known: dict[str, Known] = {}
-        self._last_host: dict[str, str] = {}  # by device id: the name of the host that had the device last
+        self._last_host: dict[str, str] = {}  # the name of the host that had the device last, by device id
         self._places: WeakKeyDictionary[Host, tuple[str, str]] = WeakKeyDictionary()
-        """Of each start of a host that somebody still knows: what it is a start of."""
+        """The name and machine of each start of a host that somebody still knows."""
         self._mute: dict[str, DeviceError] = {}
         self._lock = threading.RLock()
         self._looking = threading.Lock()
@@ -59,12 +59,12 @@ class Lab:
         with self._looking:
             self._look(dict(self._head.ask(asked_s)))
 
-    def _look(self, found: dict[str, Host]) -> None:
+    def _look(self, joined: dict[str, Host]) -> None:
         with self._lock:
             self._looked_s = self._clock()
-            for key in self._known.keys() - found.keys():
+            for key in self._known.keys() - joined.keys():
                 del self._known[key]
-            new = {key: host for key, host in found.items() if key not in self._known}
+            new = {key: host for key, host in joined.items() if key not in self._known}
             self._mute.clear()
         if not new:
             return
@@ -76,55 +76,59 @@ class Lab:
                     self._mute[key] = hello
 
     def hellos(self) -> tuple[tuple[Hello, bool], ...]:
-        """What each host told last, and whether it answers now. By name."""
+        """The last report of each host, and whether the host answers now, in the order of names."""
         with self._lock:
-            known = sorted(self._known.values(), key=lambda one: one.place)
-            return tuple((one.hello, not one.is_silent(self._clock())) for one in known)
+            hosts = sorted(self._known.values(), key=lambda known: known.place)
+            return tuple((known.hello, not known.is_silent(self._clock())) for known in hosts)
 
     def mute(self) -> tuple[DeviceError, ...]:
-        """Why hosts that have joined, and that this driver has not heard, did not answer the last time."""
+        """The reasons why hosts that have joined, and that this driver has not heard, did not answer the last time."""
         return tuple(self._mute.values())
 
     def select(self, name: str) -> Iterator[DeviceFacts | DeviceError]:
         """The devices that a sweep file calls `name`, under their names in the lab; errors for those that cannot be
         used. Nothing if there is none."""
-        seen: dict[str, str] = {}
+        names: dict[str, str] = {}
         with self._lock:
-            usable = [one.hello for one in self._known.values() if not one.wrong]
-        for hello in sorted(usable, key=lambda one: (one.name, one.machine)):
+            usable = [known.hello for known in self._known.values() if not known.wrong]
+        for hello in sorted(usable, key=lambda hello: (hello.name, hello.machine)):
             for facts in map(hello.named, (device.facts for device in hello.devices)):
                 if not places.matches(name, facts, hello.tags):
                     continue
-                if (first := seen.get(facts.device_id)) is not None:
+                if (first := names.get(facts.device_id)) is not None:
                     self._tell_once(
                         f"{facts.name} and {first} both call themselves {facts.device_id}: measured as {first}"
                     )
                     continue
-                seen[facts.device_id] = facts.name
+                names[facts.device_id] = facts.name
                 yield facts
 
     def where(self, device_id: str, last_host: str | None = None, *, or_last: bool = False) -> Host:
-        """The host that has the device now; with `or_last`, the one that had it last, if that answers.
+        """The host that has the device now; with `or_last`, the host that had it last, if that answers.
 
         `last_host`: where the device was before this driver looked. Raises `DeviceError`: `head_away`, also if the host
         answers; `host_away`, also if the host that had it has left the lab; `offline` if that host answers and has it
         no more, and `quarantined` if a person keeps it out there.
         """
-        for again in (True, False):
+        for may_repeat in (True, False):
             with self._lock:
-                having = [one for one in self._known.values() if one.has(device_id)]
-                host = chosen(having, device_id, self._clock())
+                candidates = [known for known in self._known.values() if known.has(device_id)]
+                host = chosen(candidates, device_id, self._clock())
                 may_look = self._clock() - self._looked_s >= BEAT_S
             if host is not None:
                 self._head.check()
                 return host
-            if again and may_look:
+            if may_repeat and may_look:
                 self.look()
-        if having:
-            raise away(having[0].hello.name, LOST)
+        if candidates:
+            raise away(candidates[0].hello.name, LOST)
         with self._lock:
             name = self._last_host.get(device_id, last_host)
-            hosts = [one for one in self._known.values() if one.hello.name == name and not one.is_silent(self._clock())]
+            hosts = [
+                known
+                for known in self._known.values()
+                if known.hello.name == name and not known.is_silent(self._clock())
+            ]
         if name is not None and not hosts:
             raise away(name, "it is not in the lab now")
         if hosts and hosts[0].wrong:
@@ -136,9 +140,9 @@ class Lab:
         )
 
     def _is_there(self, known: Known, device_id: str) -> bool:
-        """Whether a host has the device that has told of it no more. Raises `DeviceError("quarantined", ...)` if a
+        """Tell whether a host has a device that it reports no more. Raises `DeviceError("quarantined", ...)` if a
         person keeps it out there."""
-        if all(one.kind != "quarantined" for one in known.hello.refused):
+        if all(error.kind != "quarantined" for error in known.hello.refused):
             return False
         known.host.acquire(device_id, self.who)
         return True
@@ -147,28 +151,30 @@ class Lab:
         """The last start of this host. Raises `DeviceError("host_away", ...)` if it is not in the lab, or silent."""
         place = self._places[host]
         with self._lock:
-            for one in self._known.values():
-                if one.place == place and not one.is_silent(self._clock()):
-                    return one.host
+            for known in self._known.values():
+                if known.place == place and not known.is_silent(self._clock()):
+                    return known.host
         raise away(place[0], LOST)
 
     def facts(self, host: Host, device_id: str) -> DeviceFacts | None:
-        """Of the device, as the host told last; `None` if it does not have it now."""
+        """The facts of the device, as the host reported them last; `None` if it does not have it now."""
         with self._lock:
-            hello = self._of(host).hello
-        return next((hello.named(one.facts) for one in hello.devices if one.facts.device_id == device_id), None)
+            hello = self._entry_of(host).hello
+        return next(
+            (hello.named(device.facts) for device in hello.devices if device.facts.device_id == device_id), None
+        )
 
     def lease(self, host: Host, device_id: str) -> int:
         """The epoch under which this driver has the device. Raises `DeviceError`, also of `QUEUED_KIND`."""
-        known = self._of(host)
+        known = self._entry_of(host)
         with self._lock:
             held = known.epochs.get(device_id)
             if held is not None:
                 return held
             now_s = self._clock()
-            having = [one for one in self._known.values() if one is not known and one.has(device_id)]
-            others = [one for one in having if not one.is_silent(now_s)]
-        for other in others:
+            candidates = [other for other in self._known.values() if other is not known and other.has(device_id)]
+            rivals = [other for other in candidates if not other.is_silent(now_s)]
+        for other in rivals:
             if used := used_at(other, device_id, self.who):
                 raise DeviceError("queued", used)
         answer = host.acquire(device_id, self.who)
@@ -179,14 +185,16 @@ class Lab:
         return answer.epoch
 
     def lose(self, host: Host, device_id: str) -> None:
-        """The lease has ended."""
+        """Forget a lease, which has ended."""
         with self._lock:
-            self._of(host).epochs.pop(device_id, None)
+            self._entry_of(host).epochs.pop(device_id, None)
 
     def hand_back(self, device_id: str) -> None:
         """Release the device wherever this driver has it. A host that does not answer lets the lease lapse."""
         with self._lock:
-            holding = [(one, one.epochs.pop(device_id)) for one in self._known.values() if device_id in one.epochs]
+            holding = [
+                (known, known.epochs.pop(device_id)) for known in self._known.values() if device_id in known.epochs
+            ]
         for known, epoch in holding:
             with suppress(DeviceError):
                 known.host.release(device_id, epoch)
@@ -196,8 +204,8 @@ class Lab:
         text, that they do no more. A host that does not answer shows nothing."""
         with self._lock:
             last = self._last_host.get(device_id)
-            usable = [one for one in self._known.values() if not (one.wrong or one.is_silent(self._clock()))]
-            hosts = [one.host for one in usable if one.has(device_id) or one.hello.name == last]
+            usable = [known for known in self._known.values() if not (known.wrong or known.is_silent(self._clock()))]
+            hosts = [known.host for known in usable if known.has(device_id) or known.hello.name == last]
         for host in hosts:
             with suppress(DeviceError):
                 host.hint(Hint(device_id=device_id, user=self.who.partition(" ")[0], text=text))
@@ -221,7 +229,7 @@ class Lab:
     def close(self) -> None:
         self._closed.set()
         with self._lock:
-            held = {device_id for one in self._known.values() for device_id in one.epochs}
+            held = {device_id for known in self._known.values() for device_id in known.epochs}
         for device_id in held:
             self.hand_back(device_id)
         for follower in self._followers:
@@ -235,17 +243,17 @@ class Lab:
             self._tell(f"the host {hello.name}: {trouble}")
         with self._lock:
             # A host that was started again replaces its last start.
-            for other, one in list(self._known.items()):
-                if one.place == (hello.name, hello.machine):
-                    if one.hello.boot > hello.boot:
+            for other_key, previous in list(self._known.items()):
+                if previous.place == (hello.name, hello.machine):
+                    if previous.hello.boot > hello.boot:
                         return
-                    del self._known[other]
+                    del self._known[other_key]
             known = self._known[key] = Known(host, hello, self._clock(), wrong)
             self._places[host] = known.place
             self._remember(known)
         follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
         follower.start()
-        self._followers = [*(one for one in self._followers if one.is_alive()), follower]
+        self._followers = [*(thread for thread in self._followers if thread.is_alive()), follower]
 
     def _follow(self, key: str) -> None:
         """Hear the host every `BEAT_S`, until it is forgotten."""
@@ -257,7 +265,7 @@ class Lab:
                 epochs, change = dict(known.epochs), known.hello.change
             try:
                 if known.wrong:
-                    # Of another version: it may not know the call.
+                    # A host of another version may not know the call `beat`.
                     self._closed.wait(BEAT_S)
                     beat = Beat(frozenset(), known.host.hello())
                 else:
@@ -275,21 +283,21 @@ class Lab:
                     self._remember(known)
 
     def _tell_once(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._messages:
+            self._messages.add(message)
             self._tell(message)
 
     def _remember(self, known: Known) -> None:
         self._last_host |= {device.facts.device_id: known.hello.name for device in known.hello.devices}
         now_s = self._clock()
-        known.meet(one for one in self._known.values() if one is not known and not one.is_silent(now_s))
+        known.meet(other for other in self._known.values() if other is not known and not other.is_silent(now_s))
 
-    def _of(self, host: Host) -> Known:
-        """Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""
+    def _entry_of(self, host: Host) -> Known:
+        """The entry of a host. Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""
         with self._lock:
-            for one in self._known.values():
-                if one.host is host:
-                    return one
+            for known in self._known.values():
+                if known.host is host:
+                    return known
         raise DeviceError("host_away", "the host was started again")
 
 

@@ -1,4 +1,4 @@
-"""Leases of a host's devices: one driver at a time, an epoch for each grant, a queue for who waits.
+"""Leases of a host's devices: one driver at a time, an epoch for each grant, a queue of drivers that wait.
 
 A lease that is not renewed lapses. It still belongs to its driver, which may be cut off and come back, until another
 driver asks for the device: then it is granted to that one with a higher epoch, after the block that runs has ended.
@@ -19,7 +19,7 @@ PATIENCE_S = 60.0
 
 @dataclass(slots=True)
 class _Slot:
-    """One device."""
+    """The lease of one device."""
 
     who: str = ""
     epoch: int = 0
@@ -27,20 +27,20 @@ class _Slot:
     until_s: float = 0.0
     running: str = ""
     left_until_s: float = 0.0
-    """Until when its driver expects to need the device; 0 if that is not known."""
+    """The time until which its driver expects to need the device; 0 if that is not known."""
     at_least: bool = False
-    """Whether it expects to need it for longer."""
+    """Tells whether the driver expects to need the device for longer."""
     queue: dict[str, float] = field(default_factory=dict)
-    """When each driver asked last, in the order in which they came."""
+    """The time at which each driver asked last, in the order in which they came."""
     barred: set[str] = field(default_factory=set)
-    """Drivers whose use a person has ended."""
+    """The drivers whose use a person has ended."""
 
     def left_s(self, now_s: float) -> float:
         return max(0.0, self.left_until_s - now_s) if self.who else 0.0
 
 
 class Leases:
-    """Of all devices of one host, by device id. Times are those of `clock`, in seconds."""
+    """The leases of all devices of one host, by device id. Times are those of `clock`, in seconds."""
 
     def __init__(
         self, clock: Callable[[], float], next_epoch: Callable[[], int], time_to_live_s: float = TIME_TO_LIVE_S
@@ -53,8 +53,8 @@ class Leases:
         self._lock = Lock()
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
-        """Raises `DeviceError("leased", ...)` if a person ended this driver's use of the device, and whatever
-        `next_epoch` does; then nothing has changed."""
+        """Ask for the lease of a device. Raises `DeviceError("leased", ...)` if a person ended this driver's use of the
+        device, and whatever `next_epoch` does; then nothing has changed."""
         with self._lock:
             now, slot = self._clock(), self._slots.setdefault(device_id, _Slot())
             if who in slot.barred:
@@ -86,7 +86,7 @@ class Leases:
             return frozenset(lost)
 
     def release(self, device_id: str, epoch: int) -> bool:
-        """Returns `False` if the lease is another one by now."""
+        """End a lease. Returns `False` if the lease is another one by now."""
         with self._lock:
             slot = self._slots.get(device_id)
             if slot is None or not slot.who or slot.epoch != epoch:
@@ -105,9 +105,9 @@ class Leases:
             _vacate(slot)
             return who
 
-    def begin(self, device_id: str, epoch: int, what: str, left_s: float = 0.0, *, at_least: bool = False) -> None:
-        """A block starts. `left_s`: for how long its driver expects to need the device; 0 if it does not know.
-        `at_least`: it expects to need it for longer.
+    def begin(self, device_id: str, epoch: int, block: str, left_s: float = 0.0, *, at_least: bool = False) -> None:
+        """A block starts. `left_s`: the seconds for which its driver expects to need the device; 0 if it does not know.
+        `at_least`: the driver expects to need it for longer.
 
         Raises `DeviceError("lease_lost", ...)` if the lease of this epoch has ended or lapsed.
         """
@@ -116,7 +116,7 @@ class Leases:
             now = self._clock()
             if slot is None or not slot.who or slot.epoch != epoch or now >= slot.until_s:
                 raise lease_lost(device_id, epoch)
-            slot.running = what
+            slot.running = block
             if left_s:
                 slot.left_until_s, slot.at_least = now + left_s, at_least
 
@@ -138,13 +138,13 @@ class Leases:
             )
 
     def is_live(self, device_id: str, epoch: int) -> bool:
-        """Whether the lease of this epoch is held and was renewed in time."""
+        """Tell whether the lease of this epoch is held and was renewed in time."""
         with self._lock:
             slot = self._slots.get(device_id)
             return slot is not None and bool(slot.who) and slot.epoch == epoch and self._clock() < slot.until_s
 
     def use(self, device_id: str) -> Use | None:
-        """Who has the device; `None` if nobody has it, uses it or waits for it."""
+        """The use of the device; `None` if nobody has it, uses it or waits for it."""
         with self._lock:
             now, slot = self._clock(), self._slots.get(device_id)
             if slot is None:

@@ -1,4 +1,5 @@
-"""The way from a driver to one host: once it is lost, no call is tried before the host's computer can be reached.
+"""The way from a driver to one host: once the connection is lost, no call is tried before the host's computer can be
+reached.
 
 gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses grow with each one in vain, up to two
 minutes, and Ray has no setting for those between a driver and a host. So a driver makes none in vain: a plain TCP
@@ -17,14 +18,14 @@ from workers.hosts.interface import SILENT_S
 
 REACH_S = 1.0
 FORGOTTEN_S = 2 * IDLE_S + 0.2
-"""After the last call gRPC has forgotten its connection, and the pauses: once per `IDLE_S` it looks whether there was
-a call since it looked before."""
+"""The time after the last call at which gRPC has forgotten its connection, and the pauses: once per `IDLE_S` it looks
+whether there was a call since it looked before."""
 
 Address = tuple[str, int]
 
 
 def reachable(address: Address) -> bool:
-    """Whether something accepts a connection there, within `REACH_S`."""
+    """Tell whether something accepts a connection there, within `REACH_S`."""
     try:
         socket.create_connection(address, REACH_S).close()
     except OSError:
@@ -33,7 +34,7 @@ def reachable(address: Address) -> bool:
 
 
 class Link:
-    """Whether a call is worth a try now. Any thread may ask."""
+    """The link to one host, which tells whether a call is worth a try now. Any thread may ask."""
 
     def __init__(
         self,
@@ -41,7 +42,8 @@ class Link:
         clock: Callable[[], float] = time.monotonic,
         reach: Callable[[Address], bool] = reachable,
     ) -> None:
-        """`address`: of what always listens on the host's computer; `None` if that is not known. `clock`: seconds."""
+        """A link that counts as just heard. `address`: of a socket that always listens on the host's computer; `None`
+        if that is not known. `clock`: seconds."""
         self._address = address
         self._clock = clock
         self._reach = reach
@@ -54,15 +56,15 @@ class Link:
         self._heard_s, self._is_lost = self._clock(), False
 
     def lost(self) -> None:
-        """A call's connection was lost, or none was made. (A late answer is none: the host may be busy.)"""
+        """A call's connection was lost, or none was made. (A late answer loses none: the host may be busy.)"""
         self._is_lost, self._forgotten_s = True, self._clock() + FORGOTTEN_S
 
     def silent_in_s(self) -> float:
-        """Until the host counts as away; not above zero if it does."""
+        """The seconds until the host counts as away; not above zero if it does."""
         return self._heard_s + SILENT_S - self._clock()
 
     def is_open(self) -> bool:
-        """May take `REACH_S`."""
+        """Tell whether a call is worth a try. This may take `REACH_S`."""
         if self._address is None or not (self._is_lost or self.silent_in_s() <= 0):
             return True
         return self._clock() >= self._forgotten_s and self._reach(self._address)

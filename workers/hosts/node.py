@@ -5,10 +5,10 @@ Starts Ray by its command line, and imports nothing of it.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from pathlib import Path
 import psutil
 
 from sweeps.errors import ClusterError
+from sweeps.retry import tries
+from sweeps.with_parent import ended_with_thread
 from workers.executors.loopback import LOOPBACK, REACHABLE
 from workers.hosts.access import REFUSED, environment, split_address, wrong_token
 from workers.hosts.ports import Ports, any_ports
@@ -28,8 +30,8 @@ from ray.scripts.scripts import main
 services.start_api_server = lambda *args, **options: ("", None)
 main()
 """
-"""Starts a node without Ray's API server: its only module here asks the addresses of three clouds where it runs, and
-reports that usage statistics are off, also where they are."""
+"""The program that starts a node without Ray's API server: its only module here asks the addresses of three clouds
+where it runs, and reports that usage statistics are off, also where they are."""
 _START_BESIDE = f"""
 import os
 from ray._private import services
@@ -38,7 +40,7 @@ os.environ[{REACHABLE!r}] = "0"
 services.get_node_ip_address = lambda address=None: {LOOPBACK!r}
 main()
 """
-"""Starts a further node on loopback."""
+"""The program that starts a further node on loopback."""
 _START_S = 90.0
 _END_S = 20.0
 _POLL_S = 0.2
@@ -48,28 +50,28 @@ _OBJECTS_BYTES = 512 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
-    """How a node is started."""
+    """The options of a node's start."""
 
     head: str
     """Address of the lab's head, `HOST:PORT`."""
     is_head: bool = False
     ip: str
-    """This node's address: the one that it binds, as far as Ray lets it."""
+    """The address of this node, which the node binds as far as Ray lets it."""
     token_file: Path
     label: str
-    """Identifies the node among all of the lab."""
+    """Identifier of the node among all of the lab."""
     ports: Ports | None = None
-    """What it listens on; `None`: ports of Ray's choice."""
+    """The ports that the node listens on; `None`: ports of Ray's choice."""
 
 
 class Node:
     """A running node, until `end`."""
 
     def __init__(self, options: NodeOptions) -> None:
-        """Waits until the node has started. Raises `ClusterError`."""
-        # Short, because sockets are in it; not in a user's folder, whose name may be long.
+        """Start a node, and wait until it has started. Raises `ClusterError`."""
+        # The folder's name is short, because sockets are in it; a user's folder may have a long name.
         self.folder = Path(tempfile.mkdtemp(prefix="edgesweep-ray-"))
-        """By which Ray tells several nodes of one machine apart."""
+        """The folder by which Ray tells several nodes of one machine apart."""
         self._log = self.folder / "start.log"
         try:
             with self._log.open("wb") as log:
@@ -108,33 +110,35 @@ class Node:
         self._remove()
 
     def listening(self, *beside: int) -> tuple[tuple[int, str], ...]:
-        """What the node's processes, and those `beside` it with these ids, listen on for TCP: ports, each with
+        """The TCP ports that the node's processes, and those `beside` it with these ids, listen on, each with
         `ADDRESS:PORT (process)`."""
-        found = set()
+        ports = set()
         with suppress(psutil.Error):
             for process in [
                 *psutil.Process(self._process.pid).children(recursive=True),
                 *map(psutil.Process, beside),
             ]:
                 with suppress(psutil.Error):
-                    for one in process.net_connections(kind="tcp"):
-                        if one.status == psutil.CONN_LISTEN:
-                            found.add((one.laddr.port, f"{one.laddr.ip}:{one.laddr.port} ({process.name()[:20]})"))
-        return tuple(sorted(found))
+                    for row in process.net_connections(kind="tcp"):
+                        if row.status == psutil.CONN_LISTEN:
+                            ports.add((row.laddr.port, f"{row.laddr.ip}:{row.laddr.port} ({process.name()[:20]})"))
+        return tuple(sorted(ports))
 
     def _await_start(self, options: NodeOptions) -> None:
-        deadline = time.monotonic() + _START_S
-        while _STARTED not in (words := self._log.read_text(encoding="utf-8", errors="replace")):
-            if not self.alive() or time.monotonic() > deadline:
+        for is_last in tries(_START_S, _POLL_S):
+            words = self._log.read_text(encoding="utf-8", errors="replace")
+            if _STARTED in words:
+                return
+            if is_last or not self.alive():
                 raise _why_not(words, options)
-            time.sleep(_POLL_S)
 
     def _remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def listening_on(node: Node, *beside: int) -> str:
-    """For people: what others reach of a node and the processes beside it, as far as no firewall keeps them off."""
+    """A line for people: the addresses at which others reach a node and the processes beside it, as far as no firewall
+    keeps them off."""
     return f"listening: {', '.join(text for _, text in node.listening(*beside))}"
 
 
@@ -160,8 +164,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
     place = (
         ["--head", f"--port={port}", "--include-dashboard=false"] if options.is_head else [f"--address={host}:{port}"]
     )
-    return [
-        *([shutil.which("setpriv") or "setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []),
+    words = [
         sys.executable,
         "-c",
         _START_BESIDE if _is_beside(options) else _START,
@@ -177,6 +180,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
         "--disable-usage-stats",
         "--block",
     ]
+    return ended_with_thread(words, signal.SIGTERM)
 
 
 def _ports(options: NodeOptions, lab_port: int) -> list[str]:
@@ -194,11 +198,13 @@ def _start_environment(options: NodeOptions) -> dict[str, str]:
 
 
 def _why_not(words: str, options: NodeOptions) -> ClusterError:
-    """What Ray's last words mean."""
+    """The error that Ray's last words mean."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     if "Version mismatch" in words:
-        told = " ".join(lines[next(i for i, line in enumerate(lines) if "Version mismatch" in line) :])[:300]
-        return ClusterError(f"this machine and the lab at {options.head} differ: {told}", "install the same versions")
+        mismatch = " ".join(lines[next(i for i, line in enumerate(lines) if "Version mismatch" in line) :])[:300]
+        return ClusterError(
+            f"this machine and the lab at {options.head} differ: {mismatch}", "install the same versions"
+        )
     if REFUSED in words:
         return wrong_token(options.head, options.token_file)
     lines = [line for line in lines if "Error" in line] or lines[-4:]

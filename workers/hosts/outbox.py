@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from sweeps.errors import StoreError
+from sweeps.sqlite_file import BRIEF_S, connect, switch_to_wal
 from workers.hosts.disk import lack_of_room
 
 _CAP_BYTES = 2**30
@@ -50,10 +51,10 @@ class Outbox:
         now: Callable[[], float] = time.time,
         passed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable. `now`:
-        seconds since 1970. `passed`: seconds, never set.
+        """The results in this file. `version`: EdgeSweep's; results of another version are dropped, because they may
+        not be readable. `now`: seconds since 1970. `passed`: seconds, never set.
 
-        On a full disk it is opened later, by whatever is asked first once there is room.
+        On a full disk the file is opened later, by the first call once there is room.
         """
         self._file = file
         self._version = version
@@ -61,15 +62,15 @@ class Outbox:
         self._now = now
         self._passed = passed
         self._last = now(), passed()
-        self._telling = Lock()
+        self._ageing = Lock()
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self.trouble: StoreError | None = None
-        """Why it could not be written the last time; `None` if it could."""
+        """The reason why the file could not be written the last time; `None` if it could."""
         self._is_unsynced = False
         self._syncing = Lock()
         self.dropped = ""
-        """In words, which results of other versions were dropped; empty if there were none."""
+        """The number of dropped results of other versions, in words; empty if there were none."""
         try:
             self._opened()
         except (sqlite3.Error, OSError) as error:
@@ -117,7 +118,7 @@ class Outbox:
                 self._commit(("DELETE FROM results WHERE at_s < ?", (last_s,)))
 
     def count(self) -> int:
-        """How many results no driver has acknowledged."""
+        """The number of results that no driver has acknowledged."""
         return int(self._read("SELECT COUNT(*) FROM results")[0][0])
 
     def next_epoch(self) -> int:
@@ -141,7 +142,7 @@ class Outbox:
                 return
             self._is_unsynced = False
             try:
-                # Beside the lock of the file: nobody else waits for the disk.
+                # The disk is waited for beside the lock of the file: nobody else waits.
                 written = os.open(f"{self._file}-wal", os.O_RDONLY)
                 try:
                     os.fsync(written)
@@ -164,34 +165,34 @@ class Outbox:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.touch(mode=0o600)
         self._file.chmod(0o600)
-        connection = sqlite3.connect(self._file, isolation_level=None, check_same_thread=False)
+        connection = connect(self._file, busy_s=BRIEF_S, one_thread=False)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            switch_to_wal(connection, BRIEF_S)
             connection.execute("PRAGMA synchronous = NORMAL")  # `sync` does the rest
             connection.executescript(_TABLES)
             if "at_s" not in {row[1] for row in connection.execute("PRAGMA table_info(results)")}:
-                # Of a host that was updated: their time begins now.
+                # The rows are those of a host that was updated: their time begins now.
                 connection.execute("ALTER TABLE results ADD COLUMN at_s REAL NOT NULL DEFAULT 0")
                 connection.execute("UPDATE results SET at_s = ?", (self._now(),))
-            # What was kept while the clock was ahead waits from now on.
+            # Results that were stored while the clock was ahead wait from now on.
             connection.execute("UPDATE results SET at_s = ? WHERE at_s > ?", (self._now(), self._now()))
-            others = connection.execute(
+            other_versions = connection.execute(
                 "SELECT version, COUNT(*) FROM results WHERE version != ? GROUP BY version", (self._version,)
             ).fetchall()
-            if others:
+            if other_versions:
                 connection.execute("DELETE FROM results WHERE version != ?", (self._version,))
         except sqlite3.Error:
             connection.close()
             raise
-        named = " and ".join(f"{count} of EdgeSweep {version}" for version, count in others)
+        named = " and ".join(f"{count} of EdgeSweep {version}" for version, count in other_versions)
         self.dropped = f"results that cannot be read by {self._version} were dropped: {named}" if named else ""
         self._connection = connection
         return connection
 
     @contextmanager
     def _time(self) -> Iterator[float]:
-        """Seconds since 1970. If the clock was set meanwhile, what waits has not waited longer."""
-        with self._telling:
+        """Seconds since 1970. If the clock was set meanwhile, the waiting results have not waited longer."""
+        with self._ageing:
             now_s, passed_s = self._now(), self._passed()
             step_s = (now_s - self._last[0]) - (passed_s - self._last[1])
             if abs(step_s) > _STEP_S:
@@ -200,7 +201,7 @@ class Outbox:
             yield now_s
 
     def _commit(self, *statements: tuple[str, Sequence[object]]) -> None:
-        """All of them or none."""
+        """Run all of the statements or none."""
         with self._writing() as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,5 @@
-"""Fixed ports for a Ray node, and nftables rules that keep them to one interface: Ray itself listens on all of them."""
+"""Fixed ports for a Ray node, and nftables rules that keep these ports to one interface: Ray itself listens on all of
+them."""
 
 import importlib.util
 import os
@@ -16,6 +17,7 @@ from typing import IO, Any, Self
 import psutil
 
 from sweeps.errors import ClusterError
+from sweeps.retry import tries
 
 _NAMED = (
     "--node-manager-port",
@@ -25,11 +27,11 @@ _NAMED = (
     "--dashboard-agent-grpc-port",
     "--metrics-export-port",
 )
-"""What a node listens on beside the ports of its workers, as options of `ray start`."""
+"""Options of `ray start` for the ports that a node listens on beside those of its workers."""
 _CLIENTS = "--ray-client-server-port"
-"""On a head, if grpcio is there, which Ray then takes for a wish to have clients."""
+"""The option for clients of a head. If grpcio is there, Ray takes that for a wish to have clients."""
 _LEAST = len(_NAMED) + 1 + 25
-"""One for the agent, one for its keeper, one for each driver here."""
+"""The least number of ports: beside the named ones, one for the agent, one for its keeper, one for each driver here."""
 _NFT_S = 20.0
 _KILL_S = 5.0
 _LOOK_S = 0.05
@@ -44,11 +46,11 @@ class Ports:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`FIRST-LAST`. Raises `ValueError` with the reason."""
-        found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
-        if found is None:
+        """The range of a text `FIRST-LAST`. Raises `ValueError` with the reason."""
+        match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+        if match is None:
             raise ValueError("write FIRST-LAST, for example 24000-24999")
-        first, last = map(int, found.groups())
+        first, last = map(int, match.groups())
         if not 1024 <= first <= last < 2**16:
             raise ValueError("ports are from 1024 to 65535, the smaller one first")
         if last - first + 1 < _LEAST:
@@ -62,7 +64,7 @@ class Ports:
         return self.first <= port <= self.last
 
     def words(self, *, head: bool) -> list[str]:
-        """For `ray start`."""
+        """The options for `ray start`."""
         options = [*_NAMED, *_of_clients(head=head)]
         named = [f"{option}={self.first + number}" for number, option in enumerate(options)]
         workers = self.first + len(options)
@@ -70,8 +72,8 @@ class Ports:
 
 
 def any_ports(lab_port: int, *, head: bool) -> list[str]:
-    """For `ray start` of a node without a range: its workers listen where the system has a free port. Ray's own choice
-    is fixed, and it refuses to start where one of its ports is the lab's."""
+    """The options for `ray start` of a node without a range: its workers listen where the system has a free port. Ray's
+    own choice is fixed, and it refuses to start where one of its ports is the lab's."""
     fixed = dict.fromkeys(_of_clients(head=head), 10001) | {"--dashboard-agent-listen-port": 52365}
     moved = [f"{option}={port - 1}" for option, port in fixed.items() if port == lab_port]
     return ["--min-worker-port=0", "--max-worker-port=0", *moved]
@@ -82,12 +84,12 @@ def _of_clients(*, head: bool) -> list[str]:
 
 
 DEFAULT_PORTS = Ports(24000, 24999)
-"""Below those that Linux gives to outgoing connections."""
+"""The default range is below the ports that Linux gives to outgoing connections."""
 
 
 @contextmanager
 def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
-    """Until the end of the block, who reaches these ports comes over the interface of this address, and names the
+    """Guard the ports until the end of the block: they are reached only over the interface of this address, and by the
     address. Others are refused; other ports are as they were. `lab_port`: on the head, the lab's own.
 
     The table belongs to an `nft` that waits here: nobody else can change it, and the kernel removes it when that ends,
@@ -97,15 +99,15 @@ def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
     rules = _rules(table, address, _interface(address), ports, lab_port)
     nft = _nft()
     with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
-        _started([*nft, "-i"], said) as holder,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
+        _started([*nft, "-i"], errors) as holder,
     ):
         assert holder.stdin is not None
         try:
-            with suppress(BrokenPipeError):  # then it has ended, and says why
+            with suppress(BrokenPipeError):  # the program has ended then, and says why
                 holder.stdin.write(rules)
                 holder.stdin.flush()
-            _await(holder, [*nft, "list", "table", "inet", table], said)
+            _await(holder, [*nft, "list", "table", "inet", table], errors)
             yield
         finally:
             with suppress(BrokenPipeError):
@@ -116,7 +118,7 @@ def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
 
 
 def _rules(table: str, address: str, interface: str, ports: Ports, lab_port: int | None) -> str:
-    """One line: `nft -i` reads a command from each."""
+    """The rules in one line: `nft -i` reads a command from each."""
     guarded = ", ".join(map(str, filter(None, (lab_port, ports))))
     return (
         f"table inet {table} {{ flags owner; chain input {{ "
@@ -130,8 +132,8 @@ def _rules(table: str, address: str, interface: str, ports: Ports, lab_port: int
 
 
 def _interface(address: str) -> str:
-    for name, its in psutil.net_if_addrs().items():
-        if any(one.family == socket.AF_INET and one.address == address for one in its):
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(entry.family == socket.AF_INET and entry.address == address for entry in addresses):
             name = name.partition(":")[0]  # an address may have a label, which is no interface
             if not re.fullmatch(r"[\w.@-]+", name):
                 raise ClusterError(f"the interface {name!r} has a name that no rule can have", "rename it")
@@ -145,21 +147,21 @@ def _nft() -> list[str]:
         raise ClusterError("nft is missing, which --firewall needs", "apt-get install -y nftables")
     if os.geteuid() == 0:
         return [program]
-    # Only nft: Ray and whatever a token lets others run stay this user's.
+    # Only nft runs as root: Ray and whatever a token lets others run stay this user's.
     if (sudo := shutil.which("sudo")) is None:
         raise ClusterError("--firewall needs sudo, for nft alone", "apt-get install -y sudo, or use your own firewall")
     return [sudo, "-n", program]
 
 
-def _started(argv: Sequence[str], said: IO[str]) -> "subprocess.Popen[str]":
+def _started(argv: Sequence[str], errors: IO[str]) -> "subprocess.Popen[str]":
     try:
         return subprocess.Popen(  # noqa: S603  # an argument list; no shell
             argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=errors,
             text=True,
-            # It keeps a history of what it reads in the home folder.
+            # Without this, nft keeps a history of what it reads in the home folder.
             env=os.environ | {"HOME": os.devnull},
             # Ctrl-C ends Ray first.
             start_new_session=True,
@@ -168,20 +170,21 @@ def _started(argv: Sequence[str], said: IO[str]) -> "subprocess.Popen[str]":
         raise ClusterError(f"nft cannot be run: {error}") from error
 
 
-def _await(holder: "subprocess.Popen[str]", look: Sequence[str], said: IO[str]) -> None:
-    """Until the table is there."""
+def _await(holder: "subprocess.Popen[str]", look: Sequence[str], errors: IO[str]) -> None:
+    """Wait until the table is there."""
     deadline = time.monotonic() + _NFT_S
-    while not _succeeds(look, deadline - time.monotonic()):
-        said.seek(0)
-        words = said.read().split("\n")[0]
-        if words or holder.poll() is not None or time.monotonic() > deadline:
+    for is_last in tries(_NFT_S, _LOOK_S):
+        if _succeeds(look, deadline - time.monotonic()):
+            return
+        errors.seek(0)
+        words = errors.read().split("\n")[0]
+        if words or is_last or holder.poll() is not None:
             step = "run `sudo -v` first" if os.geteuid() else "leave --firewall out, and use your own"
             raise ClusterError(f"the rules cannot be installed: {words or 'nft does not say why'}", step)
-        time.sleep(_LOOK_S)
 
 
 def _succeeds(argv: Sequence[str], timeout_s: float) -> bool:
-    """Whether a program ends with 0 in time."""
+    """Tell whether a program ends with 0 in time."""
     null = subprocess.DEVNULL
     process = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null)  # noqa: S603  # an argument list; no shell
     try:

@@ -1,4 +1,4 @@
-"""Starts the agent of this machine on its Ray node, in place of an earlier one."""
+"""The start of this machine's agent on its Ray node, in place of an earlier agent."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import ray
 from ray import exceptions
 
-from sweeps.errors import ClusterError, DeviceError
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from workers.hosts.actors import HostActor
 from workers.hosts.cluster import NAMESPACE, Hosts, RemoteHost, Shared
 from workers.hosts.device_process import CLOSE_S
@@ -22,7 +22,8 @@ _START_S = 120.0
 
 
 def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[float], None]]:
-    """Start this machine's agent on its node, in place of an earlier one. Returns it, and what ends it in order.
+    """Start this machine's agent on its node, in place of an earlier one. Returns the agent, and the call that ends it
+    in order.
 
     Raises `ClusterError` if another computer of the lab has its name.
     """
@@ -37,11 +38,11 @@ def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[f
         label_selector={NODE_LABEL: label},
     ).remote(config, boot)
     try:
+        ray.get(actor.check.remote(), timeout=_START_S)
         ray.get(actor.hello.remote(), timeout=_START_S)
-    except exceptions.RayTaskError as error:
-        raise error.cause from error
     except exceptions.RayError as error:
-        raise why_not(str(error)) from error
+        ray.kill(actor)
+        raise not_started(error) from error
 
     def end(timeout_s: float) -> None:
         with suppress(exceptions.RayError):
@@ -51,30 +52,27 @@ def raise_agent(config: HostConfig, label: str) -> tuple[RemoteHost, Callable[[f
     return RemoteHost(actor, config.name, Shared(), Link(None)), end
 
 
-def why_not(words: str) -> ClusterError:
-    """Why the agent does not start: EdgeSweep's own error among Ray's words, if there is one."""
-    lines = [line.strip() for line in words.splitlines()]
-    own = next((number for number, line in enumerate(lines) if line.startswith("sweeps.errors.")), None)
-    if own is None:
-        return ClusterError(f"the agent of this host does not start: {words[:300]}")
-    _, arrow, step = " ".join(lines[own + 1 : own + 2]).partition("-> ")
-    return ClusterError(f"the agent of this host does not start: {lines[own].partition(': ')[2]}", arrow and step)
+def not_started(error: exceptions.RayError) -> ClusterError:
+    """The error for a person, with EdgeSweep's own words where it was the agent that refused."""
+    cause = error.cause if isinstance(error, exceptions.RayTaskError) else error
+    message, step = (cause.message, cause.next_step) if isinstance(cause, EdgeSweepError) else (str(cause)[:300], "")
+    return ClusterError(f"the agent of this host does not start: {message}", step)
 
 
-def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
+def earlier_starts(hosts: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
     """Agents of this machine that are still in the lab. `found`: as of `Hosts.find`.
 
     Raises `ClusterError` if a host of this name that answers is another machine.
     """
     earlier = []
-    for key, host in found:
-        _, other, its_machine, *_ = key.split(":")
-        if other != name:
+    for key, host in hosts:
+        _, host_name, its_machine, *_ = key.split(":")
+        if host_name != name:
             continue
         if its_machine == machine:
             earlier.append(host)
             continue
-        with suppress(DeviceError):  # one that does not answer may be this computer with a new folder
+        with suppress(DeviceError):  # a host that does not answer may be this computer with a new folder
             devices = len(host.hello().devices)
             raise ClusterError(
                 f"another computer of the lab is called {name} (with {devices} devices)",

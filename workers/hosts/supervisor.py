@@ -1,6 +1,6 @@
-"""Keeps this machine a device host: its Ray node and its agent are started again whenever one of them ends."""
+"""The supervisor of a device host: the Ray node and the agent of this machine are started again whenever one of them
+ends."""
 
-import fcntl
 import json
 import os
 import signal
@@ -17,46 +17,43 @@ from typing import Any
 import psutil
 
 from sweeps.errors import ClusterError
+from sweeps.locks import GLANCE_S, LockedError, locked, owner
 from workers.hosts.access import check_free, check_head, check_token, environment, own_address, split_address
 from workers.hosts.node import Node, NodeOptions, listening_on
 from workers.hosts.this_machine import HostConfig
 
 LEAVE_S = 120.0
-"""For the blocks that run to end, when a host leaves."""
+"""The time for running blocks to end when a host leaves."""
 _END_S = 20.0
 _AGAIN_S = 2.0
 _POLL_S, _ADDRESS_S = 0.2, 3.0
 _ONLY_HERE = ("127.", "::1:", "::ffff:127.")
-"""Beginnings of addresses that no other computer reaches."""
+"""The beginnings of addresses that no other computer reaches."""
 
 
 @contextmanager
 def only_host(state: Path) -> Iterator[None]:
-    """One host per state folder. Raises `ClusterError` with the process that is one already."""
+    """Hold the lock by which a state folder has one host. Raises `ClusterError` with the process that is one
+    already."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _pid_file(state).open("a+", encoding="ascii") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            stack.enter_context(locked(_pid_file(state), wait_s=GLANCE_S))
+        except LockedError as error:
             raise ClusterError(
-                f"this machine is a device host already (process {_pid(state) or 'unknown'})",
+                f"this machine is a device host already (process {error.process or 'unknown'})",
                 "edgesweep host leave ends that; for a second one give another folder with --state",
             ) from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"{os.getpid()}\n")
-        file.flush()
         yield
-        file.truncate(0)
 
 
 def leave(state: Path) -> bool:
     """Ask the host of this folder to hand its devices back and to end; returns then. `False` if there is none."""
-    pid = _pid(state)
-    if not pid or not _is_held(state):
+    pid = owner(_pid_file(state))
+    if not pid:
         return False
     os.kill(pid, signal.SIGTERM)
-    while _is_held(state):
+    while owner(_pid_file(state)) is not None:
         time.sleep(_POLL_S)
     return True
 
@@ -85,21 +82,21 @@ def _serve_within(
     started, guarded = False, ""
     while not stop():
         try:
-            own = replace(options, label=token_hex(4), ip=options.ip or own_address(options.head))
-            if guarded != own.ip:
-                # Not anew for each node: to make rules a person may have to be there.
+            node_options = replace(options, label=token_hex(4), ip=options.ip or own_address(options.head))
+            if guarded != node_options.ip:
+                # The guard is not entered anew for each node: to make rules a person may have to be there.
                 guarded = ""
                 guarding.close()
-                guarding.enter_context(guard(own))
-                guarded = own.ip
-            if own.is_head:
-                check_free(own.head)
+                guarding.enter_context(guard(node_options))
+                guarded = node_options.ip
+            if node_options.is_head:
+                check_free(node_options.head)
             else:
-                check_head(own.head)
-                check_token(own.head, own.token_file, own.ip)
-            node = Node(own)
+                check_head(node_options.head)
+                check_token(node_options.head, node_options.token_file, node_options.ip)
+            node = Node(node_options)
             try:
-                started = _serve_on(node, own, config, stop, tell, started, may_move=not options.ip)
+                started = _serve_on(node, node_options, config, stop, tell, started, may_move=not options.ip)
             finally:
                 node.end()
         except ClusterError as error:
@@ -121,22 +118,22 @@ def _serve_on(
     *,
     may_move: bool,
 ) -> bool:
-    """Until the node ends, `stop()`, or the node's address is no longer this machine's, if it `may_move`. Returns
+    """Serve until the node ends, `stop()`, or the node's address is no longer this machine's, if it `may_move`. Returns
     whether the agent ever ran."""
     moved, look_s = "", 0.0
     while node.alive() and not stop() and not moved:
         with _keeper(node, options, config) as keeper:
-            told = _first_words(keeper)
-            if "error" in told:
-                error = ClusterError(str(told["error"]), str(told["next_step"]))
+            first_words = _first_words(keeper)
+            if "error" in first_words:
+                error = ClusterError(str(first_words["error"]), str(first_words["next_step"]))
                 if not started:
                     raise error
                 tell(error.one_line)
                 time.sleep(_AGAIN_S)
                 continue
             check_ports(options, node.listening(keeper.pid))
-            words = _joined(options, config, told["devices"], again=started)
-            # Also of a node that was started again: its ports may be others.
+            words = _joined(options, config, first_words["devices"], restarted=started)
+            # The ports are reported also of a node that was started again: they may be others.
             tell(f"{words}\n{listening_on(node, keeper.pid)}")
             started = True
             while node.alive() and keeper.poll() is None and not stop() and not moved:
@@ -156,7 +153,7 @@ def _serve_on(
 def _address_instead(options: NodeOptions) -> str:
     """The address that this machine has towards the head, if that of the node is gone. Empty if it is not, or there is
     no other one: a link that is down may come back as it was."""
-    addresses = {one.address for its in psutil.net_if_addrs().values() for one in its}
+    addresses = {entry.address for entries in psutil.net_if_addrs().values() for entry in entries}
     with suppress(ClusterError):
         if options.ip not in addresses:
             return own_address(options.head)
@@ -165,7 +162,7 @@ def _address_instead(options: NodeOptions) -> str:
 
 @contextmanager
 def _keeper(node: Node, options: NodeOptions, config: HostConfig) -> "Iterator[subprocess.Popen[str]]":
-    asked = {
+    request = {
         "head": options.head,
         "token_file": str(options.token_file),
         "label": options.label,
@@ -187,7 +184,7 @@ def _keeper(node: Node, options: NodeOptions, config: HostConfig) -> "Iterator[s
         try:
             with suppress(BrokenPipeError):
                 assert keeper.stdin is not None
-                keeper.stdin.write(json.dumps(asked) + "\n")
+                keeper.stdin.write(json.dumps(request) + "\n")
                 keeper.stdin.flush()
             yield keeper
         finally:
@@ -211,18 +208,19 @@ def _end_in_order(keeper: "subprocess.Popen[str]") -> None:
         keeper.wait(LEAVE_S + _END_S)
 
 
-def _joined(options: NodeOptions, config: HostConfig, devices: list[str], *, again: bool) -> str:
-    found = ", ".join(devices) or "no device yet: phones are noticed when they are plugged in"
-    return f"{config.name} is a host of the lab at {options.head}{' again' if again else ''}: {found}"
+def _joined(options: NodeOptions, config: HostConfig, devices: list[str], *, restarted: bool) -> str:
+    device_list = ", ".join(devices) or "no device yet: phones are noticed when they are plugged in"
+    return f"{config.name} is a host of the lab at {options.head}{' again' if restarted else ''}: {device_list}"
 
 
 def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> None:
-    """Raises `ClusterError` if others reach the node on a port outside of its range. `listening`: as of a `Node`."""
-    own = split_address(options.head)[1] if options.is_head else None
+    """Refuse a node that others reach on a port outside of its range, with a `ClusterError`. `listening`: as of a
+    `Node`."""
+    lab_port = split_address(options.head)[1] if options.is_head else None
     beside = [
         text
         for port, text in listening
-        if options.ports and port not in options.ports and port != own and not text.startswith(_ONLY_HERE)
+        if options.ports and port not in options.ports and port != lab_port and not text.startswith(_ONLY_HERE)
     ]
     if beside:
         raise ClusterError(
@@ -234,19 +232,3 @@ def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> N
 
 def _pid_file(state: Path) -> Path:
     return state / "host.pid"
-
-
-def _pid(state: Path) -> int:
-    """0 if it is not known."""
-    with suppress(OSError, ValueError):
-        return int(_pid_file(state).read_text(encoding="ascii"))
-    return 0
-
-
-def _is_held(state: Path) -> bool:
-    with suppress(OSError), _pid_file(state).open("r", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False

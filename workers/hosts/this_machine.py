@@ -15,6 +15,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec import built_in, catalog
+from sweeps.whole_file import write_whole
 from workers.devices import registry
 from workers.hosts.agent import HostAgent, Identity
 from workers.hosts.desk import Worker
@@ -26,12 +27,12 @@ from workers.plan import device_facts
 from workers.runtimes import registry as runtimes
 
 _KNOWN_S = 60.0
-"""Less than a host may take to start."""
+"""The time that devices have to give their facts; less than a host may take to start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """What a person says about a host, and where it keeps its files."""
+    """The configuration of a host by a person, and the folder of its files."""
 
     name: str
     state: Path
@@ -41,7 +42,7 @@ class HostConfig:
 
     @property
     def node(self) -> Path:
-        """Artifacts and device files."""
+        """The folder of artifacts and device files."""
         return self.state / "node"
 
     @property
@@ -49,28 +50,28 @@ class HostConfig:
         return self.state / "outbox.sqlite"
 
     def machine(self) -> str:
-        """Identifies the state folder, and so the host, over restarts and other network addresses."""
+        """Identifier of the state folder, and so of the host, over restarts and other network addresses."""
         file = self.state / "host.id"
         self.state.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            _replace(file, secrets.token_hex(4))
+            write_whole(file, secrets.token_hex(4))
         return file.read_text(encoding="ascii").strip()
 
     def next_boot(self, now_ms: int) -> int:
-        """Of a start of the agent: larger than that of all before, also if the clock was set back meanwhile. `now_ms`:
-        since 1970."""
+        """The number of a new start of the agent: larger than that of all before, also if the clock was set back
+        meanwhile. `now_ms`: since 1970."""
         file = self.state / "host.boot"
         last = 0
         with suppress(OSError, ValueError):
             last = int(file.read_text(encoding="ascii"))
         boot = max(now_ms, last + 1)
         with suppress(OSError):  # a full disk keeps no agent from starting
-            _replace(file, str(boot))
+            write_whole(file, str(boot))
         return boot
 
 
 def versions() -> Versions:
-    """Of this machine."""
+    """The versions of this machine."""
     return Versions(
         edgesweep=_version("edgesweep"),
         protocol=HOST_PROTOCOL,
@@ -80,33 +81,35 @@ def versions() -> Versions:
 
 
 def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path], Worker]) -> HostAgent:
-    """The agent, which knows the devices that say within a minute what they are. `start` gets a device and the host's
+    """The agent, which knows the devices that give their facts within a minute. `start` gets a device and the host's
     folder.
 
     Raises `StoreError` if its results cannot be stored.
     """
-    own = versions()
+    own_versions = versions()
     config.node.mkdir(parents=True, exist_ok=True)
-    outbox = Outbox(config.outbox, own.edgesweep)
+    outbox = Outbox(config.outbox, own_versions.edgesweep)
     facts = partial(_facts, folder=config.node)
-    inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _apart, _kept_out)
+    inventory = Inventory(registry.listed, facts, time.monotonic, config.units, _spawn, _kept_out)
     inventory.refresh()
     inventory.wait(_KNOWN_S)
     tools = tuple(registry.tools().items())
     return HostAgent(
-        Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags, tools=tools),
+        Identity(
+            name=config.name, machine=config.machine(), boot=boot, versions=own_versions, tags=config.tags, tools=tools
+        ),
         config.node,
         inventory,
         Leases(time.monotonic, outbox.next_epoch),
         outbox,
         lambda facts: start(facts, config.node),
         time.time,
-        _apart,
+        _spawn,
     )
 
 
 def check_units(units: tuple[str, ...]) -> None:
-    """Raises `DeviceError` if one is not the name of a single device."""
+    """Refuse a name that is not that of a single device, with a `DeviceError`."""
     for name in units:
         entry = catalog.device(name)
         if entry is None or name == f"{entry.name}:*":
@@ -115,7 +118,7 @@ def check_units(units: tuple[str, ...]) -> None:
             )
 
 
-def _apart(call: Callable[[], None]) -> None:
+def _spawn(call: Callable[[], None]) -> None:
     Thread(target=call, daemon=True).start()
 
 
@@ -123,26 +126,19 @@ def _facts(name: str, folder: Path) -> DeviceFacts:
     references: dict[str, str] = {}
     for runtime in built_in.BUILT_IN_NAMES:
         references |= runtimes.get(runtime).references()
-    # Drivers plan for what is on the device, so all that this machine has a program of is brought there.
+    # Drivers plan for what is on the device, so everything that this machine has a program of is brought there.
     return device_facts(name, folder, references, catalog.runtimes(), lambda _: None)
 
 
 def _kept_out(facts: DeviceFacts) -> DeviceError | None:
-    """A person who put a device into quarantine on its own host means all drivers. What EdgeSweep put there, while it
-    ran a sweep here, is that driver's alone: its canary needs the device."""
+    """The error for a device that a person put into quarantine on its own host, which means all drivers. A quarantine
+    by EdgeSweep, from a sweep of this machine, is that driver's alone: its canary needs the device."""
     with suppress(StoreError):  # a file that cannot be read keeps no device out
-        found = QuarantineBook().quarantine(facts.device_id)
-        if found is not None and found.by == "person":
+        quarantine = QuarantineBook().quarantine(facts.device_id)
+        if quarantine is not None and quarantine.by == "person":
             way_out = f"edgesweep devices readmit {facts.name}, on its host"
-            return DeviceError("quarantined", f"{facts.name} is quarantined {found.text}", way_out)
+            return DeviceError("quarantined", f"{facts.name} is quarantined {quarantine.text}", way_out)
     return None
-
-
-def _replace(file: Path, text: str) -> None:
-    """Whole, or not at all."""
-    part = file.with_suffix(".part")
-    part.write_text(text, encoding="ascii")
-    part.replace(file)
 
 
 def _version(package: str) -> str:

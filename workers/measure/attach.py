@@ -1,4 +1,4 @@
-"""Makes a device ready to run artifacts: pushes the runtimes' programs to one that is not this host."""
+"""Preparation of a device to run artifacts: the runtimes' programs are pushed to a device that is not this host."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ class Attached:
     device: Device
     facts: DeviceFacts
     programs: Mapping[tuple[str, str], Program] = field(default_factory=dict)
-    """By runtime and format. Empty where this host's Python is the device's too."""
+    """Programs by runtime and format. Empty where this host's Python is the device's too."""
 
 
 def attach(
@@ -37,14 +37,14 @@ def attach(
 
     The programs of PyTorch's runtimes are pushed always, so that the fingerprint is the same in every sweep, those of
     other runtimes only if they are in `used`. If one of the latter cannot be pushed, `tell` gets the reason, and the
-    others are used. If there is no program for the device's ABI, its facts name no runtime. A phone is
-    leased from here on: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
+    others are used. If there is no program for the device's ABI, its facts name no runtime. The phone is
+    locked from here on: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
     """
     device = devices.connect(name, folder)
     facts = device.facts()
     if facts.runtime_versions:
         return Attached(device, _with_backends_here(facts, used))
-    device.take_lease()
+    device.take_lock()
     try:
         return _with_programs(device, facts, sorted({*used} - built_in.ALWAYS_BROUGHT), tell)
     except BaseException:
@@ -53,17 +53,17 @@ def attach(
 
 
 def _with_programs(
-    device: Device, facts: DeviceFacts, others: Iterable[str], tell: Callable[[str], object]
+    device: Device, facts: DeviceFacts, further: Iterable[str], tell: Callable[[str], object]
 ) -> Attached:
     programs: dict[tuple[str, str], Program] = {}
     identities: dict[str, tuple[RunnerIdentity, ...]] = {}
     for name in sorted(built_in.ALWAYS_BROUGHT):
         pushed, identities[name] = _push_programs(device, facts, name)
         programs |= pushed
-    facts = _with(facts, {name: several for name, several in identities.items() if several})
-    for name in others:
+    facts = _with(facts, {name: of_runtime for name, of_runtime in identities.items() if of_runtime})
+    for name in further:
         try:
-            pushed, several = _push_programs(device, facts, name)
+            pushed, new_identities = _push_programs(device, facts, name)
             runtime = runtimes.get(name)
             releases = runtime.releases(facts) if isinstance(runtime, ReleaseRuntime) else ()
         except (Exception, SystemExit) as error:  # another package's code
@@ -73,22 +73,22 @@ def _with_programs(
             tell(f"{facts.name}: the runtime {name} is left out: {why}")
             continue
         programs |= pushed
-        if several:
-            # Not among the versions that the fingerprint is made from: those say what PyTorch's jobs ran on.
-            words = _all(word for one in several for word in (one.runner, one.runtime_version))
+        if new_identities:
+            # The versions of such a runtime are not in the fingerprint, which says what PyTorch's jobs ran on.
+            words = _all(word for identity in new_identities for word in (identity.runner, identity.runtime_version))
             facts = replace(facts, runners=(*facts.runners, (name, words)), releases=(*facts.releases, *releases))
-            if offered := _each(backend for one in several for backend in one.backends):
+            if offered := _each(backend for identity in new_identities for backend in identity.backends):
                 facts = replace(facts, backends=(*facts.backends, (name, offered)))
     return Attached(device, facts, programs)
 
 
 def _with_backends_here(facts: DeviceFacts, used: Iterable[str]) -> DeviceFacts:
-    """With what the libraries of this machine have besides the CPU. No key contains it."""
+    """The facts with the backends besides the CPU that libraries of this machine have. No key contains them."""
     for name in sorted(used) if catalog.is_host(facts.name) else ():
-        with suppress(EdgeSweepError):  # that it cannot be loaded is said where it is used
+        with suppress(EdgeSweepError):  # a library that cannot be loaded is reported where it is used
             runtime = runtimes.get(name)
-            if isinstance(runtime, InstalledRuntime) and len(there := runtime.backends_here()) > 1:
-                facts = replace(facts, backends=(*facts.backends, (name, there)))
+            if isinstance(runtime, InstalledRuntime) and len(backends := runtime.backends_here()) > 1:
+                facts = replace(facts, backends=(*facts.backends, (name, backends)))
     return facts
 
 
@@ -98,28 +98,29 @@ def _push_programs(
     """The programs of one runtime on the device, by runtime and format, and their identities; else empty."""
     runtime = runtimes.get(name)
     try:
-        found = runtime.programs(facts)
+        programs = runtime.programs(facts)
     except BuildError as error:
         if error.kind == "no_runner":
             return {}, ()
         raise DeviceError(error.kind, error.message, error.next_step) from error
-    there = {program: replace(program, path=push_program(device, program)) for program in found.values()}
-    identities = tuple(dict.fromkeys(_introduction(device, runtime, one) for one in there.values()))
-    return {(name, kind): there[program] for kind, program in found.items()}, identities
+    pushed = {program: replace(program, path=push_program(device, program)) for program in programs.values()}
+    identities = tuple(dict.fromkeys(_introduction(device, runtime, program) for program in pushed.values()))
+    return {(name, kind): pushed[program] for kind, program in programs.items()}, identities
 
 
 def program_of_release(device: Device, facts: DeviceFacts, variant: Variant) -> Program:
     """The runner of another release than the one on the device, pushed to it. Raises `DeviceError`, `BuildError`."""
     runtime = runtimes.get(variant.runtime)
-    found = runtime.programs_of(facts, variant.runner_toolchain) if isinstance(runtime, ReleaseRuntime) else {}
-    if variant.format not in found:
+    programs = runtime.programs_of(facts, variant.runner_toolchain) if isinstance(runtime, ReleaseRuntime) else {}
+    if variant.format not in programs:
         raise DeviceError("not_possible", f"{facts.name} gets no runner of {variant.runner_toolchain}")
-    program = found[variant.format]
+    program = programs[variant.format]
     return replace(program, path=push_program(device, program))
 
 
 def push_program(device: Device, program: Program) -> str:
-    """Its path on the device, where its libraries lie in the same folder. Raises `DeviceError`."""
+    """Push a program. Returns its path on the device, where its libraries lie in the same folder. Raises
+    `DeviceError`."""
     file = Path(program.path)
     try:
         for library in program.libraries:
@@ -130,8 +131,10 @@ def push_program(device: Device, program: Program) -> str:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         return device.push(file, f"{file.name}-{digest[:16]}")
     except OSError as error:
-        told = from_os_error(error)
-        raise DeviceError(told.kind, f"{device.facts().name} cannot be sent {file.name}: {told.message}") from error
+        local_error = from_os_error(error)
+        raise DeviceError(
+            local_error.kind, f"{device.facts().name} cannot be sent {file.name}: {local_error.message}"
+        ) from error
 
 
 def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerIdentity:
@@ -152,15 +155,20 @@ def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerI
         ) from error
 
 
-def _with(facts: DeviceFacts, told: Mapping[str, tuple[RunnerIdentity, ...]]) -> DeviceFacts:
-    """Where formats have programs of their own, a runtime is all of them: another one of them is another runtime."""
-    everyone = [one for several in told.values() for one in several]
+def _with(facts: DeviceFacts, identities: Mapping[str, tuple[RunnerIdentity, ...]]) -> DeviceFacts:
+    """The facts with all programs of each runtime. Where formats have programs of their own, a runtime is all of them:
+    with another one it is another runtime."""
+    all_identities = [identity for of_runtime in identities.values() for identity in of_runtime]
     return replace(
         facts,
-        runtime_versions=tuple((name, _all(one.runtime_version for one in several)) for name, several in told.items()),
-        runners=tuple((name, _all(one.runner for one in several)) for name, several in told.items()),
-        qengines=tuple(sorted({engine for one in everyone for engine in one.qengines})),
-        accelerators=tuple(dict.fromkeys(name for one in everyone for name in one.accelerators)),
+        runtime_versions=tuple(
+            (name, _all(identity.runtime_version for identity in of_runtime)) for name, of_runtime in identities.items()
+        ),
+        runners=tuple(
+            (name, _all(identity.runner for identity in of_runtime)) for name, of_runtime in identities.items()
+        ),
+        qengines=tuple(sorted({engine for identity in all_identities for engine in identity.qengines})),
+        accelerators=tuple(dict.fromkeys(name for identity in all_identities for name in identity.accelerators)),
     )
 
 

@@ -14,7 +14,7 @@ from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Conditions, Failed, Job, Stage
 from workers.measure import processes
-from workers.measure.bench import Bench, Request, failed
+from workers.measure.device_runner import DeviceRunner, Request, failed
 from workers.measure.readiness import Readiness
 from workers.measure.requests import START_DEADLINE_S, check_clocks, cpus_of, observed, timed_request
 from workers.runtimes import registry
@@ -22,7 +22,7 @@ from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, Ru
 from workers.toolchains.environments import command_within
 
 _LOAD_DEADLINE_S = 60.0
-# Everything else, such as a phone that went away, is a failure of the whole batch.
+# Failures of one artifact; all others, such as a phone that went away, are failures of the whole batch.
 OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
 
 
@@ -30,7 +30,7 @@ OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
 class BatchRequest(Request[Batch]):
     """Time `job` and the `others` in this order, in one process, on the device in its last known state.
 
-    Their order is to be drawn anew for each batch. Artifacts that are not on the device are pushed first. All have one
+    The order is to be drawn anew for each batch. Artifacts that are not on the device are pushed first. All have one
     runtime, threads and CPUs. A `Failed` as the answer, instead of a `Batch`, is no item's: of the kind `no_batches` if
     the program on the device times one artifact a process, and `not_possible` if the jobs run in different programs.
     """
@@ -39,23 +39,23 @@ class BatchRequest(Request[Batch]):
     protocol: Protocol
     readiness: Readiness
     brief: frozenset[str] = frozenset()
-    """Job keys of those that have short blocks."""
+    """Keys of the jobs that have short blocks."""
     run: str = ""
-    """Identifies the run of the driver that asks, and the batch in it; empty if its host need not keep the answer."""
+    """Identifier of the driver's run and of the batch in it; empty if the device's host need not keep the answer."""
     stage: ClassVar[Stage] = "run"
 
     @classmethod
     def of(
         cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness, brief: Collection[str] = (), run: str = ""
     ) -> "BatchRequest":
-        """Raises `ValueError` if there is no job, or if they cannot share a process."""
+        """A request for these jobs."""
         if not jobs:
             raise ValueError("a batch has at least one job")
         return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief), run)
 
     def __post_init__(self) -> None:
-        # Not `group_of`, which asks for one program: here it is one that takes all their formats.
-        pairs = [(one.variant, one.run) for one in self.jobs]
+        # `group_of` would ask for one program; a batch runs in one that takes all formats of its jobs.
+        pairs = [(job.variant, job.run) for job in self.jobs]
         shared = {(variant.runtime, variant.runner_toolchain, run.threads, run.cpus) for variant, run in pairs}
         if len(shared) > 1:
             raise ValueError("the jobs of a batch share a process: one runtime, one number of threads, the same CPUs")
@@ -78,27 +78,29 @@ class BatchRequest(Request[Batch]):
     def _item_s(self) -> float:
         return _LOAD_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
 
-    def answer(self, bench: Bench) -> Batch:
-        runtime, program = _batches(bench, self.jobs)
-        pushed = [self._pushed(bench, job) for job in self.jobs]
-        there = [one for one in pushed if not isinstance(one, Failed)]
+    def answer(self, device_runner: DeviceRunner) -> Batch:
+        runtime, program = _batches(device_runner, self.jobs)
+        pushed = [self._pushed(device_runner, job) for job in self.jobs]
+        present = [artifact for artifact in pushed if not isinstance(artifact, Failed)]
         outcomes: list[BatchOutcome] = []
         seconds, conditions = 0.0, Conditions()
-        if there:
-            outcomes, seconds, conditions = self._timed(bench, runtime, program, there)
-            check_clocks([one for one in outcomes if isinstance(one, RunReport)], seconds)
+        if present:
+            outcomes, seconds, conditions = self._timed(device_runner, runtime, program, present)
+            check_clocks([outcome for outcome in outcomes if isinstance(outcome, RunReport)], seconds)
         rest = iter(outcomes)
         return Batch(
             outcomes=tuple(
-                built if isinstance(built, Failed) else self._outcome(bench, job, built[1], next(rest), conditions)
+                built
+                if isinstance(built, Failed)
+                else self._outcome(device_runner, job, built[1], next(rest), conditions)
                 for job, built in zip(self.jobs, pushed, strict=True)
             ),
             device_seconds=seconds,
         )
 
-    def _pushed(self, bench: Bench, job: Job) -> tuple[RunRequest, Manifest] | Failed:
+    def _pushed(self, device_runner: DeviceRunner, job: Job) -> tuple[RunRequest, Manifest] | Failed:
         try:
-            manifest, model = bench.files.artifact(job.build_key)
+            manifest, model = device_runner.files.artifact(job.build_key)
         except DeviceError as error:
             if error.kind not in OF_ONE_ARTIFACT:
                 raise
@@ -109,12 +111,16 @@ class BatchRequest(Request[Batch]):
         return self.protocol.in_batch(brief=job.key in self.brief)
 
     def _timed(
-        self, bench: Bench, runtime: BatchRuntime, program: str | None, there: Sequence[tuple[RunRequest, Manifest]]
+        self,
+        device_runner: DeviceRunner,
+        runtime: BatchRuntime,
+        program: str | None,
+        present: Sequence[tuple[RunRequest, Manifest]],
     ) -> tuple[list[BatchOutcome], float, Conditions]:
-        protocol, device = self.protocol, bench.device
-        artifacts = [manifest.file_sha256 for _, manifest in there]
-        content = runtime.batch_file([request for request, _ in there])
-        source = bench.folder / f"batch-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
+        protocol, device = self.protocol, device_runner.device
+        artifacts = [manifest.file_sha256 for _, manifest in present]
+        content = runtime.batch_file([request for request, _ in present])
+        source = device_runner.folder / f"batch-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
         try:
             source.write_bytes(content)
             file = device.push(source, source.name)
@@ -123,10 +129,10 @@ class BatchRequest(Request[Batch]):
         argv = runtime.batch_command(file, self._item_s, program)
         release = self.job.variant.runner_toolchain
         argv = argv if program else command_within(argv, release)
-        deadline_s = START_DEADLINE_S + len(there) * self._item_s
+        deadline_s = START_DEADLINE_S + len(present) * self._item_s
         try:
             return observed(
-                bench,
+                device_runner,
                 protocol,
                 self.readiness,
                 lambda: processes.batch(device, runtime, argv, artifacts, deadline_s, release),
@@ -136,11 +142,11 @@ class BatchRequest(Request[Batch]):
                 device.remove(file)
 
     def _outcome(
-        self, bench: Bench, job: Job, manifest: Manifest, outcome: BatchOutcome, conditions: Conditions
+        self, device_runner: DeviceRunner, job: Job, manifest: Manifest, outcome: BatchOutcome, conditions: Conditions
     ) -> BatchItem | Failed | NotReached:
         match outcome:
             case RunnerError():
-                return failed(self.stage, bench.with_versions(outcome, job))
+                return failed(self.stage, device_runner.with_versions(outcome, job))
             case NotReached():
                 return outcome
         item = BatchItem(
@@ -157,25 +163,27 @@ class BatchRequest(Request[Batch]):
             artifact_sha256=manifest.file_sha256,
             conditions=replace(conditions, cpus=cpus_of(outcome, job)),
         )
-        of, known = job.variant, outcome.threads_known
+        variant, threads_known = job.variant, outcome.threads_known
         try:
-            labels = block_labels(item, of.backend, of.qengine, self._protocol_of(job), threads_known=known)
+            labels = block_labels(
+                item, variant.backend, variant.qengine, self._protocol_of(job), threads_known=threads_known
+            )
         except RunnerError as error:
             return failed(self.stage, error)
         return replace(item, labels=labels)
 
 
-def _batches(bench: Bench, jobs: Sequence[Job]) -> tuple[BatchRuntime, str | None]:
+def _batches(device_runner: DeviceRunner, jobs: Sequence[Job]) -> tuple[BatchRuntime, str | None]:
     """The runtime, and the path of its program on the device, `None` for this host's Python. Raises `RunnerError`."""
     name = jobs[0].variant.runtime
-    programs = {bench.program(job) for job in jobs}
+    programs = {device_runner.program(job) for job in jobs}
     if len(programs) > 1:
         formats = ", ".join(sorted({job.variant.format for job in jobs}))
         raise RunnerError(
-            "not_possible", f"{bench.facts.name} has different programs for {formats}: a batch is one process"
+            "not_possible", f"{device_runner.facts.name} has different programs for {formats}: a batch is one process"
         )
     (program,) = programs
     runtime = registry.get(name)
     if not isinstance(runtime, BatchRuntime) or (program is not None and program.tool is not None):
-        raise RunnerError("no_batches", f"{name} on {bench.facts.name} times one artifact a process")
+        raise RunnerError("no_batches", f"{name} on {device_runner.facts.name} times one artifact a process")
     return runtime, None if program is None else program.path

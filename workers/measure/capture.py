@@ -1,4 +1,4 @@
-"""Captures: programs of a device that record what runs there, started before a block and stopped after it.
+"""Captures: programs of a device that record its other programs, started before a block and stopped after it.
 
 Such a block is slower than others: its figures are labelled `profiled`, and are kept apart from all measurements.
 """
@@ -18,7 +18,7 @@ from workers.runtimes.interface import Program
 SCRIPT = Path(__file__).with_name("captured.sh")
 _NOTHING_RECORDED = 97
 _ASK_S = 30.0
-# More than any capture records of one block.
+# The limit is more than any capture records of one block.
 _MAX_RECORDING_BYTES = 2**30
 # A shell's exit codes of a program that is not there, or cannot be run.
 _ABSENT = (126, 127)
@@ -30,44 +30,45 @@ class Capture:
 
     name: str
     suffix: str
-    """Of the file that is kept."""
+    """The ending of the name of the file that is kept."""
     argv: Callable[[str, str, float], list[str]]
-    """Of the program's path, where it writes, and the longest time in seconds."""
+    """The arguments, from the program's path, the path of its output, and the longest time in seconds."""
     around: bool
-    """Whether it starts the program that it records; otherwise it runs beside it, until it is told to stop."""
+    """Tells whether the capture starts the program that it records; otherwise it runs beside that program, until it is
+    told to stop."""
     made: Callable[[str, bool], str]
-    """Where it writes, of a path in the run folder, and whether that is on Android."""
+    """The path of its output, from a path in the run folder, and whether that is on Android."""
     is_there: bool
-    """Whether phones have it."""
+    """Tells whether phones have the program."""
     without: str
     """The next step where it is missing."""
     opens: str
-    """What opens the file, for people."""
+    """The programs that open the file, for people."""
 
 
-def _perfetto(program: str, made: str, seconds: float) -> list[str]:
-    return [program, "-o", made, "-t", f"{seconds:.0f}s", "-b", "64mb", "sched", "freq", "idle"]
+def _perfetto(program: str, output: str, seconds: float) -> list[str]:
+    return [program, "-o", output, "-t", f"{seconds:.0f}s", "-b", "64mb", "sched", "freq", "idle"]
 
 
-def _simpleperf(program: str, made: str, seconds: float) -> list[str]:
-    return [program, "record", "-o", made, "--call-graph", "fp", "--"]
+def _simpleperf(program: str, output: str, seconds: float) -> list[str]:
+    return [program, "record", "-o", output, "--call-graph", "fp", "--"]
 
 
-def _gatord(program: str, made: str, seconds: float) -> list[str]:
-    # The program that it starts is its last option.
-    return [program, "-o", made, "-t", f"{seconds:.0f}", "-A"]
+def _gatord(program: str, output: str, seconds: float) -> list[str]:
+    # The program that gatord starts is its last option.
+    return [program, "-o", output, "-t", f"{seconds:.0f}", "-A"]
 
 
 CAPTURES: Mapping[str, Capture] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        capture.name: capture
+        for capture in (
             Capture(
                 name="perfetto",
                 suffix="perfetto-trace",
                 argv=_perfetto,
                 around=False,
-                # Its service may write nowhere else on a phone.
+                # The service of perfetto may write nowhere else on a phone.
                 made=lambda name, android: (
                     f"/data/misc/perfetto-traces/{name.rpartition('/')[2]}" if android else f"{name}.made"
                 ),
@@ -99,19 +100,19 @@ CAPTURES: Mapping[str, Capture] = MappingProxyType(
         )
     }
 )
-"""By name."""
+"""All captures by name."""
 
 
-def prepared(device: Device, capture: Capture, own: Path | None) -> str:
+def prepared(device: Device, capture: Capture, own_program: Path | None) -> str:
     """The program on the device: `own`, a file of this host, else the device's own.
 
     Raises `EdgeSweepError` with what to install or give if it has none.
     """
     name = device.facts().name
-    if own is not None:
-        if not own.is_file():
-            raise EdgeSweepError(f"{own} is no file", f"name the {capture.name} for {name}'s ABI")
-        return push_program(device, Program(path=str(own)))
+    if own_program is not None:
+        if not own_program.is_file():
+            raise EdgeSweepError(f"{own_program} is no file", f"name the {capture.name} for {name}'s ABI")
+        return push_program(device, Program(path=str(own_program)))
     if not capture.is_there:
         raise EdgeSweepError(f"no phone has {capture.name}", capture.without)
     if device.run([capture.name, "--version"], _ASK_S).exit_code in _ABSENT:
@@ -122,24 +123,24 @@ def prepared(device: Device, capture: Capture, own: Path | None) -> str:
 def run(
     device: Device, capture: Capture, program: str, argv: Sequence[str], deadline_s: float, target: Path
 ) -> Completed:
-    """Run `argv` on the device with the capture `program`, and pull what it recorded to `target`.
+    """Run `argv` on the device with the capture `program`, and pull the recording to `target`.
 
     The result is that of `argv`. Whatever happens, nothing of it runs on. Raises `DeviceError`, and `RunnerError` if
     nothing was recorded.
     """
     script = push_program(device, Program(path=str(SCRIPT)))
     name = f"{script.rpartition('/')[0]}/capture-{secrets.token_hex(8)}"
-    made = capture.made(name, device.facts().os_build.startswith("Android"))
-    recording = capture.argv(program, made, deadline_s)
+    output = capture.made(name, device.facts().os_build.startswith("Android"))
+    recording = capture.argv(program, output, deadline_s)
     if capture.around:
-        words = ["around", name, made, *recording, "sh", script, "inside", name, *argv]
+        words = ["around", name, output, *recording, "sh", script, "inside", name, *argv]
     else:
-        words = ["beside", name, made, str(len(recording)), *recording, *argv]
+        words = ["beside", name, output, str(len(recording)), *recording, *argv]
     try:
         completed = device.run(["sh", script, *words], deadline_s)
         if completed.exit_code == _NOTHING_RECORDED:
-            said = completed.stderr[-500:].decode("utf-8", "replace").strip()
-            raise RunnerError("no_profile", f"{capture.name} recorded nothing: {said or 'it said nothing'}")
+            complaint = completed.stderr[-500:].decode("utf-8", "replace").strip()
+            raise RunnerError("no_profile", f"{capture.name} recorded nothing: {complaint or 'it said nothing'}")
         device.pull(f"{name}.made", target, _MAX_RECORDING_BYTES)
     except BaseException:
         # A capture may have started the program in a process group of its own.
@@ -150,8 +151,9 @@ def run(
         for suffix in ("made", "out", "err", "code", "log"):
             with suppress(DeviceError, OSError):
                 device.remove(f"{name}.{suffix}")
-        if made != f"{name}.made":
-            # A folder, or not in EdgeSweep's own one: the script moves it away, unless it was ended.
+        if output != f"{name}.made":
+            # The output may be a folder, or outside of EdgeSweep's own folder: the script moves it away, unless it was
+            # ended.
             with suppress(DeviceError, OSError):
-                device.run(["rm", "-rf", made], _ASK_S)
+                device.run(["rm", "-rf", output], _ASK_S)
     return completed

@@ -9,7 +9,7 @@ from workers.measure.readiness import Readiness, started_hot
 def conditions_around(
     before: Sensors, after: Sensors, readiness: Readiness, gate: Gate | None, cpu_seconds: float
 ) -> Conditions:
-    """`cpu_seconds`: CPU time of all CPUs together during the block."""
+    """The conditions of a block. `cpu_seconds`: CPU time of all CPUs together during the block."""
     steal_share = None
     if before.steal_seconds is not None and after.steal_seconds is not None and cpu_seconds > 0:
         steal_share = max(0.0, after.steal_seconds - before.steal_seconds) / cpu_seconds
@@ -40,7 +40,7 @@ def _gate_state(gate: Gate | None, readiness: Readiness) -> GateState:
 
 
 def _throttled(before: Sensors, after: Sensors) -> bool | None:
-    """Whether the device throttled; `None` if it does not report it.
+    """Tell whether the device throttled; `None` if it does not report it.
 
     A signal that was readable before the block and is not after it counts as throttling: the block may be wrong.
     """

@@ -1,4 +1,4 @@
-"""The files that a bench pushes to a device: artifacts, which stay there, and evaluation images, which do not."""
+"""The files that a run pushes to a device: artifacts, which stay there, and evaluation images, which do not."""
 
 import hashlib
 from collections import defaultdict
@@ -24,21 +24,21 @@ class Evaluation:
 
 
 class Pushes:
-    """Pushes files to one device, and keeps the time of it for the record of what needed them."""
+    """Pushes of files to one device, whose time is counted for the record of the measurement that needs them."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._untaken_s: defaultdict[str, float] = defaultdict(float)
         self.total_s = 0.0
-        """Of all pushes so far, on the device's clock; also of those that failed."""
+        """The seconds of all pushes so far, on the device's clock, also of those that failed."""
 
     def push(self, build_key: str, source: Path, name: str, *, sha256: str | None = None) -> str:
-        """As `Device.push`, for a measurement of this build. Raises `DeviceError`."""
+        """Push a file as `Device.push` does, for a measurement of this build. Raises `DeviceError`."""
         began_s = self._device.now_s()
         try:
             return self._device.push(source, name, sha256=sha256)
         finally:
-            # A clock that jumped back is found in the block.
+            # The block shows whether the clock jumped back.
             seconds = max(0.0, self._device.now_s() - began_s)
             self._untaken_s[build_key] += seconds
             self.total_s += seconds
@@ -49,10 +49,10 @@ class Pushes:
 
 
 class DeviceFiles:
-    """Files on one device. Each is pushed once."""
+    """The files on one device. Each is pushed once."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """`folder`: for short-lived files on this host."""
+        """The files of one device. `folder`: for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store
@@ -61,7 +61,8 @@ class DeviceFiles:
         self._images: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def artifact(self, build_key: str) -> tuple[Manifest, str]:
-        """Its manifest and its path on the device. Its bytes are checked before it is pushed. Raises `DeviceError`."""
+        """The manifest of a build's artifact, and its path on the device. The bytes are checked before they are pushed.
+        Raises `DeviceError`."""
         if build_key not in self._artifacts:
             manifest = self._store.find(build_key)
             if manifest is None:
@@ -76,7 +77,8 @@ class DeviceFiles:
         return self._store.model(manifest).parent
 
     def images(self, evaluation: Evaluation, build_key: str) -> str:
-        """Their path on the device, where they stay until `close`. `build_key`: the build that needs them now."""
+        """The path of the images on the device, where they stay until `close`. `build_key`: the build that needs them
+        now."""
         key = evaluation.evaluation_id, evaluation.images.shape
         if key in self._images:
             return self._images[key]
@@ -84,7 +86,7 @@ class DeviceFiles:
         name = f"images-{evaluation.evaluation_id[:16]}-{digest}.bin"
         source = self._folder / name
         try:
-            # Not ndarray.tofile: its error does not say that the disk is full.
+            # `ndarray.tofile` is not used: its error does not say that the disk is full.
             source.write_bytes(np.ascontiguousarray(evaluation.images, dtype="<f4").data)
             self._images[key] = self._pushes.push(build_key, source, name)
         finally:

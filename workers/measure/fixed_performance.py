@@ -1,4 +1,5 @@
-"""Switches a device's fixed-performance mode on for the blocks of one round, and off again in every case.
+"""The fixed-performance mode of a device, which is switched on for the blocks of one round, and off again in every
+case.
 
 On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone uses clocks that it can
 sustain. The mode stays on if the host dies. So while it may be on, a marker file is on the host's disk; the next
@@ -16,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from sweeps.errors import DeviceError
+from sweeps.whole_file import write_whole
 from workers.devices.interface import Device
 from workers.devices.local import from_os_error
 
@@ -28,8 +30,7 @@ class FixedPerformance:
     as long as the mode may be on.
 
     `during` lets it stay on from one block to the next of the same round, which saves a phone two questions a block.
-    Whoever asks for
-    something else between them, or waits, calls `end` first.
+    Callers that ask the device for something else between them, or wait, call `end` first.
     """
 
     def __init__(self, device: Device, device_id: str, folder: Path, *, wanted: bool = True) -> None:
@@ -41,9 +42,9 @@ class FixedPerformance:
         self._has: bool | None = None if wanted else False
         self._was_on = False
         self._round: int | None = None
-        """The round for which it is on between two blocks."""
+        """The round for which the mode is on between two blocks."""
         self.just_switched = False
-        """Whether it was off before this block: what was read of the device then was at other clocks."""
+        """Tells whether the mode was off before this block: readings of the sensors from then were at other clocks."""
 
     def __enter__(self) -> Self:
         self.on = None
@@ -64,14 +65,13 @@ class FixedPerformance:
 
     @property
     def stays_on(self) -> bool:
-        """Whether it is on, though no block runs."""
+        """Tell whether the mode is on, though no block runs."""
         return self._round is not None
 
     @contextmanager
     def during(self, round_: int | None) -> Iterator[Self]:
-        """As entering and leaving, but after the block the mode stays on for the next one of this round. `None`: it
-        does not stay on. A new round switches it anew, so that a device that has dropped it is not believed for long.
-        """
+        """Enter and leave, but after the block the mode stays on for the next one of this round. `None`: it does not
+        stay on. A new round switches it anew, so that a device that has dropped it is not believed for long."""
         self.just_switched = not self.stays_on or self._round != round_
         if self.just_switched:
             self.end()
@@ -87,7 +87,7 @@ class FixedPerformance:
             self.__exit__(None, None, None)
 
     def end(self) -> None:
-        """Switch off a mode that stays on. Does not raise, as leaving."""
+        """Switch off a mode that stays on. The method does not raise, as leaving does not."""
         if self.stays_on:
             self._round = None
             self.__exit__(None, None, None)
@@ -97,14 +97,14 @@ class FixedPerformance:
         if self._device.set_fixed_performance(True):
             self.on = self._was_on = True
         elif self._was_on:
-            # Blocks with the mode and blocks without it are not alike.
+            # Times of blocks with the mode and of blocks without it must not be mixed.
             raise DeviceError(
                 "os_error",
                 f"{self._device_id} does not take its fixed-performance mode any more",
                 "restart the device, or measure without the mode: protocol: {fixed_performance: false}",
             )
         else:
-            # It lets the mode be switched off only: it has none.
+            # The device lets the mode be switched off only, so it has none.
             self._has = False
             _forget(self._marker)
 
@@ -130,15 +130,8 @@ def _write(marker: Path, device_id: str) -> None:
     """Write the marker to the disk, not only to its cache. Only its existence matters; its text is for people."""
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
-        with marker.open("w", encoding="utf-8") as file:
-            json.dump({"device_id": device_id, "process": os.getpid(), "since": time.time()}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        entry = os.open(marker.parent, os.O_RDONLY)
-        try:
-            os.fsync(entry)
-        finally:
-            os.close(entry)
+        text = json.dumps({"device_id": device_id, "process": os.getpid(), "since": time.time()})
+        write_whole(marker, text, durable=True)
     except OSError as error:
         raise DeviceError(
             from_os_error(error).kind,

@@ -1,4 +1,4 @@
-"""What will happen to blocks on this computer as it is now, said before anything runs."""
+"""Forecast of the blocks on this computer in its present state, before anything runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,21 +13,21 @@ from workers.measure.readiness import judge
 
 
 def outlook_here(plan: Plan) -> list[str]:
-    """What will happen to blocks of a plan on this computer as it is now; empty if the plan times nothing here."""
-    here = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
-    timed = [job.device_id for job in plan.jobs if job.device_id in here and not job.emulated]
+    """Lines about the blocks of a plan on this computer in its present state; empty if the plan times nothing here."""
+    device_ids = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
+    timed = [job.device_id for job in plan.jobs if job.device_id in device_ids and not job.emulated]
     return list(outlook(read_sensors(), plan.protocol.on(timed[0]), other_sweeps())) if timed else []
 
 
 def outlook(sensors: Sensors, protocol: Protocol, sweeps: Sequence[str] = ()) -> Iterator[str]:
-    """Pure. A line for each kind of condition that is not met now: none if it is ready, or without a gate. `sweeps`:
-    others that run here, in words; between their blocks they build, which no sensor shows beforehand."""
+    """A line for each kind of condition that is not met now; none if the computer is ready, or without a gate. Pure.
+    `sweeps`: others that run here, in words; between their blocks they build, which no sensor shows beforehand."""
     gate = protocol.gate
     if gate is None:
         return
-    found = judge(sensors, gate)
+    readiness = judge(sensors, gate)
     ready_but_busy = judge(_without_load(sensors), gate)
-    load = [one for one in found.lacking if one not in ready_but_busy.lacking]
+    load = [text for text in readiness.words if text not in ready_but_busy.words]
     if load:
         longest = duration(min(gate.load_wait_seconds, gate.wait_seconds))
         yield (
@@ -41,10 +41,10 @@ def outlook(sensors: Sensors, protocol: Protocol, sweeps: Sequence[str] = ()) ->
             "for narrow intervals, let it end first"
         )
     if ready_but_busy.lacking:
-        then = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"
+        fate = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"
         yield (
-            f"this computer is not ready: {'; '.join(ready_but_busy.lacking)}. Blocks will wait up to "
-            f"{duration(gate.wait_seconds)}, and if that is in vain, they {then}; the limits are under protocol: gate:"
+            f"this computer is not ready: {'; '.join(ready_but_busy.words)}. Blocks will wait up to "
+            f"{duration(gate.wait_seconds)}, and if that is in vain, they {fate}; the limits are under protocol: gate:"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which nodes of a model its backend took on a device, where the rest runs on the CPU without a word."""
+"""The nodes of a model that its backend took on a device; the rest runs on the CPU without a word."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sweeps.errors import RunnerError
 from sweeps.records import Job
 from workers.measure import processes
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.run_request import run_request
 from workers.runtimes import registry
 from workers.runtimes.interface import PartitioningRuntime
@@ -16,14 +16,14 @@ from workers.toolchains.environments import command_within
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Empty where it is not known, or where a backend takes all or nothing."""
+    """Metrics and labels of a partition. Empty where it is not known, or where a backend takes all or nothing."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    """`backend_fell_back` if the backend took nothing."""
+    """The label `backend_fell_back` if the backend took nothing."""
 
 
-def partition(bench: Bench, job: Job, deadline_s: float) -> Partition:
+def partition(device_runner: DeviceRunner, job: Job, deadline_s: float) -> Partition:
     """One profiled inference of the job's artifact.
 
     Raises `DeviceError`, also if the runner does not end well: a backend that took nothing must not go unnoticed.
@@ -31,21 +31,21 @@ def partition(bench: Bench, job: Job, deadline_s: float) -> Partition:
     runtime, backend = registry.get(job.variant.runtime), job.variant.backend
     if job.emulated or not isinstance(runtime, PartitioningRuntime) or not runtime.profiled_as(backend):
         return Partition()
-    program = bench.program(job)
+    program = device_runner.program(job)
     if program is not None and program.tool is not None:
         return Partition()
     path = None if program is None else program.path
-    manifest, model = bench.files.artifact(job.build_key)
+    manifest, model = device_runner.files.artifact(job.build_key)
     request = run_request(job.variant, job.run, manifest, model)
     argv = runtime.profile_command(request, iterations=1, warmup=0, program=path)
     argv = argv if path else command_within(argv, job.variant.runner_toolchain)
     try:
-        _, profile = processes.told(bench.device, argv, runtime.parse_profile, deadline_s)
+        _, profile = processes.told(device_runner.device, argv, runtime.parse_profile, deadline_s)
     except RunnerError as error:
         if error.kind != "bad_arguments":
             raise
         return Partition()  # an older runner does not profile
     nodes = Counter(run.where for run in profile.runs)
-    taken = nodes[runtime.profiled_as(backend)]
-    metrics = {"backend_nodes": float(taken), "cpu_nodes": float(nodes.total() - taken)}
-    return Partition(metrics, () if taken or not nodes else ("backend_fell_back",))
+    backend_nodes = nodes[runtime.profiled_as(backend)]
+    metrics = {"backend_nodes": float(backend_nodes), "cpu_nodes": float(nodes.total() - backend_nodes)}
+    return Partition(metrics, () if backend_nodes or not nodes else ("backend_fell_back",))

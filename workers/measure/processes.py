@@ -1,4 +1,4 @@
-"""Runs a runner process on a device: returns its report, or the reason why there is none."""
+"""Processes of runners on a device: each gives a report, or the reason why there is none."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -10,7 +10,7 @@ from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, Ru
 from workers.toolchains.environments import command_within
 
 _SIGALRM = 14
-"""On every Linux, so also on phones."""
+"""The number of the signal on every Linux, so also on phones."""
 _ENDED_EARLY = ("no_report", "truncated")
 ToldT = TypeVar("ToldT")
 
@@ -23,30 +23,31 @@ def report(
     deadline_s: float,
     toolchain: str = INSTALLED,
 ) -> tuple[Completed, RunReport]:
-    """One process of a runner that keeps the contract: `program`, or this host's Python, with that toolchain. Raises
-    `DeviceError`, and `RunnerError`: also if another release ran, as a device's program may have another name."""
+    """Run one process of a runner that keeps the contract: `program`, or this host's Python, with that toolchain.
+    Raises `DeviceError`, and `RunnerError`: also if another release ran, as a device's program may have another
+    name."""
     argv = runtime.command(request, program)
     argv = argv if program else command_within(argv, toolchain)
-    completed, found = told(device, argv, runtime.parse, deadline_s)
-    if wrong := _other_release(found, toolchain):
+    completed, run_report = told(device, argv, runtime.parse, deadline_s)
+    if wrong := _other_release(run_report, toolchain):
         raise wrong
-    return completed, found
+    return completed, run_report
 
 
 def told(
     device: Device, argv: Sequence[str], parse: Callable[[bytes], ToldT], deadline_s: float
 ) -> tuple[Completed, ToldT]:
-    """What a runner's process tells, as `parse` reads it. Raises `DeviceError`, and `RunnerError`: the runner's own, or
-    why its process ended."""
+    """The output of a runner's process, as `parse` reads it. Raises `DeviceError`, and `RunnerError`: the runner's own,
+    or the reason why its process ended."""
     completed = device.run(argv, deadline_s)
     return completed, read(completed, parse)
 
 
 def read(completed: Completed, parse: Callable[[bytes], ToldT]) -> ToldT:
-    """As `told`, of a process that has ended."""
+    """The output of a process that has ended, as of `told`."""
     if completed.exit_code != 0:
         try:
-            # A runner that knows what went wrong says so before it ends.
+            # A runner that knows the fault reports it before it ends.
             parse(completed.stdout)
         except RunnerError as error:
             if error.kind not in _ENDED_EARLY:
@@ -63,7 +64,7 @@ def batch(
     deadline_s: float,
     toolchain: str = INSTALLED,
 ) -> list[BatchOutcome]:
-    """One process of a batch: `argv` as of `batch_command`, the outcomes as of `parse_batch`.
+    """Run one process of a batch: `argv` as of `batch_command`, the outcomes as of `parse_batch`.
 
     The item at which the process ended gets the reason for that, and all get it if another release than `toolchain`
     ran. After `deadline_s` nothing is known of any item.
@@ -76,21 +77,26 @@ def batch(
         if completed.exit_code != 0 and error.kind in _ENDED_EARLY:
             raise death(completed) from error
         raise
-    outcomes = [(isinstance(one, RunReport) and _other_release(one, toolchain)) or one for one in outcomes]
+    outcomes = [
+        (isinstance(outcome, RunReport) and _other_release(outcome, toolchain)) or outcome for outcome in outcomes
+    ]
     if completed.exit_code == 0:
         return outcomes
-    return [death(completed) if isinstance(one, RunnerError) and one.kind in _ENDED_EARLY else one for one in outcomes]
+    return [
+        death(completed) if isinstance(outcome, RunnerError) and outcome.kind in _ENDED_EARLY else outcome
+        for outcome in outcomes
+    ]
 
 
-def _other_release(found: RunReport, toolchain: str) -> RunnerError | None:
-    package, _, version = found.runtime_version.partition(" ")
+def _other_release(run_report: RunReport, toolchain: str) -> RunnerError | None:
+    package, _, version = run_report.runtime_version.partition(" ")
     if toolchain == INSTALLED or (ran := f"{package}=={version}") == toolchain:
         return None
     return RunnerError("runtime_skew", f"{toolchain} was to run it, and {ran} did")
 
 
 def death(completed: Completed) -> RunnerError:
-    """Why a process ended with an exit code that is not 0.
+    """The reason why a process ended with an exit code that is not 0.
 
     A killed process (mostly for lack of memory) ends with SIGKILL: -9 here, 137 in a shell. The native runners end
     themselves by SIGALRM.

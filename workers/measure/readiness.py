@@ -1,4 +1,4 @@
-"""Whether a device is ready for a block: cool, charged, and not used by others. Waits for it, within limits.
+"""The readiness of a device for a block: cool, charged, and not used by others. Waits for it, within limits.
 
 The rules:
 
@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sweeps.protocol.presets import Gate
+from sweeps.records import Lack
 from workers.devices.interface import Device, Sensors
 
 POLL_SECONDS = 5.0
@@ -29,16 +30,21 @@ class Readiness:
     """The readiness of a device at one time."""
 
     sensors: Sensors
-    lacking: tuple[str, ...]
-    """The conditions that are not met, in words: `battery at 41.2 °C, above 37 °C`. Empty: it is ready."""
+    lacking: tuple[Lack, ...]
+    """The conditions that are not met. An empty tuple says that the device is ready."""
     busy_only: bool
-    """Whether the load of other programs is the only condition that is not met."""
+    """Tells whether the load of other programs is the only condition that is not met."""
     waited_seconds: float = 0.0
-    """On the device's clock."""
+    """The seconds of the wait, on the device's clock."""
 
     @property
     def ready(self) -> bool:
         return not self.lacking
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The conditions that are not met, in words."""
+        return tuple(lack.text for lack in self.lacking)
 
 
 def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readiness:
@@ -46,18 +52,24 @@ def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readi
 
     `earlier`: an earlier reading of the same device, which shows the sensors that it has.
     """
-    others = tuple(f"another benchmark runs on the device: {one}" for one in sensors.competing)
-    busy: tuple[str, ...] = ()
+    benchmarks = tuple(Lack(f"another benchmark runs on the device: {program}") for program in sensors.competing)
+    busy: tuple[Lack, ...] = ()
     if sensors.load is not None and not sensors.load <= gate.max_load:
-        busy = (f"other programs take {sensors.load:.0%} of the CPU time, more than {gate.max_load:.0%}",)
-    busy = (*others, *busy) if sensors.shared else busy
-    others = () if sensors.shared else others
-    lacking = (*_heat(sensors, gate), *_gone(sensors, earlier), *_power(sensors, gate, earlier), *others, *busy)
+        busy = (Lack(f"other programs take {sensors.load:.0%} of the CPU time, more than {gate.max_load:.0%}"),)
+    busy = (*benchmarks, *busy) if sensors.shared else busy
+    benchmarks = () if sensors.shared else benchmarks
+    lacking = (
+        *_heat(sensors, gate),
+        *_unreadable(sensors, earlier),
+        *_power(sensors, gate, earlier),
+        *benchmarks,
+        *busy,
+    )
     return Readiness(sensors=sensors, lacking=lacking, busy_only=bool(busy) and lacking == busy)
 
 
 def started_hot(sensors: Sensors, gate: Gate) -> bool:
-    """Whether a block without a gate starts warmer than this gate allows."""
+    """Tell whether a block without a gate starts warmer than this gate allows."""
     return bool(_heat(sensors, gate))
 
 
@@ -73,46 +85,56 @@ def await_ready(device: Device, gate: Gate, seconds: float, earlier: Sensors | N
     while True:
         sensors = device.sensors()
         earlier = earlier or sensors
-        found = judge(sensors, gate, earlier)
+        readiness = judge(sensors, gate, earlier)
         waited = device.now_s() - started
         left = seconds - waited
-        if found.ready or left < _NO_TIME_S:
-            return replace(found, waited_seconds=waited)
+        if readiness.ready or left < _NO_TIME_S:
+            return replace(readiness, waited_seconds=waited)
         device.rest(min(POLL_SECONDS, left))
 
 
-def _heat(sensors: Sensors, gate: Gate) -> tuple[str, ...]:
-    found: list[str] = []
-    limit = gate.max_battery_temp_c if sensors.temp_is_battery else gate.max_cpu_temp_c
-    # Written so that NaN is too hot.
+def _heat(sensors: Sensors, gate: Gate) -> tuple[Lack, ...]:
+    lacks: list[Lack] = []
+    name = "max_battery_temp_c" if sensors.temp_is_battery else "max_cpu_temp_c"
+    limit: float = getattr(gate, name)
+    # A NaN is too hot: the comparison is negated for that.
     if sensors.temp_c is not None and not sensors.temp_c <= limit:
-        what = "battery" if sensors.temp_is_battery else "CPU"
-        found.append(f"{what} at {sensors.temp_c:.1f} °C, above {limit:g} °C")
+        sensor = "battery" if sensors.temp_is_battery else "CPU"
+        lacks.append(
+            _beyond(f"{sensor} at {sensors.temp_c:.1f} °C, above {limit:g} °C", name, round(sensors.temp_c, 1))
+        )
     if sensors.thermal_status is not None and sensors.thermal_status > gate.max_thermal_status:
-        found.append(f"thermal status {sensors.thermal_status}, above {gate.max_thermal_status}")
-    return tuple(found)
+        text = f"thermal status {sensors.thermal_status}, above {gate.max_thermal_status}"
+        lacks.append(_beyond(text, "max_thermal_status", sensors.thermal_status))
+    return tuple(lacks)
 
 
-def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[str, ...]:
+def _beyond(text: str, limit: str, figure: float) -> Lack:
+    return Lack(text, limit, float(figure)) if math.isfinite(figure) else Lack(text)
+
+
+def _unreadable(sensors: Sensors, earlier: Sensors | None) -> tuple[Lack, ...]:
     if earlier is None:
         return ()
-    known = {
+    readings = {
         "temperature": (earlier.temp_c, sensors.temp_c),
         "thermal status": (earlier.thermal_status, sensors.thermal_status),
     }
-    gone = [name for name, (then, now) in known.items() if then is not None and now is None]
+    missing = [name for name, (then, now) in readings.items() if then is not None and now is None]
     # Another thermometer has another limit, and does not show the battery's temperature.
     if earlier.temp_is_battery and not sensors.temp_is_battery and sensors.temp_c is not None:
-        gone.insert(0, "battery's temperature")
-    return tuple(f"the {name} cannot be read any more" for name in gone)
+        missing.insert(0, "battery's temperature")
+    return tuple(Lack(f"the {name} cannot be read any more") for name in missing)
 
 
-def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[str, ...]:
+def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[Lack, ...]:
     has_battery = sensors.has_battery or (earlier is not None and earlier.has_battery)
     if not has_battery or gate.min_battery_percent <= 0:
         return ()
     if sensors.battery_percent is None:
-        return (f"battery level cannot be read, {gate.min_battery_percent:g} % is asked for",)
+        return (Lack(f"battery level cannot be read, {gate.min_battery_percent:g} % is asked for"),)
     if not sensors.battery_percent >= gate.min_battery_percent:
-        return (f"battery at {sensors.battery_percent:.0f} %, below {gate.min_battery_percent:g} %",)
+        text = f"battery at {sensors.battery_percent:.0f} %, below {gate.min_battery_percent:g} %"
+        percent = sensors.battery_percent
+        return (_beyond(text, "min_battery_percent", round(percent) if math.isfinite(percent) else percent),)
     return ()

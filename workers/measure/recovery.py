@@ -1,4 +1,4 @@
-"""The request to bring back a device that does not answer: taken on its host, without a bench."""
+"""The request to bring back a device that does not answer: its host takes the step, without a device that answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from sweeps.errors import DeviceError
 from sweeps.records import Job, Stage
 from workers.devices import registry
 from workers.devices.interface import Rung
-from workers.measure.bench import Bench, Request
+from workers.measure.device_runner import DeviceRunner, Request
 
 _LETS_GO = frozenset({"restart_adb", "reboot"})
-"""After these nothing on the phone is as it was, so it is attached anew. And whoever restarts the adb server must not
-be one of those who use it."""
+"""Rungs after which nothing on the phone is as it was, so it is attached anew. The process that restarts the adb server
+must not be one that uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class RecoverRequest(Request[Taken]):
     def jobs(self) -> tuple[Job, ...]:
         return ()
 
-    def answer(self, bench: Bench) -> Taken:
-        return self.answer_apart(bench.facts.name, lambda: None)
+    def answer(self, device_runner: DeviceRunner) -> Taken:
+        return self.answer_without_device(device_runner.facts.name, lambda: None)
 
-    def answer_apart(self, name: str, let_go: Callable[[], object]) -> Taken:
+    def answer_without_device(self, name: str, let_go: Callable[[], object]) -> Taken:
         if self.rung in _LETS_GO:
             let_go()
         recovery = registry.recovery(name)

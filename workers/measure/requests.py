@@ -16,9 +16,9 @@ from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Gate, Protocol
 from sweeps.records import Block, Conditions, Failed, Job, Stage
 from workers.devices.interface import Completed
-from workers.measure.bench import Bench, Request
 from workers.measure.conditions import conditions_around
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import DeviceRunner, Request
 from workers.measure.partition import partition
 from workers.measure.readiness import Readiness, await_ready
 from workers.measure.run_request import run_request
@@ -44,7 +44,7 @@ class ReadyRequest(Request[Readiness]):
     """Push the job's artifact, which must be on this host, to the device. Then wait until the device is ready."""
 
     gate: Gate | None
-    """`None`: the sensors are read once."""
+    """The limits; `None`: the sensors are read once."""
     seconds: float
     """The longest wait, on the device's own clock."""
     stage: ClassVar[Stage] = "run"
@@ -54,22 +54,23 @@ class ReadyRequest(Request[Readiness]):
     def limit_s(self) -> float:
         return self.seconds
 
-    def answer(self, bench: Bench) -> Readiness:
-        if not bench.mode_stays_on:
-            bench.restore()
-        first = bench.first_sensors()
-        # Also a stock tool's input: otherwise building and pushing it would count as time of the block.
-        _timed_model(bench, self.job)
+    def answer(self, device_runner: DeviceRunner) -> Readiness:
+        if not device_runner.mode_stays_on:
+            device_runner.restore()
+        first = device_runner.first_sensors()
+        # The input of a stock tool is pushed now, too: otherwise building and pushing it would count as time of the
+        # block.
+        _timed_model(device_runner, self.job)
         if self.gate is None:
-            return Readiness(sensors=bench.device.sensors(load=False), lacking=(), busy_only=False)
-        if bench.mode_stays_on:
-            found = await_ready(bench.device, self.gate, 0.0, first)
-            if found.ready:
-                return found
-            # It rests at its own clocks.
-            bench.end_mode()
-            bench.restore()
-        return await_ready(bench.device, self.gate, self.seconds, first)
+            return Readiness(sensors=device_runner.device.sensors(load=False), lacking=(), busy_only=False)
+        if device_runner.mode_stays_on:
+            readiness = await_ready(device_runner.device, self.gate, 0.0, first)
+            if readiness.ready:
+                return readiness
+            # The device rests at its own clocks.
+            device_runner.end_mode()
+            device_runner.restore()
+        return await_ready(device_runner.device, self.gate, self.seconds, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class BlockRequest(Request[Block]):
     protocol: Protocol
     readiness: Readiness
     run: str = ""
-    """Identifies the run of the driver that asks; empty if its host need not keep the answer."""
+    """Identifier of the driver's run; empty if the device's host need not keep the answer."""
     stage: ClassVar[Stage] = "run"
     keeps_mode: ClassVar[bool] = True
 
@@ -88,8 +89,8 @@ class BlockRequest(Request[Block]):
     def result_id(self) -> str:
         if not self.run:
             return ""
-        asked = {"job": self.job.key, "round": self.round, "protocol": repr(self.protocol), "run": self.run}
-        return canonical_key({"block": asked})
+        question = {"job": self.job.key, "round": self.round, "protocol": repr(self.protocol), "run": self.run}
+        return canonical_key({"block": question})
 
     @property
     def limit_s(self) -> float:
@@ -99,13 +100,13 @@ class BlockRequest(Request[Block]):
     def _deadline_s(self) -> float:
         return START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
 
-    def answer(self, bench: Bench) -> Block:
+    def answer(self, device_runner: DeviceRunner) -> Block:
         job, protocol = self.job, self.protocol
-        manifest, model = _timed_model(bench, job)
+        manifest, model = _timed_model(device_runner, job)
         in_process = protocol.in_own_process
         request = timed_request(job, manifest, model, in_process)
         (completed, report), seconds, conditions = observed(
-            bench, protocol, self.readiness, lambda: self._timed(bench, request), self.round
+            device_runner, protocol, self.readiness, lambda: self._timed(device_runner, request), self.round
         )
         check_clocks([report], seconds)
         conditions = replace(conditions, cpus=cpus_of(report, job))
@@ -127,17 +128,19 @@ class BlockRequest(Request[Block]):
             exit_code=completed.exit_code,
             conditions=conditions,
             device_seconds=seconds,
-            extra_metrics=bench.extra_metrics(job, report),
+            extra_metrics=device_runner.extra_metrics(job, report),
         )
-        known, mean_only, of = report.threads_known, report.mean_only, job.variant
-        labels = block_labels(block, of.backend, of.qengine, in_process, threads_known=known, mean_only=mean_only)
-        return replace(block, labels=labels, push_seconds=bench.pushes.take_s(job.build_key))
+        threads_known, mean_only, variant = report.threads_known, report.mean_only, job.variant
+        labels = block_labels(
+            block, variant.backend, variant.qengine, in_process, threads_known=threads_known, mean_only=mean_only
+        )
+        return replace(block, labels=labels, push_seconds=device_runner.pushes.take_s(job.build_key))
 
-    def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
-        program = bench.program(self.job)
+    def _timed(self, device_runner: DeviceRunner, request: RunRequest) -> tuple[Completed, RunReport]:
+        program = device_runner.program(self.job)
         if program is None or program.tool is None:
-            return bench.report(self.job, request, self._deadline_s)
-        return bench.stock.timing(program.tool, program.path, request, self._deadline_s)
+            return device_runner.report(self.job, request, self._deadline_s)
+        return device_runner.stock.timing(program.tool, program.path, request, self._deadline_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,15 +148,15 @@ class Evaluated:
     """One accuracy pass on a device."""
 
     logits: Logits
-    """(N, classes) float32: of every image, from a separate process. A stock tool gives only those of the first images,
-    which are in its file."""
+    """Logits (N, classes) float32 of every image, from a separate process. A stock tool gives only those of the first
+    images, which are in its file."""
     device_seconds: float
-    """On the clock of the device that ran it, without `push_seconds`."""
+    """The seconds on the clock of the device that ran the pass, without `push_seconds`."""
     push_seconds: float
     labels: tuple[str, ...] = ()
-    """Trust labels of how it was made."""
+    """Trust labels that say how the logits were made."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
-    """As `Accuracy.extra_metrics`."""
+    """Further metrics, as of `Accuracy.extra_metrics`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,52 +168,52 @@ class LogitsRequest(Request[Evaluated]):
 
     @property
     def result_id(self) -> str:
-        # Of any run: logits do not depend on when they are computed.
+        # The id names no run: logits do not depend on when they are computed.
         return canonical_key({"logits": self.job.key, "evaluation": self.evaluation.evaluation_id})
 
     @property
     def limit_s(self) -> float:
         return START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * len(self.evaluation.images)
 
-    def answer(self, bench: Bench) -> Evaluated | Failed:
-        labels = () if bench.tells_answers_of(self.job) else ("host_answers",)
-        bench = bench.for_answers_of(self.job)
-        began_s, pushed_s = bench.device.now_s(), bench.pushes.total_s
+    def answer(self, device_runner: DeviceRunner) -> Evaluated | Failed:
+        labels = () if device_runner.tells_answers_of(self.job) else ("host_answers",)
+        device_runner = device_runner.for_answers_of(self.job)
+        began_s, pushed_s = device_runner.device.now_s(), device_runner.pushes.total_s
         try:
-            logits = self._logits(bench, exact_int8=bool(labels) and has_exact_sums(self.job.variant))
-            seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
-            taken = partition(bench, self.job, self.limit_s)
+            logits = self._logits(device_runner, exact_int8=bool(labels) and has_exact_sums(self.job.variant))
+            seconds = device_runner.device.now_s() - began_s - (device_runner.pushes.total_s - pushed_s)
+            node_split = partition(device_runner, self.job, self.limit_s)
         except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
-        pushing_s = bench.pushes.take_s(self.job.build_key)
+        pushing_s = device_runner.pushes.take_s(self.job.build_key)
         return Evaluated(
             logits=logits,
             device_seconds=max(0.0, seconds),
             push_seconds=pushing_s,
-            labels=(*labels, *taken.labels),
-            extra_metrics=taken.metrics,
+            labels=(*labels, *node_split.labels),
+            extra_metrics=node_split.metrics,
         )
 
-    def _logits(self, bench: Bench, *, exact_int8: bool) -> Logits:
-        job, device, images = self.job, bench.device, self.evaluation.images
-        manifest, model = bench.files.artifact(job.build_key)
-        program = bench.program(job)
+    def _logits(self, device_runner: DeviceRunner, *, exact_int8: bool) -> Logits:
+        job, device, images = self.job, device_runner.device, self.evaluation.images
+        manifest, model = device_runner.files.artifact(job.build_key)
+        program = device_runner.program(job)
         if program is not None and program.tool is not None:
             request = _request(job, manifest, model)
-            return bench.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
-        inputs = bench.files.images(self.evaluation, job.build_key)
-        outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"
+            return device_runner.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
+        inputs = device_runner.files.images(self.evaluation, job.build_key)
+        outputs = device_runner.folder / f"logits-{job.build_key[:16]}.bin"
         on_device = str(PurePosixPath(inputs).with_name(outputs.name))
         request = replace(
             _request(job, manifest, model), eval_inputs=inputs, eval_outputs=on_device, exact_int8=exact_int8
         )
         if job.emulated:
-            folder = bench.files.folder_of(manifest)
+            folder = device_runner.files.folder_of(manifest)
             reference = registry.get(job.variant.runtime).reference(job.variant.backend, folder)
             request = replace(request, reference=reference)
         count, classes = len(images), manifest.output.shape[-1]
         try:
-            _, report = bench.report(job, request, self.limit_s)
+            _, report = device_runner.report(job, request, self.limit_s)
             if (report.eval_images, report.eval_classes) != (count, classes):
                 raise RunnerError(
                     "output_shape",
@@ -240,24 +243,28 @@ def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) 
     )
 
 
-def _timed_model(bench: Bench, job: Job) -> tuple[Manifest, str]:
+def _timed_model(device_runner: DeviceRunner, job: Job) -> tuple[Manifest, str]:
     """The manifest, and the path on the device of the file to time."""
-    manifest, model = bench.files.artifact(job.build_key)
-    program = bench.program(job)
+    manifest, model = device_runner.files.artifact(job.build_key)
+    program = device_runner.program(job)
     if program is None or program.tool is None:
         return manifest, model
-    return manifest, bench.stock.timed_model(program.tool, manifest, _request(job, manifest, model))
+    return manifest, device_runner.stock.timed_model(program.tool, manifest, _request(job, manifest, model))
 
 
 def observed(
-    bench: Bench, protocol: Protocol, readiness: Readiness, work: Callable[[], WorkT], round_: int | None = None
+    device_runner: DeviceRunner,
+    protocol: Protocol,
+    readiness: Readiness,
+    work: Callable[[], WorkT],
+    round_: int | None = None,
 ) -> tuple[WorkT, float, Conditions]:
     """The result of `work` on the device, its seconds on the device's clock, and the conditions around it.
 
-    `round_`: the fixed-performance mode stays on after it, for the next block of this round.
+    With `round_` the fixed-performance mode stays on afterwards, for the next block of this round.
     """
-    device, before = bench.device, readiness.sensors
-    with bench.fixed_performance(protocol.fixed_performance).during(round_) as fixed:
+    device, before = device_runner.device, readiness.sensors
+    with device_runner.fixed_performance(protocol.fixed_performance).during(round_) as fixed:
         if fixed.on and fixed.just_switched:
             # The mode changes the device's clocks.
             before = replace(before, cpu_mhz=device.sensors(load=False).cpu_mhz)
@@ -265,16 +272,17 @@ def observed(
         result = work()
         seconds = device.now_s() - started_s
         after = device.sensors(load=False)
-    conditions = conditions_around(before, after, readiness, protocol.gate, seconds * bench.facts.cores)
+    conditions = conditions_around(before, after, readiness, protocol.gate, seconds * device_runner.facts.cores)
     return (
         result,
         seconds,
-        replace(conditions, fixed_performance=fixed.on, exec_context=bench.facts.exec_context),
+        replace(conditions, fixed_performance=fixed.on, exec_context=device_runner.facts.exec_context),
     )
 
 
 def check_clocks(reports: Iterable[RunReport], seconds: float) -> None:
-    """`seconds`: duration of the process that made all of them, on the device's clock. Raises `RunnerError`."""
+    """Compare the reports' times with `seconds`, the duration of the process that made all of them, on the device's
+    clock. Raises `RunnerError`."""
     if not seconds > 0:
         raise RunnerError("clock_went_back", f"by the device's own clock the block took {seconds:.3f} s")
     reported_s = sum(_reported_ns(report) for report in reports) / 1e9
@@ -283,7 +291,7 @@ def check_clocks(reports: Iterable[RunReport], seconds: float) -> None:
 
 
 def cpus_of(report: RunReport, job: Job) -> str:
-    """The CPUs that it ran on, by number; the requested ones if the runner does not report them."""
+    """The CPUs that the runner ran on, by number; the requested ones if it does not report them."""
     return ",".join(map(str, report.cpus_ran)) or job.run.cpus
 
 

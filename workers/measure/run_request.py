@@ -1,15 +1,15 @@
-"""What a runner is asked to do with an artifact, before anyone says how often or on which images."""
+"""The request to a runner for one artifact, before the number of iterations or the images are known."""
 
 from sweeps.manifest import Manifest
 from sweeps.variant import RunAxes, Variant
 from workers.runtimes.interface import RunRequest
 
-# The runner contract's name for what a manifest calls by torch's name.
+# Names of the runner contract for input types, by torch's names in manifests.
 _INPUT_TYPES = {"float32": "float"}
 
 
 def run_request(variant: Variant, run: RunAxes, manifest: Manifest, model: str) -> RunRequest:
-    """`model`: its path on the device. One iteration, without a warm-up."""
+    """A request for one iteration, without a warm-up. `model`: its path on the device."""
     return RunRequest(
         model=model,
         backend=variant.backend,

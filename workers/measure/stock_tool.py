@@ -25,15 +25,15 @@ from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.stock_tool import StockTool, ToolOutput, ToolRun
 
 _LOG_DEADLINE_S = 30.0
-# More than any tool writes in one process.
+# The limit is more than any tool writes in one process.
 _MAX_TOLD_BYTES = 64 * 2**20
 
 
-class StockBench:
+class StockToolRunner:
     """The stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot be built."""
 
     def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
-        """`folder`: for short-lived files on this host."""
+        """The runner of one device; `folder` is for short-lived files on this host."""
         self._device = device
         self._pushes = pushes
         self._store = store
@@ -57,8 +57,8 @@ class StockBench:
         self, tool: StockTool, program: str, request: RunRequest, deadline_s: float
     ) -> tuple[Completed, RunReport]:
         """Run a few iterations to find how many are needed, then time them."""
-        _, seen = self._timed(tool, program, tool.trial(request), deadline_s)
-        return self._timed(tool, program, tool.enough(request, seen), deadline_s)
+        _, trial = self._timed(tool, program, tool.trial(request), deadline_s)
+        return self._timed(tool, program, tool.enough(request, trial), deadline_s)
 
     def logits(
         self,
@@ -98,8 +98,8 @@ class StockBench:
     def _timed(
         self, tool: StockTool, program: str, request: RunRequest, deadline_s: float
     ) -> tuple[Completed, RunReport]:
-        completed, told = self._ended(tool, tool.timing(request, program), deadline_s)
-        return completed, tool.parse(told, request)
+        completed, output = self._ended(tool, tool.timing(request, program), deadline_s)
+        return completed, tool.parse(output, request)
 
     def _ended(self, tool: StockTool, run: ToolRun, deadline_s: float) -> tuple[Completed, ToolOutput]:
         if run.output:
@@ -107,10 +107,10 @@ class StockBench:
         mark = self._mark_log(run.log_tag)
         completed = self._device.run(run.argv, deadline_s)
         log = self._log_since(mark, run.log_tag) if mark else b""
-        told = ToolOutput(stdout=completed.stdout, stderr=completed.stderr + log)
+        output = ToolOutput(stdout=completed.stdout, stderr=completed.stderr + log)
         if completed.exit_code != 0:
-            raise tool.refusal(told) or death(replace(completed, stderr=told.stderr))
-        return completed, replace(told, output=self._pulled(run.output)) if run.output else told
+            raise tool.refusal(output) or death(replace(completed, stderr=output.stderr))
+        return completed, replace(output, output=self._pulled(run.output)) if run.output else output
 
     def _pulled(self, path: str) -> bytes:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="told-") as folder:
@@ -128,10 +128,11 @@ class StockBench:
         return mark if done.exit_code == 0 else ""
 
     def _log_since(self, mark: str, tag: str) -> bytes:
-        """What was written with this tag after the mark. Raises `RunnerError` if the log no longer has the mark."""
+        """The lines that were written with this tag after the mark. Raises `RunnerError` if the log no longer has the
+        mark."""
         done = self._device.run(["logcat", "-d", "-v", "raw", "-s", f"{tag}:I"], _LOG_DEADLINE_S)
-        _, found, log = done.stdout.replace(b"\r\n", b"\n").rpartition(mark.encode() + b"\n")
-        if done.exit_code == 0 and not found:
+        _, marked, log = done.stdout.replace(b"\r\n", b"\n").rpartition(mark.encode() + b"\n")
+        if done.exit_code == 0 and not marked:
             raise RunnerError(
                 "truncated",
                 f"the phone's log lost what was written to it under {tag} before",
@@ -140,18 +141,18 @@ class StockBench:
         return b"\n" + log
 
     def _push_inputs(self, tool: StockTool, manifest: Manifest, images: Images) -> list[str]:
-        """By batch, the path on the device of the file that has it."""
+        """The paths on the device of the files with the images, one for each batch."""
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="inputs-") as folder:
             files = tool.inputs(manifest, self._store.model(manifest), images, Path(folder))
             stem = f"{manifest.build_key[:16]}-{len(files) * manifest.input.shape[0]}"
-            there: dict[Path, str] = {}
+            paths: dict[Path, str] = {}
             try:
                 for file in dict.fromkeys(files):
-                    there[file] = self._pushes.push(manifest.build_key, file, f"{stem}-{file.name}")
+                    paths[file] = self._pushes.push(manifest.build_key, file, f"{stem}-{file.name}")
             except BaseException:
-                self._remove(there.values())
+                self._remove(paths.values())
                 raise
-            return [there[file] for file in files]
+            return [paths[file] for file in files]
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -160,6 +161,6 @@ class StockBench:
 
 
 def check(tool: StockTool, request: RunRequest) -> None:
-    """Raises `RunnerError` if the tool cannot run this request correctly."""
+    """Refuse a request that the tool cannot run correctly, with a `RunnerError`."""
     if reason := tool.reason_against(request):
         raise RunnerError("not_possible", reason, "use EdgeSweep's own runner: edgesweep explain android-runtime")

@@ -89,7 +89,7 @@ def sqnr_db(reference: Logits, answer: Logits) -> float | None:
 
 
 def _rank(logits: Logits, labels: Labels) -> NDArray[np.int64]:
-    """(N,): the label's rank among the classes, 0 for the best; ties in order of classes, as in argmax."""
+    """The label's rank among the classes, (N,), 0 for the best; ties in order of classes, as in argmax."""
     own = np.take_along_axis(logits, labels[:, None], axis=1)
     earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
     better: NDArray[np.bool_] = (logits > own) | ((logits == own) & earlier)

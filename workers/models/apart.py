@@ -30,7 +30,7 @@ TRY_IMAGES = "try_images"
 LIMITS = Limits(silent_s=600.0, processes=64, memory_bytes="free", output_bytes=64 * 2**20)
 """A step of the preparation, such as one batch of images, does not take longer."""
 _IDLE_S = 20.0
-"""Then the server ends, so that builds have its memory."""
+"""The server ends after so many idle seconds, so that builds have its memory."""
 
 FORKS = Forks("workers.models.apart", _IDLE_S)
 atexit.register(FORKS.close)
@@ -74,14 +74,14 @@ def asked(
     """The answer of a program that runs the code of `source` and has its files in `folder`. Raises `ModelError`."""
     request = Request(folder)
 
-    def told(line: str) -> None:
+    def report(line: str) -> None:
         share, _, title = line.partition("\t")
         progress(plain(title), _share(share))
 
     modules = () if program == TRY_IMAGES else _modules(source, request.code())
     try:
         ended = (forks or FORKS).run(
-            program, [str(folder)], limits or LIMITS, told, str(request.progress), modules, folder
+            program, [str(folder)], limits or LIMITS, report, str(request.progress), modules, folder
         )
     except RefusedError as refused:
         raise ModelError(
@@ -105,7 +105,7 @@ def asked(
 
 
 def _share(text: str) -> float | None:
-    """From 0 to 1; `None` for what is none: the model's code may have written it."""
+    """The share, from 0 to 1; `None` for any other text, which the model's code may have written."""
     try:
         share = float(text)
     except ValueError:
@@ -114,20 +114,20 @@ def _share(text: str) -> float | None:
 
 
 def _modules(source: str, code: OwnCode | None) -> tuple[str, ...]:
-    """What takes seconds to import, if the model needs it."""
+    """The modules that take seconds to import, if the model needs them."""
     named = code is not None and any(b"torchvision" in content for content in code.files.values())
     return ("torchvision",) if ":" not in source or named else ()
 
 
 def _full_disk(ended: Ended) -> OSError | None:
-    """What a process said last that could not even write its answer."""
-    said = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    """The error of a full disk, if a process that could not even write its answer said that last."""
+    last_line = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-    return next((OSError(code, os.strerror(code)) for code in codes if f"OSError: [Errno {code}]" in said), None)
+    return next((OSError(code, os.strerror(code)) for code in codes if f"OSError: [Errno {code}]" in last_line), None)
 
 
 def _unreadable(folder: str, ended: Ended) -> ModelError:
-    """Of a process that only opens images."""
+    """The error of a process that only opens images."""
     how = {"memory": "one of them took all memory that was free", "silent": "one of them cannot be read to its end"}
     crashed = f"one of them ended the process that opened them (exit code {ended.exit_code})"
     return ModelError(
@@ -137,7 +137,7 @@ def _unreadable(folder: str, ended: Ended) -> ModelError:
 
 
 def _ended_early(source: str, ended: Ended) -> ModelError:
-    """Of a process that has not answered."""
+    """The error of a process that has not answered."""
     lines = plain(ended.stderr.decode("utf-8", "replace")).strip().splitlines()
     words = f": {lines[-1].strip()[:200]}" if lines else ""
     function = source.rpartition(":")[2]

@@ -28,12 +28,12 @@ class Part:
     """A mapping in a file that holds tensors itself."""
 
     keys: tuple[str, ...]
-    """That lead to it; none for the file's own top level."""
+    """The keys that lead to the mapping; none for the file's own top level."""
     mapping: Mapping[Any, Any]
 
     @property
     def path(self) -> str:
-        """What `weights_key` names it by."""
+        """The part's name in `weights_key`."""
         return ".".join(self.keys) or _WHOLE_FILE
 
     @property
@@ -54,20 +54,21 @@ class Fit:
     match: tensor_names.Match
 
     def state(self, network: State) -> dict[str, torch.Tensor]:
-        """By the network's names and in its types of numbers. All shapes are the network's, which bounds the work."""
-        return {ours: self.part.mapping[theirs].to(network[ours].dtype) for ours, theirs in self.match.shared}
+        """The tensors by the network's names and in its types of numbers. All shapes are the network's, which bounds
+        the work."""
+        return {name: self.part.mapping[stored].to(network[name].dtype) for name, stored in self.match.shared}
 
     def text(self, network: State) -> str:
-        """What is done to load it, for people; empty if it is taken as it is."""
+        """The changes that loading makes, for people; empty if the file is taken as it is."""
         shared = self.match.shared
         done = []
         if words := self.match.checkpoint.words:
             done.append(f"{words} taken off {len(shared)} names")
         if words := self.match.network.words:
             done.append(f"{words} of the network put before {len(shared)} names")
-        if left := sorted(self.part.shapes.keys() - {theirs for _, theirs in shared}):
+        if left := sorted(self.part.shapes.keys() - {stored for _, stored in shared}):
             done.append(f"{some([short_name(name) for name in left])} left out")
-        changes = Counter(_change(self.part.mapping[theirs].dtype, network[ours].dtype) for ours, theirs in shared)
+        changes = Counter(_change(self.part.mapping[stored].dtype, network[name].dtype) for name, stored in shared)
         done += [words.format(count) for words, count in changes.items() if words]
         if not done and not self.part.keys:
             return ""
@@ -76,7 +77,8 @@ class Fit:
 
 
 def load(network: torch.nn.Module, path: Path, weights_key: str | None = None) -> str:
-    """Load the tensors of a checkpoint into `network`; what was done for it, for people, empty if that is nothing.
+    """Load the tensors of a checkpoint into `network`; returns the changes made for it, for people, empty if there are
+    none.
 
     The mapping that fits is taken wherever it is in the file: with its names as they are, or without what wrappers put
     around them. `weights_key`: the keys that lead to it. Raises `ModelError`: none fits, or several that differ.
@@ -102,12 +104,12 @@ def _parts(content: Mapping[Any, Any], *start: str) -> list[Part]:
     """The mappings with tensors, from the top down. A file can hold itself, or one mapping at many places."""
     parts: list[Part] = []
     waiting = deque([Part(start, content)])
-    seen: set[int] = set()
-    while waiting and len(seen) < _MOST_MAPPINGS:
+    visited: set[int] = set()
+    while waiting and len(visited) < _MOST_MAPPINGS:
         part = waiting.popleft()
-        if id(part.mapping) in seen:
+        if id(part.mapping) in visited:
             continue
-        seen.add(id(part.mapping))
+        visited.add(id(part.mapping))
         if part.shapes:
             parts.append(part)
         if len(part.keys) < _DEEPEST:
@@ -135,7 +137,8 @@ def _named(weights_key: str, content: Mapping[Any, Any], parts: Sequence[Part], 
 
 
 def _below(content: Mapping[Any, Any], key: str) -> Mapping[Any, Any]:
-    """What a key with dots leads to: a mapping, or all of one whose names begin with the rest of the key."""
+    """The mapping that a key with dots leads to: one of its own, or all values whose names begin with the rest of the
+    key."""
     words = key.split(".")
     for end in range(len(words), 0, -1):
         inner = content.get(".".join(words[:end]))
@@ -154,7 +157,7 @@ def _fits(network: tensor_names.Shapes, parts: Sequence[Part]) -> list[Fit]:
 
 
 def _chosen(fits: Sequence[Fit], network: State, path: Path) -> Fit | None:
-    """Raises `ModelError` if two give the network other weights, or if none has them as dense tensors."""
+    """The fit to load. Raises `ModelError` if two give the network other weights, or if none has dense tensors."""
     dense = [fit for fit in fits if fit.part.not_dense() is None]
     if fits and not dense:
         _check_dense(fits[0].part, path)
@@ -179,7 +182,7 @@ def _are_equal(state: State, other: State) -> bool:
 
 
 def _unfit(network: tensor_names.Shapes, parts: Sequence[Part], content: Mapping[Any, Any], path: Path) -> ModelError:
-    """Why nothing in the file fits, of the part that comes closest."""
+    """The error that says why the part that comes closest does not fit."""
 
     def closeness(part: Part) -> tuple[int, int, int]:
         shapes = part.shapes
@@ -193,13 +196,13 @@ def _unfit(network: tensor_names.Shapes, parts: Sequence[Part], content: Mapping
     )
     inside = [".".join((*part.keys, name)) for part in parts for name in tensor_names.fitting(network, part.shapes)]
     if inside:
-        return ModelError(message, f"to take only what fits: weights_key: {some([short_name(one) for one in inside])}")
+        return ModelError(message, f"to take only what fits: weights_key: {some([short_name(key) for key in inside])}")
     return ModelError(message, weights.OTHER_ARGUMENTS)
 
 
 def _check_dense(part: Part, path: Path) -> None:
-    if (found := part.not_dense()) is not None:
-        name, kind = found
+    if (not_dense := part.not_dense()) is not None:
+        name, kind = not_dense
         advice = {
             "quantized": "give the fp32 weights; EdgeSweep makes int8 of them itself",
             "a meta tensor (without data)": "save it with the weights loaded: meta tensors hold none",
@@ -208,7 +211,7 @@ def _check_dense(part: Part, path: Path) -> None:
 
 
 def _kind(tensor: torch.Tensor) -> str | None:
-    """Why it is not a dense tensor of real numbers; `None` if it is one."""
+    """The kind of a tensor that is not a dense one of real numbers; `None` if it is one."""
     if tensor.is_quantized:
         return "quantized"
     if tensor.is_meta:
@@ -221,7 +224,7 @@ def _kind(tensor: torch.Tensor) -> str | None:
 
 
 def _change(stored: torch.dtype, used: torch.dtype) -> str:
-    """What is done to so many tensors (`{}`) to load them; empty if that is nothing."""
+    """The change of type when so many tensors (`{}`) are loaded; empty if there is none."""
     if stored == used or not stored.is_floating_point:
         return ""
     how = "widened" if stored.itemsize < used.itemsize else "narrowed"
@@ -231,11 +234,11 @@ def _change(stored: torch.dtype, used: torch.dtype) -> str:
 def _top(content: Mapping[Any, Any]) -> str:
     """The keys of a file's top level, as the end of a message."""
     tensors = len(weights.shapes(content))
-    others = [(key, value) for key, value in content.items() if not isinstance(value, torch.Tensor)]
-    keys = [_key_text(key, value) for key, value in others[:_MOST_KEYS]]
-    keys += [f"{len(others) - _MOST_KEYS} more"] if len(others) > _MOST_KEYS else []
+    entries = [(key, value) for key, value in content.items() if not isinstance(value, torch.Tensor)]
+    keys = [_key_text(key, value) for key, value in entries[:_MOST_KEYS]]
+    keys += [f"{len(entries) - _MOST_KEYS} more"] if len(entries) > _MOST_KEYS else []
     keys += [f"{tensors} tensors"] if tensors else []
-    return f"; at its top the file has {', '.join(keys)}" if others else ""
+    return f"; at its top the file has {', '.join(keys)}" if entries else ""
 
 
 def _key_text(key: object, value: object) -> str:

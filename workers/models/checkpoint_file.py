@@ -18,15 +18,15 @@ from sweeps.text import short_name
 
 _ZIP = b"PK\x03\x04"
 _SAFETENSORS = slice(8, 9), b"{"
-"""Where its header begins, behind the header's length: torch's own formats have another byte there."""
+"""The place where the header of safetensors begins, behind its length: torch's own formats have another byte there."""
 _LONGEST_GLOBAL = 1_000
 _MOST_PICKLES = 5
-"""That torch's old format begins with; the tensors follow."""
+"""The pickles that torch's old format begins with; the tensors follow."""
 _ANEW = "save it with torch.save(model.state_dict(), path)"
 
 
 def read(path: Path) -> Mapping[Any, Any]:
-    """What the file holds by key: tensors, or mappings of them, beside values of Python's own types.
+    """The file's values by key: tensors, or mappings of them, beside values of Python's own types.
 
     Raises `ModelError`.
     """
@@ -70,7 +70,7 @@ def _safetensors(path: Path) -> Mapping[str, torch.Tensor]:
         tensors: Mapping[str, torch.Tensor] = load_file(path)
     except OSError:
         raise
-    # Its own exception, and any other for a type of numbers that this torch does not have.
+    # safetensors raises its own exception, and others for a type of numbers that this torch does not have.
     except Exception as error:
         raise ModelError(
             f"{path} is damaged, or no file of safetensors ({short_name(in_one_line(error))})",
@@ -80,7 +80,7 @@ def _safetensors(path: Path) -> Mapping[str, torch.Tensor]:
 
 
 def _check_zip(path: Path) -> None:
-    """Refuse one that would unpack to more than its own size: torch.save compresses nothing."""
+    """Refuse a file that would unpack to more than its own size: torch.save compresses nothing."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -94,7 +94,7 @@ def _check_zip(path: Path) -> None:
 
 def _check_globals(path: Path, pickled: IO[bytes]) -> None:
     """Refuse names of classes that are longer than any: torch takes hours to put one of 5 MB into its message."""
-    with suppress(ValueError):  # what is no pickle, or is none any more, is for torch to read
+    with suppress(ValueError):  # torch reads what is no pickle, or no pickle any more
         for _ in range(_MOST_PICKLES):
             for opcode, argument, _ in pickletools.genops(pickled):
                 if opcode.name == "GLOBAL" and len(str(argument)) > _LONGEST_GLOBAL:

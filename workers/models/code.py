@@ -41,7 +41,8 @@ class OwnCode:
 
     sha256: str
     files: Mapping[str, bytes]
-    """By path relative to that folder. Empty for installed packages, which each machine imports from its own."""
+    """The content by path relative to that folder. Empty for installed packages, which each machine imports from its
+    own."""
 
 
 RECORDED_IDS = {
@@ -87,8 +88,8 @@ def check_not_hidden(source: str, code: OwnCode, roots: Sequence[Path]) -> None:
         return
     imported = {name[0] for path, content in code.files.items() for name in _imported(content, Path(path), ()) if name}
     for name in sorted(imported & _PACKAGES):
-        beside, found = _file(root, [name]), importlib.util.find_spec(name)
-        if beside is not None and (found is None or Path(found.origin or "") != beside):
+        beside, spec = _file(root, [name]), importlib.util.find_spec(name)
+        if beside is not None and (spec is None or Path(spec.origin or "") != beside):
             raise ModelError(
                 f"{beside} has the name of the package {name}, which {source} imports",
                 f"rename {beside.name if beside.name != '__init__.py' else beside.parent.name}",
@@ -109,7 +110,8 @@ def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, byt
 
 
 def check_torchvision_name(name: str) -> None:
-    """Raises `ModelError` with similar names. Imports nothing: torchvision takes seconds."""
+    """Raises `ModelError` with similar names if torchvision has no such model. Imports nothing: torchvision takes
+    seconds."""
     names = _torchvision_names()
     if names and name not in names:
         close = difflib.get_close_matches(name, names, n=3)
@@ -122,8 +124,8 @@ def check_torchvision_name(name: str) -> None:
 @cache
 def _torchvision_names() -> tuple[str, ...]:
     """The classification models of torchvision, as its source registers them; empty if it is not installed."""
-    found = importlib.util.find_spec("torchvision")
-    folders = [] if found is None else [Path(place) / "models" for place in found.submodule_search_locations or ()]
+    spec = importlib.util.find_spec("torchvision")
+    folders = [] if spec is None else [Path(place) / "models" for place in spec.submodule_search_locations or ()]
     sources = [path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
     return tuple(name for source in sources for name in _REGISTERED.findall(source))
 
@@ -141,9 +143,9 @@ def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
     try:
         return torchvision.models.get_model(name, **{**defaults, **arguments})
     except Exception as error:
-        given = ", ".join(f"{key}: {value}" for key, value in arguments.items()) or "no arguments"
+        argument_text = ", ".join(f"{key}: {value}" for key, value in arguments.items()) or "no arguments"
         raise ModelError(
-            f"torchvision's {name} does not take {given}: {error}", "correct the model's arguments"
+            f"torchvision's {name} does not take {argument_text}: {error}", "correct the model's arguments"
         ) from error
 
 
@@ -151,10 +153,10 @@ def _own(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) 
     module, _, function = source.partition(":")
     with _lock, _importable(files) as folder:
         try:
-            found = importlib.import_module(module)
-            build = getattr(found, function, None)
+            imported = importlib.import_module(module)
+            build = getattr(imported, function, None)
             if build is None:
-                close = difflib.get_close_matches(function, dir(found), n=1)
+                close = difflib.get_close_matches(function, dir(imported), n=1)
                 raise ModelError(
                     f"{module} has no function {function}",
                     f"did you mean {close[0]}?" if close else f"define {function} in {module}",
@@ -201,7 +203,7 @@ def _collected(root: Path, names: Sequence[str]) -> OwnCode:
         return OwnCode(recorded, {})
     contents: dict[str, bytes] = {}
     waiting = [tuple(names)]
-    seen = set(waiting)
+    queued = set(waiting)
     while waiting:
         current = waiting.pop()
         path = _file(root, current)
@@ -212,8 +214,8 @@ def _collected(root: Path, names: Sequence[str]) -> OwnCode:
         parents = [current[:i] for i in range(1, len(current))]
         for name in (*parents, *_imported(content, path, package)):
             local = name[0] == names[0] if installed else name[0] not in TAKEN_MODULES
-            if local and name not in seen:
-                seen.add(name)
+            if local and name not in queued:
+                queued.add(name)
                 waiting.append(name)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     return OwnCode(canonical_key(digests), {} if installed else dict(sorted(contents.items())))

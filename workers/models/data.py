@@ -46,11 +46,11 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
         calibration = _without_images(error, input_shape)
     if calibration.images.size and _compared_when_loaded(data):
         known = {_pixels_sha256(image) for image in evaluation.images}
-        kept = [i for i, image in enumerate(calibration.images) if _pixels_sha256(image) not in known]
-        if not kept:
+        indices = [i for i, image in enumerate(calibration.images) if _pixels_sha256(image) not in known]
+        if not indices:
             return _without_images(_nothing_left(), input_shape), evaluation
-        labels = None if calibration.labels is None else calibration.labels[kept]
-        calibration = replace(calibration, images=calibration.images[kept], labels=labels)
+        labels = None if calibration.labels is None else calibration.labels[indices]
+        calibration = replace(calibration, images=calibration.images[indices], labels=labels)
     return calibration, evaluation
 
 
@@ -106,9 +106,9 @@ def _select(data: DataSpec) -> tuple[Selection, Selection]:
         source = f"{first.manifest.source}, without images of {second.manifest.id}"
         return replace(first, manifest=replace(first.manifest, source=source)), second
     known = set(second.manifest.images)
-    kept = [i for i, digest in enumerate(first.manifest.images) if digest not in known]
-    if first.keep is not None and len(kept) < len(first.manifest.images):
-        first = first.keep(kept) if kept else _unusable(_nothing_left())
+    indices = [i for i, digest in enumerate(first.manifest.images) if digest not in known]
+    if first.keep is not None and len(indices) < len(first.manifest.images):
+        first = first.keep(indices) if indices else _unusable(_nothing_left())
     return first, second
 
 
@@ -131,7 +131,7 @@ def _without_images(error: DataError, shape: InputShape) -> Dataset:
 
 
 def _compared_when_loaded(data: DataSpec) -> bool:
-    """Whether duplicates are found by pixels after loading: a plan does not download torchvision's images."""
+    """Tell whether duplicates are found by pixels after loading: a plan does not download torchvision's images."""
     return any(isinstance(source, TorchvisionData) for source in (data.calibration, data.evaluation))
 
 

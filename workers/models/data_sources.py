@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import DataError
+from sweeps.extras import install_line
 from sweeps.spec.image_folders import calibrating, listed, of_one_folder
 from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
@@ -35,10 +36,10 @@ def _digits_table() -> NDArray[np.float64]:
 
     Read from scikit-learn's file, because importing scikit-learn takes over a second, and a plan needs the digits too.
     """
-    found = importlib.util.find_spec("sklearn")
-    if found is None or found.origin is None:
-        raise DataError("scikit-learn, which has the digits, is not installed", "pip install 'edgesweep[workers]'")
-    file = Path(found.origin).with_name("datasets") / "data" / "digits.csv.gz"
+    spec = importlib.util.find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise DataError("scikit-learn, which has the digits, is not installed", install_line("workers"))
+    file = Path(spec.origin).with_name("datasets") / "data" / "digits.csv.gz"
     if file.is_file():
         with gzip.open(file, "rt", encoding="ascii") as lines:
             return np.loadtxt(lines, delimiter=",")
@@ -78,8 +79,8 @@ def digits(source: DigitsData, *, held_out: bool) -> Selection:
             images = np.ascontiguousarray(np.repeat(planes[:, None], channels, axis=1))
             return Dataset(images, labels[list(chosen)], manifest.classes)
 
-        def keep(kept: Sequence[int]) -> Selection:
-            return select([chosen[i] for i in kept], len(chosen) - len(kept))
+        def keep(indices: Sequence[int]) -> Selection:
+            return select([chosen[i] for i in indices], len(chosen) - len(indices))
 
         return Selection(manifest, read, keep)
 
@@ -128,7 +129,7 @@ def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selecti
 def _parted(
     calibration: FolderData, evaluation: FolderData
 ) -> tuple[list[ImageFile], list[ImageFile], tuple[str, ...]]:
-    """Of one folder: what calibration takes, what evaluation takes, and the classes."""
+    """The files for calibration, those for evaluation, and the classes of one folder."""
     files, classes = _files(calibration.path)
     share = calibrating(calibration, len(files))
     rest = files[share:][: evaluation.images]
@@ -149,7 +150,7 @@ def evaluated_files(calibration: DataSource, evaluation: FolderData) -> tuple[li
 
 
 def evaluation_files(calibration: DataSource, evaluation: FolderData) -> tuple[list[Path], int]:
-    """As `evaluated_files`, but with the number of classes up to the last one among them."""
+    """The files of `evaluated_files`, with the number of classes up to the last one among them."""
     files, _ = evaluated_files(calibration, evaluation)
     return [file.path for file in files], 1 + max(file.label for file in files)
 
@@ -182,8 +183,8 @@ def _folder(source: FolderData, files: Sequence[ImageFile], classes: tuple[str, 
             images[i] = prepared(decoded(content, str(file.path)), shape, source.mean, source.std, crop=source.crop)
         return Dataset(images, np.array(manifest.labels, np.int64), classes)
 
-    def keep(kept: Sequence[int]) -> Selection:
-        return _folder(source, [files[i] for i in kept], classes, len(files) - len(kept))
+    def keep(indices: Sequence[int]) -> Selection:
+        return _folder(source, [files[i] for i in indices], classes, len(files) - len(indices))
 
     return Selection(manifest, read, keep)
 

@@ -18,7 +18,7 @@ class DataManifest:
     """The contents of one set: enough to decide whether two results were computed on the same images."""
 
     source: str
-    """For generated and downloaded images, with everything that determines their content, e.g. the seed."""
+    """The origin; for generated and downloaded images with everything that determines their content, e.g. the seed."""
     preprocessing: str
     count: int | None
     """`None` if it is known only after a download."""
@@ -43,7 +43,7 @@ class Dataset:
     labels: Labels | None
     classes: tuple[str, ...] | None
     unusable: str = ""
-    """Why there are no images."""
+    """The reason why there are no images."""
 
     def __len__(self) -> int:
         return len(self.images)

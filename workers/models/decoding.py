@@ -1,7 +1,6 @@
 """Opens image files: the size, format, pixels and mode of each are bounded before it is decoded. No torch."""
 
 import io
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +10,13 @@ import numpy as np
 from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 
 from sweeps.errors import DataError
+from sweeps.untrusted_file import read_regular
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM", "GIF")
 """Pillow's names of what is read, whatever a file is called. No reader of these starts another program."""
 
 LARGEST_FILE_BYTES = 256 * 2**20
-"""More than any photograph takes, and as much as Pillow's limit of pixels takes without compression."""
+"""A size beyond that of any photograph, and as much as Pillow's limit of pixels takes without compression."""
 
 # Pillow gives PostScript to Ghostscript. No image of this process is: torchvision's own loaders take any format.
 EpsImagePlugin.gs_binary = False
@@ -36,20 +36,16 @@ _TAIL_BYTES = 64
 
 
 def content_of(path: Path) -> bytes:
-    """What an image file has. Raises `DataError` if it cannot be read, or has more than `LARGEST_FILE_BYTES`."""
+    """The bytes of an image file. Raises `DataError` if it cannot be read, or has more than `LARGEST_FILE_BYTES`."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            # One more than allowed: a file may grow, and some have no size.
-            content = file.read(LARGEST_FILE_BYTES + 1) if size <= LARGEST_FILE_BYTES else b""
+        return read_regular(path, LARGEST_FILE_BYTES, links=True)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give it read permission, or remove it") from error
-    if max(size, len(content)) > LARGEST_FILE_BYTES:
+    except ValueError as error:
         raise DataError(
             f"{path} has more than {LARGEST_FILE_BYTES / 2**20:.0f} MiB, which is more than an image may have",
             "scale the image down, or remove it",
-        )
-    return content
+        ) from error
 
 
 def decoded(content: bytes, name: str) -> Image.Image:
@@ -79,7 +75,7 @@ def check_ends(path: Path) -> tuple[int, int]:
 
 @contextmanager
 def named_image(name: str) -> Iterator[None]:
-    """What Pillow raises in the block becomes a `DataError` with the image's name."""
+    """Turns the exceptions of Pillow in the block into a `DataError` with the image's name."""
     try:
         with warnings.catch_warnings():
             # Pillow only warns up to twice its limit.
@@ -99,7 +95,7 @@ def named_image(name: str) -> Iterator[None]:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """A decoded image in a mode with 8 bits per channel. Of a grey image with more, the 8 highest bits of its range,
+    """A decoded image in a mode with 8 bits per channel. A grey image with more keeps the 8 highest bits of its range,
     as Pillow itself takes them of a coloured one. Raises `DataError`, without the image's name."""
     bits = _check_mode(image)
     if bits == 8:

@@ -56,7 +56,8 @@ def sha256_of(module: str) -> str:
 
 
 def _pretrained_id(source: str) -> str:
-    """For example `MobileNet_V2_Weights.IMAGENET1K_V2`. Needs torchvision, which knows the newest name."""
+    """The name of torchvision's weights, for example `MobileNet_V2_Weights.IMAGENET1K_V2`. Needs torchvision, which
+    knows the newest name."""
     import torchvision
 
     if ":" in source:

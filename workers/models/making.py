@@ -14,6 +14,7 @@ import torch
 from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
 from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 from workers.models import checkpoint, checkpoint_file, demo_training, weights
 from workers.models import data as datasets
@@ -21,7 +22,7 @@ from workers.models.code import OwnCode, construct, own_code
 from workers.models.eager import eager_logits, load_eager
 from workers.models.identity import source_id_of, weights_id_of
 from workers.models.normal_form import overwrites_input
-from workers.models.package import Images, Logits, ModelPackage, write_whole
+from workers.models.package import Images, Logits, ModelPackage
 from workers.models.prepared import PreparationProgress
 from workers.models.repeats import check_repeats
 
@@ -41,7 +42,7 @@ def package(
 
 
 def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progress: PreparationProgress) -> ModelPackage:
-    """As `package`, from code that was found before."""
+    """The package of `package`, from code that was found before."""
     source, weights_id = source_id_of(model, code), weights_id_of(model)
     files = code.files if code else {}
     arguments = _arguments(model)
@@ -81,7 +82,7 @@ def packed(model: ModelSpec, code: OwnCode | None, workspace: Workspace, progres
 
 
 def constructed(model: ModelSpec, code: OwnCode | None) -> tuple[torch.nn.Module, str]:
-    """With the weights of its checkpoint, and what was done to load them, for people.
+    """The network with the weights of its checkpoint, and the changes made to load them, for people.
 
     Nothing is trained, settled or downloaded. Raises `ModelError`.
     """
@@ -97,7 +98,7 @@ def _arguments(model: ModelSpec) -> dict[str, Argument]:
 
 @contextmanager
 def _awake(tell: Callable[[], None]) -> Iterator[None]:
-    """Tells again and again: a download may take long, and whoever waits would take it for an endless loop."""
+    """Repeats `tell` until the block ends: a silent download would be taken for an endless loop."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -147,7 +148,8 @@ def _settle_or_train(
             )
         title = f"{model.name} (training on digits)"
         demo_training.train(network, training, held_out, model.seed, lambda share: progress(title, share))
-    write_whole(path, _serialized(network))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, _serialized(network), durable=True)
 
 
 def _serialized(network: torch.nn.Module) -> bytes:
@@ -157,6 +159,6 @@ def _serialized(network: torch.nn.Module) -> bytes:
 
 
 def reference_logits(packed: ModelPackage, images: Images, progress: PreparationProgress) -> Logits:
-    """Of the fp32 eager model."""
+    """The logits of the fp32 eager model."""
     title = f"{packed.name} (outputs of the fp32 eager model)"
     return eager_logits(load_eager(packed), images, packed.input_shape[0], lambda share: progress(title, share))

@@ -18,7 +18,7 @@ from workers.models.uncompiled import uncompiled
 
 MOST_PROBLEMS = 5
 SAMPLE_S = 5.0
-"""For preparing images that have labels, and again for answering them."""
+"""The time for preparing images that have labels, and again for answering them."""
 _TOLD_EACH = 100
 
 
@@ -30,18 +30,18 @@ def make(request: Request) -> None:
 
 
 def try_model(request: Request) -> None:
-    """Load it, and let it answer a few images; and, if data is named, those that have labels."""
+    """Load a model, and let it answer a few images; and, if data is named, images that have labels."""
     model, code, _, _ = request.read()
     named = request.asked().get("data")
     data = None if named is None else DataSpec.model_validate_json(json.dumps(named))
-    # Before any of its code runs.
+    # The images are read before any of the model's code runs.
     sample = None if data is None else sampling.labelled_sample(data, model.input_shape, SAMPLE_S)
     network, weights_text = making.constructed(model, code)
     classes = weights.check(network, model.input_shape, model.name, random=False)
     check_repeats(network, model.input_shape, model.name)
     answer: dict[str, object] = {
         "classes": classes,
-        "parameters": sum(one.numel() for one in network.parameters()),
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "weights_text": weights_text,
     }
     if data is not None and sample is not None:
@@ -57,16 +57,17 @@ def try_model(request: Request) -> None:
 
 
 def try_images(request: Request) -> None:
-    """Open each of a list of files, and decode the first ones, for so many seconds. Of the others: their two ends.
+    """Open all listed files, and decode the first ones, for so many seconds; of the others, read both ends.
 
-    `one_size`: of all that can be read; empty also where it gave up before the last one.
+    `one_size`: the size of all images that can be read; empty if there are several sizes, or if opening stopped before
+    the last image.
     """
-    asked = request.asked()
-    until_s = time.monotonic() + asked["seconds"]
+    inputs = request.asked()
+    until_s = time.monotonic() + inputs["seconds"]
     problems: list[dict[str, str]] = []
     sizes: list[tuple[int, int]] = []
     opened = whole = 0
-    for name in asked["files"]:
+    for name in inputs["files"]:
         try:
             if not whole or time.monotonic() < until_s:
                 sizes.append(decoded(content_of(Path(name)), name).size)
@@ -84,7 +85,7 @@ def try_images(request: Request) -> None:
             break
         if opened % _TOLD_EACH == 0:
             request.tell("images", None)
-    all_seen = len(sizes) + len(problems) == len(asked["files"])
+    all_seen = len(sizes) + len(problems) == len(inputs["files"])
     sides, one_size = sorted(map(min, sizes)), sizes[0] if all_seen and len(set(sizes)) == 1 else ()
     side = sides[len(sides) // 2] if sides else 0
     request.reply({"opened": opened, "whole": whole, "side": side, "one_size": one_size, "problems": problems})
@@ -93,10 +94,10 @@ def try_images(request: Request) -> None:
 def try_set(request: Request) -> None:
     """Open a data set of torchvision that is on this disk, and its first image. Downloads nothing."""
     torchvision_data = torchvision_sets()
-    asked = request.asked()
-    name, root = asked["dataset"], Path(asked["root"])
+    inputs = request.asked()
+    name, root = inputs["dataset"], Path(inputs["root"])
     try:
-        dataset = torchvision_data.opened(name, root, held_out=asked["held_out"], download=False)
+        dataset = torchvision_data.opened(name, root, held_out=inputs["held_out"], download=False)
     except DataError:
         if not torchvision_data.downloads(name):
             raise
@@ -107,11 +108,11 @@ def try_set(request: Request) -> None:
 
 
 def program(run: Callable[[Request], None]) -> Callable[[list[str]], int]:
-    """It gets its folder as its only argument; an error is its answer."""
+    """A program that gets its folder as its only argument, and answers with an error if `run` raises one."""
 
     def run_in(argv: list[str]) -> int:
         folder = Path(argv[0])
-        # What the user's code leaves behind is deleted with the folder.
+        # The files that the user's code leaves behind are deleted with the folder.
         os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
         request = Request(folder)
         try:

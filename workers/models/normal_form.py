@@ -7,32 +7,19 @@ this stays as it is, to the byte of what is built of it.
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager
-from workers.models.images import InputShape, smooth_images
+from workers.models.images import InputShape
 from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage
+from workers.models.repeats import agree, probe_images
+from workers.models.tensor_names import WRAPPERS
 
 LEAST_SQNR_DB = 90.0
 """Between the user's own model and its normal form: the same sums, perhaps in another order."""
-_SAMPLE_STREAM = 102
-"""A stream of `smooth_images` that nothing else uses."""
-
-_WRAPPERS = {
-    "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
-    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
-    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": "_fsdp_wrapped_module",
-    "torch.nn.parallel.data_parallel.DataParallel": "module",
-    "torch.nn.parallel.distributed.DistributedDataParallel": "module",
-    "torch.optim.swa_utils.AveragedModel": "module",
-}
-"""By class, the attribute with the model: in inference they only call it. By name, as their modules take long to
-import."""
 _NORMS: dict[int, type[nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d]] = {
     2: nn.BatchNorm1d,
     3: nn.BatchNorm1d,
@@ -111,7 +98,7 @@ def normalized(model: nn.Module, sample: torch.Tensor) -> nn.Module:
 
 
 def _sample(shape: InputShape) -> torch.Tensor:
-    return torch.from_numpy(smooth_images(shape[0], shape, 0, _SAMPLE_STREAM))
+    return torch.from_numpy(probe_images(shape))
 
 
 def _differs(module: nn.Module) -> bool:
@@ -135,7 +122,7 @@ def _form(module: nn.Module, ranks: dict[nn.Module, int]) -> nn.Module:
 def _wrapped(module: nn.Module) -> nn.Module | None:
     """What a wrapper holds; `None` if it is no wrapper, or does something of its own."""
     kind = type(module)
-    attribute = _WRAPPERS.get(f"{kind.__module__}.{kind.__qualname__}")
+    attribute = WRAPPERS.get(f"{kind.__module__}.{kind.__qualname__}")
     if attribute is None or module._forward_hooks or module._forward_pre_hooks:
         return None
     inner = getattr(module, attribute)
@@ -194,7 +181,4 @@ def _answer_alike(original: nn.Module, normal: nn.Module, sample: torch.Tensor) 
         # The user's code may have asked a module for what its normal form lacks, and raise any exception.
         except Exception:  # noqa: BLE001
             return False
-    if answer.shape != expected.shape:
-        return False
-    sqnr = sqnr_db(expected, answer)
-    return np.array_equal(expected, answer) if sqnr is None else sqnr >= LEAST_SQNR_DB
+    return answer.shape == expected.shape and agree(expected, answer, LEAST_SQNR_DB)

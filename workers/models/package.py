@@ -1,10 +1,7 @@
 """A model and its images, in the form that the driver sends to a builder."""
 
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +9,15 @@ from numpy.typing import NDArray
 from sweeps.spec.inputs import Argument
 
 Images = NDArray[np.float32]
-"""(N, C, H, W), already normalised: input of the model."""
+"""Normalised images, (N, C, H, W): input of the model."""
 
 
 Logits = NDArray[np.float32]
-"""(N, classes)."""
+"""Logits, (N, classes)."""
 
 
 Labels = NDArray[np.int64]
-"""(N,)."""
+"""Labels, (N,)."""
 
 _LEAST_VARIATION = 1e-3
 
@@ -31,7 +28,7 @@ class ModelPackage:
 
     name: str
     source: str
-    """As in the sweep file: a torchvision name or `module:function`."""
+    """The model as in the sweep file: a torchvision name or `module:function`."""
     arguments: Mapping[str, Argument]
     files: Mapping[str, bytes]
     """The user's own source files by relative path; empty for torchvision."""
@@ -39,12 +36,12 @@ class ModelPackage:
     """`torch.save` of the state_dict; loaded with `weights_only`."""
     weights_id: str
     weights_text: str = ""
-    """What was done to the checkpoint to load it, for people; empty if it was taken as it is."""
+    """The changes made to the checkpoint to load it, for people; empty if it was taken as it is."""
     model_source: str
     """`ModelIdentity.source`."""
     input_shape: tuple[int, int, int, int]
     overwrites_input: bool = False
-    """Whether the model writes into the tensor that it is given."""
+    """Tells whether the model writes into the tensor that it is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +52,7 @@ class BuildInputs:
     calibration: Images
     calibration_id: str
     no_calibration: str = ""
-    """Why there are no calibration images; empty if there are some."""
+    """The reason why there are no calibration images; empty if there are some."""
     verification: Images
     verification_labels: Labels | None
     verification_logits: Logits
@@ -64,16 +61,6 @@ class BuildInputs:
 
 
 def varies(logits: Logits) -> bool:
-    """Whether logits (N, classes) differ between images by more than rounding errors."""
+    """Tell whether logits (N, classes) differ between images by more than rounding errors."""
     spread = np.abs(logits - logits.mean(axis=0)).max()
     return bool(spread > _LEAST_VARIATION * np.abs(logits).max())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """So that the file is there with all of it, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)

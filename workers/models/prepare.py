@@ -14,13 +14,14 @@ from sweeps.ranking.reference_causes import Answers, Inputs
 from sweeps.ranking.reference_doubts import Doubt, doubts
 from sweeps.spec.folder_levels import evaluated_levels
 from sweeps.spec.inputs import DataSpec, ModelSpec
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 from workers.models import apart
 from workers.models import data as datasets
 from workers.models.code import OwnCode, check_not_hidden, own_code
 from workers.models.dataset import Dataset
 from workers.models.identity import sha256_of, source_id_of, weights_id_of
-from workers.models.package import BuildInputs, Images, Logits, varies, write_whole
+from workers.models.package import BuildInputs, Images, Logits, varies
 from workers.models.prepared import PreparationProgress, PreparedModel
 
 VERIFICATION_IMAGES = 256
@@ -52,7 +53,8 @@ def prepare(
         logits = computed
         buffer = io.BytesIO()
         np.save(buffer, logits, allow_pickle=False)
-        write_whole(known, buffer.getvalue())
+        known.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(known, buffer.getvalue(), durable=True)
     _check_reference(packed.name, logits, evaluation)
     labels = evaluation.labels
     count = VERIFICATION_IMAGES_UNLABELLED if labels is None else VERIFICATION_IMAGES

@@ -8,7 +8,7 @@ from workers.models.dataset import DataManifest, Dataset
 from workers.models.package import BuildInputs, Logits
 
 PreparationProgress = Callable[[str, float | None], None]
-"""Called with the present step and its finished share (0 to 1; `None` if unknown)."""
+"""A function that is called with the present step and its finished share (0 to 1; `None` if unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,20 +22,21 @@ class PreparedModel:
     evaluation_logits: Logits
     """Logits of the fp32 eager model, (N, classes)."""
     trained: bool
-    """Not so of random weights."""
+    """Tells whether the weights are trained, not random."""
     doubts: tuple[Doubt, ...] = ()
-    """What speaks against the fp32 eager model itself. None without labels, and none of a model that is not trained."""
+    """Doubts about the fp32 eager model itself. There are none without labels, or for a model that is not trained."""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What was done to load the weights, and how good the model is with them: lines for people."""
+        """Lines for people: how the weights were loaded, and how good the model is with them."""
         text = self.build_inputs.package.weights_text
         return (*((text,) if text and self.trained else ()), *self.original_lines)
 
     @property
     def original_lines(self) -> tuple[str, ...]:
-        """How often the model as its author wrote it is right, and what speaks against it, for people: another figure
-        than theirs means that the images are prepared in another way. Empty without labels, and of random weights."""
+        """Lines for people: how often the model as its author wrote it is right, and what speaks against it. Another
+        figure than the author's means that the images are prepared in another way. Empty without labels, and for
+        random weights."""
         labels = self.evaluation.labels
         if labels is None or not self.trained:
             return ()

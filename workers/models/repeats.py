@@ -1,4 +1,4 @@
-"""Whether a model answers the same when it is asked twice: nothing can be compared with one that does not."""
+"""Checks that a model answers the same when it is asked twice: otherwise nothing can be compared with it."""
 
 import numpy as np
 import torch
@@ -7,20 +7,31 @@ from sweeps.errors import ModelError
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import eager_logits
 from workers.models.images import InputShape, smooth_images
+from workers.models.package import Images, Logits
 
 LEAST_DB = 80.0
-"""Between two answers to one image. Rounding errors, of another order of additions, leave 109 to 123 dB (settled
-MobileNetV2, ResNet-18 and GoogLeNet in two layouts)."""
+"""The least signal-to-noise ratio between two answers to one image. Rounding errors, of another order of additions,
+leave 109 to 123 dB (settled MobileNetV2, ResNet-18 and GoogLeNet in two layouts)."""
 _STREAM = 102
 """A stream of `smooth_images` that a sweep's data never uses."""
 
 
+def probe_images(input_shape: InputShape) -> Images:
+    """One batch of images (B, C, H, W), always the same."""
+    return smooth_images(input_shape[0], input_shape, 0, _STREAM)
+
+
+def agree(expected: Logits, answer: Logits, least_db: float) -> bool:
+    """Tell whether two answers (N, classes) are equal, or have a signal-to-noise ratio of `least_db` or more."""
+    ratio_db = sqnr_db(expected, answer)
+    return np.array_equal(expected, answer) or (ratio_db is not None and ratio_db >= least_db)
+
+
 def check_repeats(module: torch.nn.Module, input_shape: InputShape, name: str) -> None:
-    """Ask twice on the same images. Raises `ModelError` if the answers differ by more than rounding errors."""
-    images = smooth_images(input_shape[0], input_shape, 0, _STREAM)
+    """Ask a model twice on the same images. Raises `ModelError` if the answers differ by more than rounding errors."""
+    images = probe_images(input_shape)
     first, second = (eager_logits(module, images, input_shape[0]) for _ in range(2))
-    ratio_db = sqnr_db(first, second)
-    if np.array_equal(first, second) or (ratio_db is not None and ratio_db >= LEAST_DB):
+    if agree(first, second, LEAST_DB):
         return
     apart, reach = float(np.abs(first - second).max()), float(np.abs(first).max())
     raise ModelError(

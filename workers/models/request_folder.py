@@ -7,7 +7,6 @@ import base64
 import errno
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,14 @@ import psutil
 from sweeps.errors import DataError, EdgeSweepError, ModelError, in_one_line
 from sweeps.spec.inputs import ModelSpec
 from sweeps.untrusted_file import open_regular, read_regular
+from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 from workers.models.code import OwnCode
 from workers.models.package import Images, Logits, ModelPackage
 from workers.models.room import no_room
 
 _REQUEST_BYTES, _ANSWER_BYTES = 256 * 2**20, 16 * 2**20
-"""The code of a model, and what is said of it."""
+"""Limits for the request, with the code of a model, and for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +52,26 @@ class Request:
             np.save(self.images, images, allow_pickle=False)
 
     def read(self) -> tuple[ModelSpec, OwnCode | None, Workspace, Images | None]:
-        asked = self.asked()
+        inputs = self.asked()
         images = np.load(self.images, mmap_mode="r", allow_pickle=False) if self.images.exists() else None
-        model = ModelSpec.model_validate_json(json.dumps(asked["model"]))
-        return model, _code(asked.get("code")), Workspace(Path(asked["workspace"])), images
+        model = ModelSpec.model_validate_json(json.dumps(inputs["model"]))
+        return model, _code(inputs.get("code")), Workspace(Path(inputs["workspace"])), images
 
-    def ask(self, what: Mapping[str, object]) -> None:
-        """Adds to what is asked already."""
-        (self.folder / "request.json").write_text(json.dumps({**self.asked(), **what}))
+    def ask(self, inputs: Mapping[str, object]) -> None:
+        """Adds inputs to those of the request."""
+        (self.folder / "request.json").write_text(json.dumps({**self.asked(), **inputs}))
 
     def asked(self) -> dict[str, Any]:
         file = self.folder / "request.json"
-        asked: dict[str, Any] = json.loads(read_regular(file, _REQUEST_BYTES)) if file.exists() else {}
-        return asked
+        inputs: dict[str, Any] = json.loads(read_regular(file, _REQUEST_BYTES)) if file.exists() else {}
+        return inputs
 
     def tell(self, title: str, share: float | None) -> None:
-        part = self.folder / f"progress.{os.getpid()}"
-        part.unlink(missing_ok=True)
-        part.write_text(f"{'' if share is None else share}\t{title}")
-        part.replace(self.progress)
+        write_whole(self.progress, f"{'' if share is None else share}\t{title}")
 
     def reply(self, answer: Mapping[str, object]) -> None:
-        # Renamed into place: the model's code may have put a pipe there.
-        part = self.folder / f"answer.{secrets.token_hex(8)}"
-        part.write_text(json.dumps(answer))
-        part.replace(self.folder / "answer.json")
+        # The answer is renamed into place: the model's code may have put a pipe there.
+        write_whole(self.folder / "answer.json", json.dumps(answer))
 
     def refuse(self, error: BaseException) -> None:
         if isinstance(error, EdgeSweepError):
@@ -90,19 +85,19 @@ class Request:
             self.reply({"error": "model", "message": message, "next_step": "correct its code"})
 
     def code(self) -> OwnCode | None:
-        """The model's, as it was asked."""
+        """The model's code in the request."""
         return _code(self.asked().get("code"))
 
     def has_answer(self) -> bool:
-        """Whether something is where the answer should be."""
+        """Tell whether anything is where the answer should be."""
         return os.path.lexists(self.folder / "answer.json")
 
     def answer(self) -> dict[str, Any] | None:
         try:
-            found = json.loads(read_regular(self.folder / "answer.json", _ANSWER_BYTES))
+            answer = json.loads(read_regular(self.folder / "answer.json", _ANSWER_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return answer if isinstance(answer, dict) else None
 
     def reply_made(self, packed: ModelPackage, logits: Logits | None) -> None:
         self.state.write_bytes(packed.state)
@@ -112,7 +107,7 @@ class Request:
         self.reply({**named, "weights_text": packed.weights_text, "overwrites_input": packed.overwrites_input})
 
     def package(self, model: ModelSpec, code: OwnCode | None, answer: Mapping[str, Any]) -> ModelPackage:
-        """Raises `ModelError` if the model's code wrote over what was made of it."""
+        """The package that the process made. Raises `ModelError` if the model's code wrote over its files."""
         try:
             state = read_regular(self.state, psutil.virtual_memory().available // 2)
         except (OSError, ValueError) as error:
@@ -140,11 +135,11 @@ class Request:
         raise overwritten(model.source)
 
     def logits(self, count: int, source: str) -> Logits:
-        """Raises `ModelError`, also if the model's code wrote over them."""
+        """The logits that the process computed. Raises `ModelError`, also if the model's code wrote over them."""
         file = self.folder / "logits.npy"
         try:
             with open_regular(file):
-                # Mapped: a header may claim any shape, and this compares it with the file's size.
+                # The file is mapped: a header may claim any shape, and mapping compares it with the file's size.
                 mapped = np.lib.format.open_memmap(file, mode="r")
         except (OSError, ValueError, EOFError, OverflowError, SyntaxError) as error:
             raise overwritten(source) from error
@@ -157,8 +152,8 @@ class Request:
 
 
 def has_types(answer: Mapping[str, object], types: Mapping[str, type]) -> bool:
-    """Whether an answer has these values, each of exactly its type."""
-    return all(type(answer.get(name)) is wanted for name, wanted in types.items())
+    """Tell whether an answer has these values, each of exactly its type."""
+    return all(type(answer.get(name)) is kind for name, kind in types.items())
 
 
 def overwritten(source: str) -> ModelError:
@@ -178,7 +173,7 @@ def _as_json(code: OwnCode | None) -> dict[str, Any] | None:
     }
 
 
-def _code(found: Mapping[str, Any] | None) -> OwnCode | None:
-    if found is None:
+def _code(document: Mapping[str, Any] | None) -> OwnCode | None:
+    if document is None:
         return None
-    return OwnCode(found["sha256"], {name: base64.b64decode(text) for name, text in found["files"].items()})
+    return OwnCode(document["sha256"], {name: base64.b64decode(text) for name, text in document["files"].items()})

@@ -17,12 +17,12 @@ def folder_of_request(below: Path | None) -> Iterator[Path]:
         with temporary_folder(below) as folder:
             yield folder
     except OSError as error:
-        # That of the system is not known where none of its candidates can be written.
+        # The system's folder is not known where none of its candidates can be written.
         raise ModelError(*no_room(error, below or tempfile.tempdir or "the folder for temporary files")) from error
 
 
 def no_room(error: OSError, folder: Path | str) -> tuple[str, str]:
-    """What is wrong, and the next step: a disk, and not the model."""
+    """The message and the next step for a disk that is full, so that the model is not blamed."""
     return f"{folder} cannot take what the model is tried with: {error.strerror or error}", (
         "free space on that disk, or take another one: --workspace, or TMPDIR for what is tried before a run"
     )

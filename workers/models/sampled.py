@@ -1,4 +1,4 @@
-"""What the original answered to a sample of labelled images, as two processes exchange it. No torch."""
+"""The original's answers to a sample of labelled images, as two processes exchange them. No torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What an original answered, and how the images were prepared."""
+    """The answers of an original, and how the images were prepared."""
 
     answers: Answers
     inputs: Inputs
 
     def document(self) -> dict[str, Any]:
-        """As JSON takes it; `sampled` reads it."""
+        """The values for JSON; `sampled` reads them."""
         answers, inputs = self.answers, self.inputs
         return {
             "labels": list(answers.labels),
@@ -32,26 +32,28 @@ class Sampled:
         }
 
 
-def sampled(told: Mapping[str, Any]) -> Sampled:
-    """Raises `KeyError`, `TypeError`, `ValueError` or `OverflowError` for what is no `Sampled.document`, which the
-    user's code may have written."""
-    labels, given = ([int(number) for number in told[name]] for name in ("labels", "given"))
-    outputs, percent = int(told["outputs"]), told["better_percent"]
-    if not labels or len(labels) != len(given) or not 1 <= outputs <= _MOST_OUTPUTS:
+def sampled(document: Mapping[str, Any]) -> Sampled:
+    """The `Sampled` of a `document()`. Raises `KeyError`, `TypeError`, `ValueError` or `OverflowError` for anything
+    else, which the user's code may have written."""
+    labels, predicted = ([int(number) for number in document[name]] for name in ("labels", "given"))
+    outputs, percent = int(document["outputs"]), document["better_percent"]
+    if not labels or len(labels) != len(predicted) or not 1 <= outputs <= _MOST_OUTPUTS:
         raise ValueError("answers that belong to no images")
-    if not all(0 <= answer < outputs for answer in given) or not all(0 <= label < _MOST_OUTPUTS for label in labels):
+    if not all(0 <= answer < outputs for answer in predicted) or not all(
+        0 <= label < _MOST_OUTPUTS for label in labels
+    ):
         raise ValueError("answers or labels that are no classes")
     return Sampled(
         Answers(
             labels=labels,
-            given=given,
+            given=predicted,
             outputs=outputs,
-            classes=tuple(str(name)[:_LONGEST_NAME] for name in told["classes"]),
+            classes=tuple(str(name)[:_LONGEST_NAME] for name in document["classes"]),
         ),
         Inputs(
-            low=float(told["low"]),
-            high=float(told["high"]),
-            better=str(told["better"]),
+            low=float(document["low"]),
+            high=float(document["high"]),
+            better=str(document["better"]),
             better_percent=None if percent is None else float(percent),
         ),
     )

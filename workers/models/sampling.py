@@ -23,9 +23,9 @@ from workers.models.sampled import Sampled
 
 MOST_IMAGES = 256
 LEAST_IMAGES = 16
-"""So many are prepared and answered also where there is no time left."""
+"""The images that are prepared and answered even when there is no time left."""
 _LARGEST_BYTES = 256 * 2**20
-"""Of a sample, as float32: fewer images of a larger input."""
+"""The limit of a sample, as float32: an input twice as large halves the images."""
 _RETRIED_IMAGES = 64
 
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -40,7 +40,7 @@ _USUAL = (
 
 def labelled_sample(data: DataSpec, input_shape: InputShape, seconds: float) -> Dataset | None:
     """The first of the evaluation images, in a balanced order; `None` if they have no labels, are not on this disk, or
-    cannot be used, which others say."""
+    cannot be used, which other checks report."""
     if input_shape[1] not in (1, 3):
         return None
     try:
@@ -110,23 +110,23 @@ def answered(
     normalized: tuple[Sequence[float], Sequence[float]] | None,
     tell: Callable[[], object],
 ) -> Sampled:
-    """What the fp32 eager model answers to as many images as there is time for. `normalized`: the mean and std that
+    """The answers of the fp32 eager model to as many images as there is time for. `normalized`: the mean and std that
     they were prepared with; `None` if no sweep file says them. `tell` is called now and then."""
     assert sample.labels is not None
     until_s = time.monotonic() + seconds
-    given: list[int] = []
+    predicted: list[int] = []
     outputs = 0
     step = max(batch, LEAST_IMAGES)
     for start in range(0, len(sample), step):
         if start and time.monotonic() > until_s:
             break
         logits = eager_logits(network, sample.images[start : start + step], batch)
-        given += logits.argmax(axis=1).tolist()
+        predicted += logits.argmax(axis=1).tolist()
         outputs = logits.shape[1]
         tell()
-    images = sample.images[: len(given)]
+    images = sample.images[: len(predicted)]
     answers = Answers(
-        labels=sample.labels[: len(given)].tolist(), given=given, outputs=outputs, classes=sample.classes or ()
+        labels=sample.labels[: len(predicted)].tolist(), given=predicted, outputs=outputs, classes=sample.classes or ()
     )
     better, percent = "", None
     if normalized is not None and doubts(answers):
@@ -143,8 +143,8 @@ def _better(
     normalized: tuple[Sequence[float], Sequence[float]],
     tell: Callable[[], object],
 ) -> tuple[str, float | None]:
-    """Of the usual normalizations, the one with which most `images` are answered rightly, and their share in percent;
-    empty if none is shown to be better than the present one, or all leave a doubt."""
+    """The usual normalization with which most `images` are answered rightly, and their share in percent; empty if none
+    is shown to be better than the present one, or all leave a doubt."""
     labels = np.array(answers.labels[: len(images)])
     before = labels == answers.given[: len(images)]
     most = 0
@@ -152,11 +152,11 @@ def _better(
     plain = images * _planes(normalized[1], images) + _planes(normalized[0], images)
     for mean, std in _USUAL:
         normalised = np.asarray((plain - _planes(mean, images)) / _planes(std, images), np.float32)
-        given = eager_logits(network, normalised, batch).argmax(axis=1)
-        right = labels == given
+        predicted = eager_logits(network, normalised, batch).argmax(axis=1)
+        right = labels == predicted
         lost, gained = int((before & ~right).sum()), int((right & ~before).sum())
-        again = replace(answers, labels=labels.tolist(), given=given.tolist())
-        if right.sum() > most and side(lost, gained, len(images), 0.0) == "below" and not doubts(again):
+        retried = replace(answers, labels=labels.tolist(), given=predicted.tolist())
+        if right.sum() > most and side(lost, gained, len(images), 0.0) == "below" and not doubts(retried):
             most = int(right.sum())
             better = f"mean: {_listed(mean)}, std: {_listed(std)}", 100 * most / len(images)
         tell()
@@ -164,7 +164,7 @@ def _better(
 
 
 def _planes(values: Sequence[float], images: Images) -> Images:
-    """(C, 1, 1), as `workers.models.images.prepared` takes them."""
+    """The values as (C, 1, 1), as `workers.models.images.prepared` takes them."""
     planes = np.array(values, np.float32)
     return (planes.mean(keepdims=True) if images.shape[1] == 1 else planes)[:, None, None]
 

@@ -12,12 +12,21 @@ from sweeps.text import short_name
 Item = TypeVar("Item")
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""By the tensor's name."""
+"""Shapes by the tensor's name."""
 
-_WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-"""What DataParallel, torch.compile, FSDP and activation checkpointing put in, at any place of a name."""
+WRAPPERS = {
+    "torch.nn.parallel.data_parallel.DataParallel": "module",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "module",
+    "torch.optim.swa_utils.AveragedModel": "module",
+    "torch._dynamo.eval_frame.OptimizedModule": "_orig_mod",
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.CheckpointWrapper": "_checkpoint_wrapped_module",
+}
+"""Wrappers of training: by class, the attribute with the network, which in inference they only call. It is a part of
+the names of all tensors, at any place. They are listed by name, as their modules take long to import."""
+_ATTRIBUTES = tuple(dict.fromkeys(WRAPPERS.values()))
 _COUNTER = "n_averaged"
-"""How often an AveragedModel was updated: no part of the network."""
+"""The count of an AveragedModel's updates: no part of the network."""
 _TRAINING_HEADS = ("aux1", "aux2", "AuxLogits")
 """Heads of torchvision's GoogLeNet and Inception that are used only in training."""
 _MOST_LISTED = 3
@@ -27,7 +36,7 @@ _MOST_PREFIXES = 8
 _MOST_EXTRA = 1_000
 """Tensors that a checkpoint may have beyond those of the network: a file with millions is not gone through."""
 _MOST_CHARACTERS = 4_096
-"""Of a name that something is taken off."""
+"""The longest name that something is taken off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +46,20 @@ class Reduced:
     whole: Mapping[str, str]
     """The whole name by the reduced one."""
     prefixes: tuple[str, ...] = ()
-    """First parts of names, taken off."""
+    """First parts of names that are taken off."""
     infixes: tuple[str, ...] = ()
-    """Taken out of names, at any place."""
+    """Parts taken out of names, at any place."""
 
     @property
     def steps(self) -> tuple[int, int]:
-        """How much was taken off: the less, the better."""
+        """The numbers of infixes and prefixes taken off: the less, the better."""
         return len(self.infixes), len(self.prefixes)
 
     @property
     def words(self) -> str:
-        """What was taken off, for people: `module.model.` and `_orig_mod.`; empty if nothing was."""
-        front = "".join(f"{one}." for one in self.prefixes)
-        return " and ".join(f"`{short_name(one)}`" for one in (front, *(f"{one}." for one in self.infixes)) if one)
+        """The parts taken off, for people: `module.model.` and `_orig_mod.`; empty if nothing was."""
+        front = "".join(f"{part}." for part in self.prefixes)
+        return " and ".join(f"`{short_name(part)}`" for part in (front, *(f"{part}." for part in self.infixes)) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +71,18 @@ class Match:
 
     @property
     def is_as_is(self) -> bool:
-        """Whether no name is changed."""
+        """Tell whether no name is changed."""
         return self.network.steps == self.checkpoint.steps == (0, 0)
 
     @property
     def shared(self) -> list[tuple[str, str]]:
-        """Of each tensor that both have, its name in the network and in the checkpoint."""
-        ours, theirs = self.network.whole, self.checkpoint.whole
-        return [(ours[name], theirs[name]) for name in ours if name in theirs]
+        """The name in the network and in the checkpoint of each tensor that both have."""
+        own, stored = self.network.whole, self.checkpoint.whole
+        return [(own[name], stored[name]) for name in own if name in stored]
 
     @property
     def missing(self) -> list[str]:
-        """In the checkpoint, by their reduced names."""
+        """The reduced names that the checkpoint lacks."""
         return [name for name in self.network.whole if name not in self.checkpoint.whole]
 
     @property
@@ -81,11 +90,11 @@ class Match:
         return [name for name in self.checkpoint.whole if name not in self.network.whole]
 
     def misshapen(self, network: Shapes, checkpoint: Shapes) -> list[tuple[str, str]]:
-        """Those of `shared` with two shapes."""
-        return [(ours, theirs) for ours, theirs in self.shared if network[ours] != checkpoint[theirs]]
+        """The pairs of `shared` with two shapes."""
+        return [(name, stored) for name, stored in self.shared if network[name] != checkpoint[stored]]
 
     def closeness(self, network: Shapes, checkpoint: Shapes) -> tuple[int, int, int]:
-        """Compares matches: the larger, the closer."""
+        """A key that orders matches: the larger, the closer."""
         shared = len(self.shared)
         taken_off = sum(self.network.steps) + sum(self.checkpoint.steps)
         return shared - len(self.misshapen(network, checkpoint)), shared, -taken_off
@@ -97,10 +106,10 @@ class Match:
 
 def exact_match(network: Shapes, checkpoint: Shapes) -> Match | None:
     """The match of all names and shapes that takes off least, from the network's names only where it must."""
-    if len(checkpoint) < len(network) - 1:  # the counter
+    if len(checkpoint) < len(network) - 1:  # A checkpoint may lack the counter.
         return None
-    exact = (one for one in _matches(network, checkpoint) if one.is_exact(network, checkpoint))
-    return min(exact, key=lambda one: (one.network.steps, one.checkpoint.steps), default=None)
+    exact = (match for match in _matches(network, checkpoint) if match.is_exact(network, checkpoint))
+    return min(exact, key=lambda match: (match.network.steps, match.checkpoint.steps), default=None)
 
 
 def closest_match(network: Shapes, checkpoint: Shapes) -> Match:
@@ -110,16 +119,16 @@ def closest_match(network: Shapes, checkpoint: Shapes) -> Match:
     """
     as_is = Match(*(Reduced({name: name for name in names}) for names in (network, checkpoint)))
     matches = _matches(network, checkpoint, _MOST_NAMES)
-    return max(matches, key=lambda one: one.closeness(network, checkpoint), default=as_is)
+    return max(matches, key=lambda match: match.closeness(network, checkpoint), default=as_is)
 
 
 def differences(network: Shapes, checkpoint: Shapes) -> str:
-    """What is between the closest match and an exact one, side by side; of many names only the first ones."""
+    """The differences between the closest match and an exact one, side by side; of many names only the first ones."""
     match = closest_match(network, checkpoint)
 
     def two_shapes(names: tuple[str, str]) -> str:
-        ours, theirs = names
-        return f"{short_name(ours)} is {_shape(checkpoint[theirs])} instead of {_shape(network[ours])}"
+        name, stored = names
+        return f"{short_name(name)} is {_shape(checkpoint[stored])} instead of {_shape(network[name])}"
 
     columns = (
         _listed("missing", match.missing, short_name),
@@ -131,7 +140,7 @@ def differences(network: Shapes, checkpoint: Shapes) -> str:
 
 
 def fitting(network: Shapes, checkpoint: Shapes, depth: int = _MOST_PREFIXES) -> list[str]:
-    """What names begin with where all of a network stands below, beside others: `ema` of `ema.fc.bias`."""
+    """The first parts of names below which all of a network stands, beside others: `ema` of `ema.fc.bias`."""
     below: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, shape in checkpoint.items():
         first, dot, rest = name.partition(".")
@@ -143,11 +152,11 @@ def fitting(network: Shapes, checkpoint: Shapes, depth: int = _MOST_PREFIXES) ->
     return [first for first, names in below.items() if exact_match(network, names) is not None]
 
 
-def _listed(what: str, items: Sequence[Item], words: Callable[[Item], str]) -> str:
-    """Empty where there are none."""
+def _listed(title: str, items: Sequence[Item], words: Callable[[Item], str]) -> str:
+    """The first items with a title; empty if there are none."""
     rest = len(items) - _MOST_LISTED
     listed = ", ".join(map(words, items[:_MOST_LISTED]))
-    return f"{what}: {listed}{f' and {rest:,} more' if rest > 0 else ''}" if items else ""
+    return f"{title}: {listed}{f' and {rest:,} more' if rest > 0 else ''}" if items else ""
 
 
 def _shape(sizes: tuple[int, ...]) -> str:
@@ -158,10 +167,10 @@ def _shape(sizes: tuple[int, ...]) -> str:
 def _matches(network: Shapes, checkpoint: Shapes, share: float = 1.0) -> Iterator[Match]:
     if len(checkpoint) > len(network) + _MOST_EXTRA or any(len(name) > _MOST_CHARACTERS for name in checkpoint):
         return
-    ours = list(_reductions(network, _absent(checkpoint, (_COUNTER,)), 1.0))
-    for theirs in _reductions(checkpoint, _absent(network, (_COUNTER, *_TRAINING_HEADS)), share):
-        for one in ours:
-            yield Match(one, theirs)
+    own_names = list(_reductions(network, _absent(checkpoint, (_COUNTER,)), 1.0))
+    for stored in _reductions(checkpoint, _absent(network, (_COUNTER, *_TRAINING_HEADS)), share):
+        for own in own_names:
+            yield Match(own, stored)
 
 
 def _absent(names: Collection[str], parts: tuple[str, ...]) -> frozenset[str]:
@@ -171,12 +180,12 @@ def _absent(names: Collection[str], parts: tuple[str, ...]) -> frozenset[str]:
 def _reductions(names: Collection[str], extra: Collection[str], share: float) -> Iterator[Reduced]:
     """The names as they are, then less and less of them. `extra`: first parts of names that are left out.
 
-    What stands before all names is the attribute that holds the network: `model` in a LightningModule, `module` in an
+    The part before all names is the attribute that holds the network: `model` in a LightningModule, `module` in an
     EMA. Any is taken off, since names and shapes must be equal afterwards. `share`: of the names, that must have it.
     """
     as_is = {name: name for name in names}
     yield Reduced(as_is)
-    within = [word for word in _WRAPPERS if any(word in name.split(".")[:-1] for name in names)]
+    within = [word for word in _ATTRIBUTES if any(word in name.split(".")[:-1] for name in names)]
     for count in range(len(within) + 1):
         for infixes in combinations(within, count):
             prefixes: tuple[str, ...] = ()
@@ -192,7 +201,7 @@ def _reductions(names: Collection[str], extra: Collection[str], share: float) ->
 
 
 def _renamed(whole: Mapping[str, str], rename: Callable[[str], str], extra: Collection[str]) -> dict[str, str]:
-    """Empty where a name becomes empty, or two become equal."""
+    """The renamed names; empty where a name becomes empty, or two become equal."""
     pairs = [(rename(name), origin) for name, origin in whole.items()]
     parts = [pair for pair in pairs if pair[0].partition(".")[0] not in extra]
     unique = dict(parts)
@@ -201,7 +210,7 @@ def _renamed(whole: Mapping[str, str], rename: Callable[[str], str], extra: Coll
 
 def _without(infixes: Collection[str], name: str) -> str:
     *modules, tensor = name.split(".")
-    return ".".join([*(one for one in modules if one not in infixes), tensor])
+    return ".".join([*(module for module in modules if module not in infixes), tensor])
 
 
 def _below(first: str, name: str) -> str:

@@ -11,24 +11,24 @@ from sweeps.text import digits
 
 def too_few_images(data: DataSpec, objective: ObjectiveSpec) -> Iterator[str]:
     """A warning for each bound on the accuracy drop that no build can be shown to keep. Raises `DataError`."""
-    bounds = [one.at_most for one in objective.constraints if one.metric == "accuracy_drop_points"]
-    found = evaluation_images(data) if bounds else None
+    bounds = [constraint.at_most for constraint in objective.constraints if constraint.metric == "accuracy_drop_points"]
+    images = evaluation_images(data) if bounds else None
     for bound in bounds:
-        if found is None or bound is None:
+        if images is None or bound is None:
             continue
         least = least_images(bound)
         if least is None:
             yield f"no number of images can show that a build loses at most {digits(bound)} points: raise at_most"
-        elif found.used < least:
+        elif images.used < least:
             yield (
-                f"{found.used} evaluation images are too few: even of a build that answers like the original, {least} "
-                f"are needed to show that it loses at most {digits(bound)} points{_way_out(found, least)}"
+                f"{images.used} evaluation images are too few: even of a build that answers like the original, {least} "
+                f"are needed to show that it loses at most {digits(bound)} points{_way_out(images, least)}"
             )
 
 
-def _way_out(found: EvaluationImages, least: int) -> str:
-    if found.there is None:
+def _way_out(images: EvaluationImages, least: int) -> str:
+    if images.there is None:
         return f": write data: evaluation: images: {least} or more"
-    if found.there >= least:
-        return f"; {found.where} has {found.there}: write data: evaluation: images: {least} or more"
-    return f"; {found.where} has {found.there}: add {least - found.there} or more, or raise at_most"
+    if images.there >= least:
+        return f"; {images.where} has {images.there}: write data: evaluation: images: {least} or more"
+    return f"; {images.where} has {images.there}: add {least - images.there} or more, or raise at_most"

@@ -23,24 +23,24 @@ def constructor(name: str) -> Any:
             f"torchvision has no data set {name}",
             f"did you mean {' or '.join(close)}?" if close else "CIFAR10 and Imagenette are two that it has",
         )
-    found = getattr(torchvision.datasets, name)
-    if not {"train", "split"} & set(inspect.signature(found).parameters):
+    dataset_class = getattr(torchvision.datasets, name)
+    if not {"train", "split"} & set(inspect.signature(dataset_class).parameters):
         raise DataError(
             f"torchvision's {name} has no train and test split",
             "download it yourself and give it as a folder (source: folder)",
         )
-    return found
+    return dataset_class
 
 
 def downloads(name: str) -> bool:
-    """Whether torchvision has an address of it."""
+    """Tell whether torchvision has an address of the data set."""
     return bool({"download", "kwargs"} & set(inspect.signature(constructor(name)).parameters))
 
 
 def opened(name: str, root: Path, *, held_out: bool, download: bool = True) -> Any:
     """The data set's train or test split. `download`: if it is missing; else that is a `DataError`, as others are."""
-    found = constructor(name)
-    parameters = inspect.signature(found).parameters
+    dataset_class = constructor(name)
+    parameters = inspect.signature(dataset_class).parameters
     arguments: dict[str, object] = {"root": str(root)}
     if downloads(name):
         arguments["download"] = download
@@ -50,7 +50,7 @@ def opened(name: str, root: Path, *, held_out: bool, download: bool = True) -> A
         try:
             if download:
                 root.mkdir(parents=True, exist_ok=True)
-            return found(**arguments, **{"train" if "train" in parameters else "split": split})
+            return dataset_class(**arguments, **{"train" if "train" in parameters else "split": split})
         except (ValueError, TypeError) as error:
             wrong_split = error
         except (OSError, RuntimeError, ImportError) as error:
@@ -64,9 +64,9 @@ def opened(name: str, root: Path, *, held_out: bool, download: bool = True) -> A
 def listed_labels(dataset: Any) -> list[int] | None:
     """The class of every image, without decoding images; `None` if the data set has no list of labels."""
     for name in ("targets", "labels", "_labels"):
-        found = getattr(dataset, name, None)
+        listed = getattr(dataset, name, None)
         try:
-            labels = [int(label) for label in found] if found is not None else []
+            labels = [int(label) for label in listed] if listed is not None else []
         except (TypeError, ValueError):
             continue
         if labels and len(labels) == len(dataset):
@@ -75,7 +75,7 @@ def listed_labels(dataset: Any) -> list[int] | None:
 
 
 def classes_of(dataset: Any) -> int | None:
-    """How many there are, up to the last one that an image has; `None` if neither labels nor classes are listed."""
+    """The number of classes, up to the last one that an image has; `None` if neither labels nor classes are listed."""
     if labels := listed_labels(dataset):
         return 1 + max(labels)
     return len(named) if (named := getattr(dataset, "classes", None)) else None

@@ -1,8 +1,8 @@
 """Tries the models and images of a sweep before anything is built: each in a process of its own, in seconds.
 
-A model is loaded with its checkpoint and answers a few images. Of a folder every file is opened, and as many as there
-is time for are decoded; the others are looked at from both ends. Of a data set of torchvision that is on the disk, one
-image is opened. Nothing is trained, settled or downloaded.
+A model is loaded with its checkpoint and answers a few images. Every file of a folder is opened, and as many as there
+is time for are decoded; the others are looked at from both ends. One image is opened of a data set of torchvision that
+is on the disk. Nothing is trained, settled or downloaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ from workers.models.room import folder_of_request
 from workers.models.sampled import sampled
 
 SILENT_S = 60.0
-"""For a person who waits: a model that tells nothing for so long is taken for an endless loop."""
+"""The silence of a model that is taken for an endless loop, while a person waits."""
 RUN_SILENT_S = 180.0
-"""In a run, which need not be watched, on a machine that may be busy."""
+"""The same limit in a run, which need not be watched, on a machine that may be busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What was tried, and how that went."""
+    """The outcome of trying a model, a folder or a data set."""
 
     what: str
     """A model's name, a folder or a data set."""
@@ -41,14 +41,13 @@ class Tried:
     message: str
     next_step: str = ""
     code: str = ""
-    """Of what was said about the original's accuracy: `original`, its figure, or the trust label of what speaks against
-    it."""
+    """The kind of a line about the original's accuracy: `original`, its figure, or the trust label of a doubt."""
     figures: Mapping[str, float | str] = field(default_factory=dict)
-    """Those of the message, if `code` is not empty."""
+    """The message's figures, if `code` is not empty."""
 
     @property
     def doubts_original(self) -> bool:
-        """Whether no constraint on accuracy is kept with it."""
+        """Tell whether the original is doubted, so that a bound on its accuracy means nothing."""
         return bool(original_doubted((self.code,)))
 
     @property
@@ -80,25 +79,25 @@ def try_models(
                 request.write(model, code, workspace)
                 if data is not None and model.weights not in WEIGHTS:
                     request.ask({"data": data.model_dump(mode="json")})
-                found = apart.asked("try_model", folder, model.source, limits=limits, forks=forks)
-                if not has_types(found, {"classes": int, "parameters": int, "weights_text": str}):
+                answer = apart.asked("try_model", folder, model.source, limits=limits, forks=forks)
+                if not has_types(answer, {"classes": int, "parameters": int, "weights_text": str}):
                     raise overwritten(model.source)
         except ModelError as error:
             yield model, error, Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
             continue
         origin = f"weights: {model.weights}, which the run makes or downloads" if model.weights in WEIGHTS else "loads"
-        origin = "; ".join(filter(None, (origin, found["weights_text"])))
-        message = f"{origin}; {found['parameters']:,} parameters, {found['classes']} classes"
-        yield model, int(found["classes"]), Tried(what=model.name, problem=False, message=message)
-        if data is not None and "sample" in found:
-            for tried in _original(model.name, found["sample"], data):
-                yield model, int(found["classes"]), tried
+        origin = "; ".join(filter(None, (origin, answer["weights_text"])))
+        message = f"{origin}; {answer['parameters']:,} parameters, {answer['classes']} classes"
+        yield model, int(answer["classes"]), Tried(what=model.name, problem=False, message=message)
+        if data is not None and "sample" in answer:
+            for outcome in _original(model.name, answer["sample"], data):
+                yield model, int(answer["classes"]), outcome
 
 
-def _original(name: str, told: Any, data: DataSpec) -> Iterator[Tried]:
+def _original(name: str, answer: Any, data: DataSpec) -> Iterator[Tried]:
     """The original's figure, and what speaks against it."""
     try:
-        sample = sampled(told)
+        sample = sampled(answer)
     except (KeyError, TypeError, ValueError, OverflowError):
         return  # the user's code wrote into the answer
     top1 = figure(sample.answers)
@@ -118,44 +117,45 @@ def _original(name: str, told: Any, data: DataSpec) -> Iterator[Tried]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """What accuracy is computed on."""
+    """The images that accuracy is computed on."""
 
     what: str
-    """For people: `the evaluation folder`. Empty if there are no labels."""
+    """The name for people, such as `the evaluation folder`. Empty if there are no labels."""
     classes: int | None
-    """`None` if that is not known: it cannot be used, is not downloaded yet, or has no labels."""
+    """The number of classes; `None` if it is not known: the data cannot be used, is not downloaded yet, or has no
+    labels."""
 
 
 def try_folders(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tried]]:
     """Each folder with the number of its classes; several lines if several files cannot be used."""
-    folders = {one.path for one in (data.calibration, data.evaluation) if isinstance(one, FolderData)}
+    folders = {source.path for source in (data.calibration, data.evaluation) if isinstance(source, FolderData)}
     for root in sorted(folders):
         try:
             files, classes = files_in(root)
         except DataError as error:
             yield root, 0, Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
             continue
-        for tried in _try_files(root, files, len(classes), seconds):
-            yield root, len(classes), tried
+        for outcome in _try_files(root, files, len(classes), seconds):
+            yield root, len(classes), outcome
 
 
 def try_evaluation(data: DataSpec, seconds: float, below: Path | None = None) -> tuple[Evaluated, tuple[Tried, ...]]:
-    """Only what accuracy is computed on: images that calibration needs are missed by some builds alone. `below`: as in
+    """Try the evaluation images only: some builds alone miss images that calibration needs. `below`: as in
     `try_models`."""
     match data.evaluation:
         case FolderData(path=root):
             try:
                 files, classes = evaluation_files(data.calibration, data.evaluation)
             except DataError as error:
-                tried = Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
-                return Evaluated(what="", classes=None), (tried,)
-            found = Evaluated(what="the evaluation folder", classes=classes)
-            return found, tuple(_try_files(root, files, classes, seconds, below))
+                outcome = Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
+                return Evaluated(what="", classes=None), (outcome,)
+            evaluated = Evaluated(what="the evaluation folder", classes=classes)
+            return evaluated, tuple(_try_files(root, files, classes, seconds, below))
         case DigitsData():
             return Evaluated(what="the digits data", classes=10), ()
         case TorchvisionData():
-            classes_or_none, tried = _try_set(data.evaluation, held_out=True, below=below)
-            return Evaluated(what=data.evaluation.dataset, classes=classes_or_none), (tried,)
+            classes_or_none, outcome = _try_set(data.evaluation, held_out=True, below=below)
+            return Evaluated(what=data.evaluation.dataset, classes=classes_or_none), (outcome,)
     return Evaluated(what="", classes=None), ()
 
 
@@ -163,30 +163,30 @@ def _try_files(
     root: Path, files: Sequence[Path], classes: int, seconds: float, below: Path | None = None
 ) -> Iterator[Tried]:
     try:
-        found = opened(root, files, seconds, below=below)
+        answer = opened(root, files, seconds, below=below)
     except ModelError as error:
         yield Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
         return
-    for one in found["problems"]:
-        yield Tried(what=str(root), problem=True, **one)
-    if not found["problems"]:
-        message = f"{len(files)} images in {classes} classes can be opened, {found['whole']} were decoded"
+    for problem in answer["problems"]:
+        yield Tried(what=str(root), problem=True, **problem)
+    if not answer["problems"]:
+        message = f"{len(files)} images in {classes} classes can be opened, {answer['whole']} were decoded"
         yield Tried(what=str(root), problem=False, message=message)
 
 
 def _try_set(source: TorchvisionData, *, held_out: bool, below: Path | None = None) -> tuple[int | None, Tried]:
-    what = f"{source.dataset}, {'evaluation' if held_out else 'calibration'}"
+    name = f"{source.dataset}, {'evaluation' if held_out else 'calibration'}"
     try:
         with folder_of_request(below) as folder:
-            asked = {"dataset": source.dataset, "root": str(source.root), "held_out": held_out}
-            Request(folder).ask(asked)
-            found = apart.asked("try_set", folder, source.dataset)
+            inputs = {"dataset": source.dataset, "root": str(source.root), "held_out": held_out}
+            Request(folder).ask(inputs)
+            answer = apart.asked("try_set", folder, source.dataset)
     except (DataError, ModelError) as error:
-        return None, Tried(what=what, problem=True, message=error.message, next_step=error.next_step)
+        return None, Tried(what=name, problem=True, message=error.message, next_step=error.next_step)
     message = "not in its folder yet, or not whole: the run downloads it"
-    if found["images"]:
-        message = f"{found['images']:,} images, the first can be opened"
-    return found["classes"], Tried(what=what, problem=False, message=message)
+    if answer["images"]:
+        message = f"{answer['images']:,} images, the first can be opened"
+    return answer["classes"], Tried(what=name, problem=False, message=message)
 
 
 def opened(
@@ -203,14 +203,14 @@ def try_all(
 ) -> Iterator[Tried]:
     """Models, then images, then whether they belong together."""
     classes: dict[str, int] = {}
-    for model, found, tried in try_models(models, roots, workspace, data=data):
-        yield tried
-        if isinstance(found, int):
-            classes[model.name] = found
+    for model, count_or_error, outcome in try_models(models, roots, workspace, data=data):
+        yield outcome
+        if isinstance(count_or_error, int):
+            classes[model.name] = count_or_error
         yield from _try_channels(model, data)
     folders: dict[Path, int] = {}
-    for root, count, tried in try_folders(data, seconds):
-        yield tried
+    for root, count, outcome in try_folders(data, seconds):
+        yield outcome
         folders[root] = count
     if isinstance(data.calibration, TorchvisionData):
         yield _try_set(data.calibration, held_out=False)[1]
@@ -230,22 +230,22 @@ def _try_channels(model: ModelSpec, data: DataSpec) -> Iterator[Tried]:
 
 
 def together(classes: Mapping[str, int], evaluated: Evaluated) -> Iterator[Tried]:
-    """Whether models belong to the data: `classes` by the model's name."""
-    there = evaluated.classes
-    if there is None:
+    """Tell whether models belong to the data: `classes` by the model's name."""
+    evaluated_classes = evaluated.classes
+    if evaluated_classes is None:
         return
     for name, count in classes.items():
-        if there > count:
+        if evaluated_classes > count:
             yield Tried(
                 what=name,
                 problem=True,
-                message=f"it answers {count} classes, {evaluated.what} has {there}",
+                message=f"it answers {count} classes, {evaluated.what} has {evaluated_classes}",
                 next_step="give data with the model's own classes, in their order (folders sorted by name)",
             )
-        elif there < count:
+        elif evaluated_classes < count:
             yield Tried(
                 what=name,
                 problem=False,
-                message=f"it answers {count} classes, {evaluated.what} has {there}: these (of a folder: "
-                f"sorted by name) must be the first {there} of the model's classes",
+                message=f"it answers {count} classes, {evaluated.what} has {evaluated_classes}: these (of a folder: "
+                f"sorted by name) must be the first {evaluated_classes} of the model's classes",
             )

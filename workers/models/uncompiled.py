@@ -9,7 +9,7 @@ _SWITCH = "TORCHDYNAMO_DISABLE"
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """While code runs that defines or makes a model: `torch.compile(model)` is the model, and a function that it
+    """Run code that defines or makes a model so that `torch.compile(model)` is the model, and a function that it
     decorates is the function."""
     before = os.environ.get(_SWITCH)
     os.environ[_SWITCH] = "1"

@@ -21,8 +21,8 @@ _AGAIN = "download it again, from where its library is released"
 
 
 def tree(library: Path, abi: str, folder: Path) -> Path:
-    """The folder with `include` and `lib` of what the user named: itself, or `folder`, where those of an AAR are laid,
-    packed or unpacked. Raises `BuildError("no_library")`."""
+    """The folder with `include` and `lib` of the library that the user named: the library itself, or `folder`, where
+    those of an AAR are laid, packed or unpacked. Raises `BuildError("no_library")`."""
     if library.suffix == ".aar":
         unpack(library, abi, folder)
         return folder
@@ -30,7 +30,7 @@ def tree(library: Path, abi: str, folder: Path) -> Path:
         return library
     try:
         if not (library / "jni" / abi).is_dir():
-            raise _no_such_abi(library, abi, (one.name for one in (library / "jni").iterdir()))
+            raise _no_such_abi(library, abi, (entry.name for entry in (library / "jni").iterdir()))
         folder.mkdir()
         (folder / "lib").symlink_to((library / "jni" / abi).resolve())
         if (library / "headers").is_dir():
@@ -41,18 +41,18 @@ def tree(library: Path, abi: str, folder: Path) -> Path:
 
 
 def unpack(file: Path, abi: str, folder: Path) -> None:
-    """`headers/` to `include`, the libraries of `jni/ABI/` to `lib`. Raises `BuildError("no_library")`."""
+    """Unpack `headers/` to `include`, and the libraries of `jni/ABI/` to `lib`. Raises `BuildError("no_library")`."""
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             if reason := _reason_against(entries, file.stat().st_size):
                 raise BuildError("no_library", f"{file} is not unpacked: {reason}", _AGAIN)
-            kept = {target: entry for entry in entries if (target := _target(entry.filename, abi))}
-            if not any(target.startswith("lib/") for target in kept):
-                raise _no_such_abi(file, abi, (match[1] for one in entries if (match := _JNI.match(one.filename))))
-            if (size := sum(entry.file_size for entry in kept.values())) > _MAX_BYTES:
+            needed = {target: entry for entry in entries if (target := _target(entry.filename, abi))}
+            if not any(target.startswith("lib/") for target in needed):
+                raise _no_such_abi(file, abi, (match[1] for entry in entries if (match := _JNI.match(entry.filename))))
+            if (size := sum(entry.file_size for entry in needed.values())) > _MAX_BYTES:
                 raise BuildError("no_library", f"{file} is not unpacked: it would fill {size / 1e9:.1f} GB", _AGAIN)
-            for target, entry in kept.items():
+            for target, entry in needed.items():
                 path = folder / target
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(entry) as content, path.open("xb") as written:
@@ -62,7 +62,7 @@ def unpack(file: Path, abi: str, folder: Path) -> None:
 
 
 def _target(name: str, abi: str) -> str:
-    """Where an entry is written; empty if it is not needed."""
+    """The path to which an entry is written; empty if it is not needed."""
     if name.startswith("headers/") and not name.endswith("/"):
         return f"include/{name.removeprefix('headers/')}"
     match = _JNI.match(name)
@@ -74,9 +74,9 @@ def _reason_against(entries: Sequence[zipfile.ZipInfo], file_bytes: int) -> str 
         return f"it has {len(entries)} entries"
     if sum(entry.compress_size for entry in entries) > file_bytes:
         return "its entries overlap"
-    seen: set[str] = set()
+    names: set[str] = set()
     for entry in entries:
-        # Not `filename`: that ends at a zero byte.
+        # The name is not read from `filename`, which ends at a zero byte.
         name = entry.orig_filename
         shown = repr(name[:100])
         parts = name.removesuffix("/").split("/")
@@ -84,17 +84,17 @@ def _reason_against(entries: Sequence[zipfile.ZipInfo], file_bytes: int) -> str 
             return f"an entry is called {shown}"
         if entry.filename != name:
             return f"an entry has two names: {shown}"
-        if name in seen:
+        if name in names:
             return f"it has two entries {shown}"
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
             return f"{shown} is a link or a special file"
         if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return f"{shown} is encrypted, or compressed in an unusual way"
-        seen.add(name)
+        names.add(name)
     return None
 
 
-def _no_such_abi(library: Path, abi: str, there: Iterator[str]) -> BuildError:
-    known = ", ".join(sorted(set(there))[:10])
+def _no_such_abi(library: Path, abi: str, abis: Iterator[str]) -> BuildError:
+    known = ", ".join(sorted(set(abis))[:10])
     has = f"only for {known}" if known else "and no jni folder"
     return BuildError("no_library", f"{library} has no libraries for {abi}, {has}", "name another archive or --abi")

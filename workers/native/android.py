@@ -5,12 +5,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from sweeps.errors import BuildError
+from sweeps.whole_file import whole_file
 from workers.native.compiler import FOLDER
 from workers.native.elf import Elf, problems, read_elf, too_small_pages
 
@@ -20,11 +20,11 @@ ABIS = {
     "x86_64": "x86_64-linux-android",
     "x86": "i686-linux-android",
 }
-"""Each with its folder in the NDK's system root."""
+"""The ABIs, each with its folder in the NDK's system root."""
 SYSTEM = ("libc.so", "libm.so", "libdl.so", "liblog.so", "libandroid.so", "libz.so", "libneuralnetworks.so")
 """Libraries that are on every phone."""
 BESIDE = ".libraries"
-"""At the end of a program's name: the folder with the shared libraries that lie beside it on a device."""
+"""The end of a program's name that names the folder with the shared libraries beside it on a device."""
 _TOOLCHAIN = Path("build") / "cmake" / "android.toolchain.cmake"
 _NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _SDK_VARIABLES = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
@@ -38,33 +38,33 @@ _DEADLINE_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What else the user says of a library."""
+    """The choices of the user for a library."""
 
     interpreter: str | None = None
-    """Of PyTorch Mobile: full or lite; `None`: what the library has."""
+    """The interpreter of PyTorch Mobile: full or lite; `None`: the one that the library has."""
     version: str | None = None
-    """`None`: what the library says."""
+    """The version; `None`: the one that the library reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How the programs of one runtime are compiled against a library of the user's."""
+    """The way in which the programs of one runtime are compiled against a library of the user's."""
 
     definitions: tuple[str, ...]
     """Arguments of CMake."""
     programs: Mapping[str, str]
-    """By target of CMakeLists.txt, the name under which phones get the program. The first one is the runner."""
+    """The names under which phones get the programs, by target of CMakeLists.txt. The first one is the runner."""
     level: int
     """The API level of Android that the library asks for."""
     shared: Path | None = None
     """The folder of the shared libraries that the programs are linked to; `None`: they are linked in."""
     opened: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
-    """By name, libraries that the runner opens when it runs: they are put beside it."""
+    """The libraries, by name, that the runner opens when it runs: they are put beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """What compiles and strips."""
+    """The programs that compile and strip, with the libraries of the system."""
 
     arguments: tuple[str, ...]
     strip: str
@@ -78,14 +78,14 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """Files of this host."""
+    """The files that a build made on this host."""
 
     programs: Mapping[str, Path]
-    """By the name under which phones get it."""
+    """The programs by the name under which phones get them."""
     libraries: tuple[Path, ...]
-    """Shared libraries that all of them need, and no phone has."""
+    """Shared libraries that all of the programs need, and no phone has."""
     opened: Mapping[str, Path]
-    """As in the recipe."""
+    """The libraries of the recipe's `opened`."""
 
 
 def find_ndk(environment: Mapping[str, str], home: Path) -> Path:
@@ -97,15 +97,15 @@ def find_ndk(environment: Mapping[str, str], home: Path) -> Path:
             return Path(named)
     studios = [Path(environment[name]) for name in _SDK_VARIABLES if environment.get(name)]
     studios += [home / place for place in _STUDIO]
-    there = [ndk for studio in studios for ndk in (studio / "ndk").glob("*") if (ndk / _TOOLCHAIN).is_file()]
-    if not there:
+    ndks = [ndk for studio in studios for ndk in (studio / "ndk").glob("*") if (ndk / _TOOLCHAIN).is_file()]
+    if not ndks:
         looked = ", ".join((*_NDK_VARIABLES, *(f"{studio}/ndk" for studio in studios)))
         raise BuildError("no_ndk", f"there is no Android NDK (looked at {looked})", _GET_NDK)
-    return max(there, key=lambda ndk: tuple(map(int, re.findall(r"\d+", ndk.name))))
+    return max(ndks, key=lambda ndk: tuple(map(int, re.findall(r"\d+", ndk.name))))
 
 
 def ndk_toolchain(ndk: Path, abi: str, recipe: Recipe) -> Toolchain:
-    """Raises `BuildError` if the NDK lacks its programs."""
+    """The toolchain of a NDK. Raises `BuildError` if the NDK lacks its programs."""
     hosts = sorted((ndk / "toolchains" / "llvm" / "prebuilt").glob("*/bin/llvm-strip"))
     if not hosts:
         raise BuildError("no_ndk", f"the NDK {ndk} has no toolchains/llvm/prebuilt/*/bin/llvm-strip", _GET_NDK)
@@ -115,9 +115,9 @@ def ndk_toolchain(ndk: Path, abi: str, recipe: Recipe) -> Toolchain:
         f"-DCMAKE_TOOLCHAIN_FILE={ndk / _TOOLCHAIN}",
         f"-DANDROID_ABI={abi}",
         f"-DANDROID_PLATFORM=android-{recipe.level}",
-        # One C++ library in a process: that of the shared libraries, where there are some.
+        # A process has one C++ library: that of the shared libraries, where there are some.
         f"-DANDROID_STL={'c++_static' if recipe.shared is None else 'c++_shared'}",
-        # By default from r28 on.
+        # Pages of 16 KiB are the NDK's default from r28 on.
         "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-z,max-page-size=16384",
     )
     return Toolchain(
@@ -141,49 +141,49 @@ def build(
     _run([cmake, "--build", str(folder), "--parallel"], "the compiler")
     programs = {name: folder / target for target, name in recipe.programs.items()}
     beside: dict[str, Path] = {}
-    folders = [one for one in (recipe.shared, toolchain.shared) if one is not None]
+    folders = [shared for shared in (recipe.shared, toolchain.shared) if shared is not None]
     for program in programs.values():
         _run([toolchain.strip, str(program)], "strip")
         tell(f"checking {program.name}: {program.stat().st_size / 1e6:.1f} MB")
         beside |= libraries_of(program, folders, toolchain.system)
     checked = [(path, check(path, abi, toolchain, beside)) for path in programs.values()]
-    # What the user brings is as it is: a phone with pages of 4 KiB loads it.
+    # The user's libraries are taken as they are: a phone with pages of 4 KiB loads them.
     for path in (*beside.values(), *recipe.opened.values()):
         checked.append((path, check(path, abi, toolchain, beside, own=False)))
         if reason := _pages_of(path):
             tell(f"{path.name} comes along: {reason}")
-    if found := [f"{path.name}: {problem}" for path, told in checked for problem in told]:
+    if faults := [f"{path.name}: {problem}" for path, reasons in checked for problem in reasons]:
         raise BuildError(
-            "not_for_phones", f"this does not run on phones: {'; '.join(found)}", "edgesweep explain android-runtime"
+            "not_for_phones", f"this does not run on phones: {'; '.join(faults)}", "edgesweep explain android-runtime"
         )
     return Built(programs=programs, libraries=tuple(beside.values()), opened=recipe.opened)
 
 
 def libraries_of(program: Path, folders: Sequence[Path], system: Collection[str]) -> dict[str, Path]:
-    """By name, the shared libraries of these folders that it needs, directly or not, and that are not of the `system`.
-    Raises `BuildError`."""
-    found: dict[str, Path] = {}
+    """The shared libraries, by name, of these folders that a program needs, directly or not, and that are not of the
+    `system`. Raises `BuildError`."""
+    libraries: dict[str, Path] = {}
     pending = [program]
     while pending:
         for name in _elf(pending.pop()).needed:
             file = next((folder / name for folder in folders if (folder / name).is_file()), None)
-            if file is not None and name == file.name and name not in found and name not in system:
-                found[name] = file
+            if file is not None and name == file.name and name not in libraries and name not in system:
+                libraries[name] = file
                 pending.append(file)
-    return found
+    return libraries
 
 
 def check(
     file: Path, abi: str, toolchain: Toolchain, beside: Mapping[str, Path] = MappingProxyType({}), *, own: bool = True
 ) -> Iterator[str]:
-    """What keeps a program or library from running on phones of an ABI, with those libraries `beside` it. `own`: it was
-    compiled here."""
+    """The reasons that keep a program or library from running on phones of an ABI, with those libraries `beside` it.
+    `own`: it was compiled here."""
     try:
         elf = read_elf(file)
         symbols = None
         if own and toolchain.libraries is not None:
-            there = [toolchain.libraries / name for name in elf.needed if (toolchain.libraries / name).is_file()]
-            symbols = frozenset(name for one in (*there, *beside.values()) for name in read_elf(one).defined)
+            stubs = [toolchain.libraries / name for name in elf.needed if (toolchain.libraries / name).is_file()]
+            symbols = frozenset(name for library in (*stubs, *beside.values()) for name in read_elf(library).defined)
     except (OSError, ValueError) as error:
         yield f"it cannot be read: {error}"
         return
@@ -198,7 +198,7 @@ def place(built: Built, runners: Path) -> list[Path]:
     """Put everything where phones are looked after, each file whole or not at all. Raises `BuildError`."""
     _same_beside_others(built, runners)
     placed = []
-    libraries = {one.name: one for one in built.libraries}
+    libraries = {library.name: library for library in built.libraries}
     for name, program in built.programs.items():
         beside = runners / f"{name}{BESIDE}"
         try:
@@ -213,28 +213,26 @@ def place(built: Built, runners: Path) -> list[Path]:
 
 
 def _same_beside_others(built: Built, runners: Path) -> None:
-    """On a device all programs are in one folder, and so are their libraries."""
+    """Raises `BuildError` if another program's library has the same name and other bytes: a device has one folder for
+    all."""
     for library in built.libraries:
         for folder in sorted(runners.glob(f"*{BESIDE}")):
-            its, other = folder.name.removesuffix(BESIDE), folder / library.name
-            if its not in built.programs and other.is_file() and other.read_bytes() != library.read_bytes():
+            program, other = folder.name.removesuffix(BESIDE), folder / library.name
+            if program not in built.programs and other.is_file() and other.read_bytes() != library.read_bytes():
                 raise BuildError(
                     "not_placed",
-                    f"{its} has another {library.name} beside it, and a phone has one folder for both",
-                    f"build both from one release, delete {folder} and {its}, or set EDGESWEEP_RUNNERS",
+                    f"{program} has another {library.name} beside it, and a phone has one folder for both",
+                    f"build both from one release, delete {folder} and {program}, or set EDGESWEEP_RUNNERS",
                 )
 
 
 def _placed(source: Path, file: Path) -> Path:
-    part = file.with_name(f".{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, part)
-        part.chmod(0o755)
-        part.replace(file)
+        with whole_file(file) as part:
+            shutil.copyfile(source, part)
+            part.chmod(0o755)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         raise _not_placed(file, error) from error
     return file
 
@@ -254,16 +252,16 @@ def _pages_of(library: Path) -> str | None:
     return too_small_pages(_elf(library))
 
 
-def _run(argv: Sequence[str], what: str) -> None:
+def _run(argv: Sequence[str], tool: str) -> None:
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         ended = subprocess.run(  # noqa: S603  # our own argument list
             argv, capture_output=True, env=environment, timeout=_DEADLINE_S, stdin=subprocess.DEVNULL, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError("not_compilable", f"{what} did not end: {error}", "try it by hand") from error
+        raise BuildError("not_compilable", f"{tool} did not end: {error}", "try it by hand") from error
     if ended.returncode:
         lines = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip().splitlines()
         errors = [line for line in lines if "error" in line.casefold()] or lines[-1:]
-        said = " / ".join(line.strip() for line in errors[:3])[:600]
-        raise BuildError("not_compilable", f"{what} failed: {said}", f"try it by hand: {' '.join(argv[:6])} ...")
+        reason = " / ".join(line.strip() for line in errors[:3])[:600]
+        raise BuildError("not_compilable", f"{tool} failed: {reason}", f"try it by hand: {' '.join(argv[:6])} ...")

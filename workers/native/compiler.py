@@ -11,15 +11,16 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.extras import install_line
+from sweeps.locks import locked
+from sweeps.whole_file import whole_file
 from sweeps.with_parent import run_with_parent
-from workers.native.file_lock import locked
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ _FLAGS = ("-std=c++17", "-O2", "-D_GLIBCXX_USE_CXX11_ABI=1", "-w")
 _LIBRARY = ("-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARY_LINK = ("-ltorch", "-ltorch_cpu", "-lc10")
 _PROGRAM = ("-fPIE", "-pie")
-# Without libtorch.so, which loads all of CUDA on the stock wheel.
+# The link leaves out libtorch.so, which loads all of CUDA on the stock wheel.
 _PROGRAM_LINK = ("-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-Wl,--as-needed")
 
 
@@ -40,7 +41,7 @@ def compiler() -> str | None:
     # `CXX` may have several words, as in `ccache g++`: the last one is the compiler.
     named = shlex.split(os.environ.get("CXX", ""))
     candidates = named[-1:] or ["c++", "g++", "clang++"]
-    return next((found for name in candidates if (found := shutil.which(name))), None)
+    return next((path for name in candidates if (path := shutil.which(name))), None)
 
 
 def source_id(source: str) -> str:
@@ -63,32 +64,22 @@ def program(source: str, name: str, flags: tuple[str, ...] = (), link: tuple[str
 
 
 def _cached(source: str, name: str, flags: tuple[str, ...], link: tuple[str, ...]) -> Path:
-    found = compiler()
-    if found is None:
+    cxx = compiler()
+    if cxx is None:
         raise BuildError("no_compiler", f"there is no C++ compiler to compile {source} with", INSTALL)
-    target = cache_folder() / "native" / _key(source, found, (*flags, *link)) / name
+    target = cache_folder() / "native" / _key(source, cxx, (*flags, *link)) / name
     if not target.is_file():
         # Compiling occupies a core for half a minute: a second process waits for the first.
         with locked(target.parent / "lock"):
             if not target.is_file():
                 _log.warning("compiling %s for this machine, once: about half a minute", source)
-                _make(found, flags, link, FOLDER / source, target)
+                with whole_file(target) as part:
+                    _compile(cxx, flags, link, FOLDER / source, part)
     return target
 
 
-def _make(found: str, flags: tuple[str, ...], link: tuple[str, ...], source: Path, target: Path) -> None:
-    # Under a temporary name first, so that the target is always complete.
-    descriptor, partial = tempfile.mkstemp(dir=target.parent)
-    os.close(descriptor)
-    try:
-        _compile(found, flags, link, source, Path(partial))
-        Path(partial).replace(target)
-    finally:
-        Path(partial).unlink(missing_ok=True)
-
-
 def cache_folder() -> Path:
-    """`EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`."""
+    """The cache folder: `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`."""
     if named := os.environ.get("EDGESWEEP_CACHE"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgesweep"
@@ -109,13 +100,13 @@ def _key(source: str, program: str, flags: tuple[str, ...]) -> str:
 def _digest(source: str) -> str:
     """Sha256 of `source` and of every file of this folder that it includes, directly or not."""
     digest = hashlib.sha256()
-    pending, seen = [source], {source}
+    pending, queued = [source], {source}
     while pending:
         content = (FOLDER / pending.pop()).read_bytes()
         digest.update(content)
         for name in re.findall(r'^#include "([^"]+)"', content.decode(), re.MULTILINE):
-            if name not in seen:
-                seen.add(name)
+            if name not in queued:
+                queued.add(name)
                 pending.append(name)
     return digest.hexdigest()
 
@@ -129,7 +120,7 @@ def _version(program: str) -> str:
 def _torch() -> Path:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
-        raise BuildError("no_torch", "torch is not installed", "pip install 'edgesweep[workers]'")
+        raise BuildError("no_torch", "torch is not installed", install_line("workers"))
     return Path(spec.origin).parent
 
 
@@ -139,7 +130,7 @@ def _compile(program: str, flags: tuple[str, ...], link: tuple[str, ...], source
     argv += ["-isystem", str(torch / "include"), "-isystem", str(torch / "include/torch/csrc/api/include")]
     argv += [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", *link]
     try:
-        # Half a minute is long beside a measurement: it ends with this process.
+        # The compiler ends with this process: half a minute is long beside a measurement.
         ended = run_with_parent(argv, DEADLINE_S)
     except subprocess.TimeoutExpired as error:
         raise BuildError("not_compilable", f"compiling {source.name} took longer than {DEADLINE_S:.0f} s") from error

@@ -11,7 +11,8 @@ from pathlib import Path
 MACHINES = {3: "x86", 40: "armeabi-v7a", 62: "x86_64", 183: "arm64-v8a", 243: "riscv64"}
 """ABIs by the machine in the head of an ELF file."""
 PAGE_BYTES = 16_384
-"""Of phones with Android 15 and later; programs of 64-bit ABIs must fit both these pages and those of 4 KiB."""
+"""The pages of phones with Android 15 and later; programs of 64-bit ABIs must fit both these pages and those of 4
+KiB."""
 _LOAD, _DYNAMIC = 1, 2
 _END, _NEEDED, _STRINGS, _TEXTREL, _RUNPATH, _FLAGS = 0, 1, 5, 22, 29, 30
 """Tags of the dynamic section: DT_NULL, DT_NEEDED, DT_STRTAB, DT_TEXTREL, DT_RUNPATH, DT_FLAGS."""
@@ -19,7 +20,7 @@ _FLAG_TEXTREL = 0x4
 _DYNSYM = 11
 _GLOBAL = 1
 _MAX_NAME = 65_536
-"""Longer than any name of a C++ symbol: a table whose names never end would take hours."""
+"""The longest name, beyond any of a C++ symbol: a table whose names never end would take hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +34,15 @@ class Elf:
     """The largest pages that its segments fit."""
     needed: tuple[str, ...]
     looks_beside: bool
-    """Whether it looks for libraries in its own folder."""
+    """Tells whether the program looks for libraries in its own folder."""
     text_relocations: bool
     undefined: frozenset[str]
-    """Symbols that other libraries must have; not the weak ones."""
+    """Symbols that other libraries must have, without the weak ones."""
     defined: frozenset[str]
 
 
 def read_elf(path: Path) -> Elf:
-    """Raises `ValueError` for a file that is none, or is cut off; `OSError`."""
+    """The parts of a file. Raises `ValueError` for a file that is no ELF file, or is cut off; `OSError`."""
     content = path.read_bytes()
     if content[:4] != b"\x7fELF" or content[5:6] != b"\x01":
         raise ValueError("it is no program of a little-endian machine")
@@ -52,12 +53,12 @@ def read_elf(path: Path) -> Elf:
 
 
 def problems(elf: Elf, abi: str, libraries: Collection[str], symbols: Collection[str] | None = None) -> Iterable[str]:
-    """What keeps it from running on a phone of that ABI, but for its pages. `libraries`: those that are there.
-    `symbols`: what they have; `None` if that is not known."""
+    """The reasons that keep a program from running on a phone of that ABI, but for its pages. `libraries`: those that
+    are there. `symbols`: what they have; `None` if that is not known."""
     if elf.machine != abi:
         yield f"it is for {elf.machine or 'another machine'}, not for {abi}"
-    if others := [name for name in elf.needed if name not in libraries]:
-        yield f"it needs {', '.join(others)}, which no phone has"
+    if unknown := [name for name in elf.needed if name not in libraries]:
+        yield f"it needs {', '.join(unknown)}, which no phone has"
     if elf.text_relocations:
         yield "it has text relocations, which Android refuses: compile everything with -fPIC"
     if symbols is not None and (missing := sorted(elf.undefined - set(symbols))):
@@ -66,7 +67,7 @@ def problems(elf: Elf, abi: str, libraries: Collection[str], symbols: Collection
 
 
 def too_small_pages(elf: Elf) -> str | None:
-    """Why phones with the larger pages do not load it; `None` if they do."""
+    """The reason why phones with the larger pages do not load a file; `None` if they do."""
     if not elf.is_64_bit or elf.page_bytes >= PAGE_BYTES:
         return None
     return (
@@ -122,7 +123,7 @@ def _read(content: bytes, *, is_64: bool) -> Elf:
 
 
 def _segment(content: bytes, at: int, *, is_64: bool) -> tuple[int, int, int, int, int]:
-    """Kind, offset, address, bytes in the file, alignment."""
+    """A segment's kind, offset, address, bytes in the file and alignment."""
     if is_64:
         kind, _, offset, address, _, in_file, _, align = struct.unpack_from("<IIQQQQQQ", content, at)
     else:
@@ -133,16 +134,16 @@ def _segment(content: bytes, at: int, *, is_64: bool) -> tuple[int, int, int, in
 def _symbols(
     content: bytes, sections_at: int, size: int, count: int, *, is_64: bool
 ) -> tuple[frozenset[str], frozenset[str]]:
-    undefined, defined, seen = set(), set(), False
+    undefined, defined, has_table = set(), set(), False
     layout = "<IIQQQQIIQQ" if is_64 else "<IIIIIIIIII"
     sections = [struct.unpack_from(layout, content, sections_at + number * size) for number in range(count)]
     for _, kind, _, _, offset, length, link, _, _, entry in sections:
         if kind != _DYNSYM:
             continue
-        # More than one, or entries that overlap, would take for ever.
-        if seen or entry != struct.calcsize("<IBBHQQ" if is_64 else "<IIIBBH"):
+        # Several tables, or entries that overlap, would take for ever.
+        if has_table or entry != struct.calcsize("<IBBHQQ" if is_64 else "<IIIBBH"):
             raise ValueError("its table of symbols is not as it should be")
-        seen = True
+        has_table = True
         names_at = sections[link][4]
         for at in range(offset, offset + length, entry):
             if is_64:

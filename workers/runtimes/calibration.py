@@ -10,25 +10,25 @@ from workers.models.package import BuildInputs, Images
 def calibration_images(variant: Variant, inputs: BuildInputs) -> Images:
     """The images with which the variant is calibrated. Raises `BuildError`: `bad_calibration` or
     `too_few_calibration_images`."""
-    wanted, images = variant.calibration_images, inputs.calibration
+    count, images = variant.calibration_images, inputs.calibration
     if inputs.no_calibration:
         raise BuildError("bad_calibration", f"data.calibration cannot be used: {inputs.no_calibration}")
-    if wanted > len(images):
+    if count > len(images):
         raise BuildError(
             "too_few_calibration_images",
-            f"calibration_images is {wanted}, but data.calibration has only {len(images)}",
+            f"calibration_images is {count}, but data.calibration has only {len(images)}",
             "reduce calibration_images, or give more data",
         )
-    return images[:wanted] if wanted else images
+    return images[:count] if count else images
 
 
 def check_images(images: Images, shape: tuple[int, ...]) -> None:
     """Raises `BuildError("bad_calibration")` if `images` cannot calibrate a model of this input shape."""
-    wanted = shape[1:]
-    if images.ndim != len(shape) or images.shape[1:] != wanted:
+    sizes = shape[1:]
+    if images.ndim != len(shape) or images.shape[1:] != sizes:
         raise BuildError(
             "bad_calibration",
-            f"the calibration images have the shape {images.shape}, the model takes (N, {', '.join(map(str, wanted))})",
+            f"the calibration images have the shape {images.shape}, the model takes (N, {', '.join(map(str, sizes))})",
             "give calibration data of the model's input_shape",
         )
     if len(images) == 0:

@@ -1,4 +1,4 @@
-"""Identifies the code that builds: what a stage made with other code is not taken for its result. Torch-free."""
+"""Identifies the code that builds: a stage's result is not taken from a run with other code. Torch-free."""
 
 import hashlib
 from functools import cache

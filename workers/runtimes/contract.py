@@ -1,4 +1,4 @@
-"""What the runtimes share whose runners keep the runner contract: arguments, batches and reports. Torch-free.
+"""The common part of runtimes whose runners keep the runner contract: arguments, batches and reports. Torch-free.
 
 The events of a report are those that `workers.runtimes.torchscript.report` lists.
 """
@@ -16,13 +16,13 @@ from workers.runtimes.torchscript import batch_report, report
 
 
 class KeepsContract:
-    """Those methods of `BatchRuntime` that follow from the contract. A runtime inherits them."""
+    """The methods of `BatchRuntime` that follow from the contract. A runtime inherits them."""
 
     module: str
     """The Python runner, as `python -m` takes it."""
 
     def arguments(self, request: RunRequest) -> list[str]:
-        """Of its runners, in Python and C++ alike."""
+        """The arguments of the runtime's runners, in Python and C++ alike."""
         return arguments(request)
 
     def introduction(self, program: str) -> list[str]:
@@ -32,7 +32,8 @@ class KeepsContract:
         return report.identity(stdout)
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """Of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same arguments."""
+        """The command of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same
+        arguments."""
         return [*self._start(program), *self.arguments(request)]
 
     def parse(self, stdout: bytes) -> RunReport:
@@ -52,27 +53,27 @@ class KeepsContract:
 
 
 class Profiles(KeepsContract, ABC):
-    """Those methods of `ProfilingRuntime` that follow from the contract where runners take `--profile`."""
+    """The methods of `ProfilingRuntime` that follow from the contract where runners take `--profile`."""
 
     @abstractmethod
     def programs(self, facts: DeviceFacts) -> Mapping[str, Program]: ...
 
     def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """Its runners, unless it has programs of their own for that. No stock tool is one."""
+        """The runtime's runners, unless it has programs of its own for that. No stock tool is one."""
         return {form: program for form, program in self.programs(facts).items() if program.tool is None}
 
     def profile_command(
         self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
     ) -> list[str]:
-        asked = replace(request, iterations=iterations, warmup_iterations=warmup)
-        return [*self.command(asked, program), "--profile"]
+        counted = replace(request, iterations=iterations, warmup_iterations=warmup)
+        return [*self.command(counted, program), "--profile"]
 
     def parse_profile(self, stdout: bytes) -> profiles.Profile:
         return profiles.parse(stdout)
 
 
 def with_sha256(request: RunRequest) -> list[str]:
-    """What runners take besides that refuse a file with another hash, where it is known."""
+    """The arguments of runners that refuse a file with another hash, if the hash is known."""
     return ["--sha256", request.sha256] if request.sha256 else []
 
 
@@ -80,17 +81,17 @@ def batch_of(requests: Sequence[RunRequest], arguments: Callable[[RunRequest], l
     """A JSON array of strings on each line: the arguments of one request. See `BatchRuntime.batch_file`."""
     if not requests:
         raise ValueError("a batch has at least one request")
-    if any(one.eval_inputs is not None for one in requests):
+    if any(request.eval_inputs is not None for request in requests):
         raise ValueError("a batch only times")
-    if len({(one.threads, one.cpus) for one in requests}) > 1:
+    if len({(request.threads, request.cpus) for request in requests}) > 1:
         raise ValueError("threads and CPUs are those of the process: all requests of a batch ask for the same")
-    lines = (json.dumps(arguments(one), ensure_ascii=False) for one in requests)
+    lines = (json.dumps(arguments(request), ensure_ascii=False) for request in requests)
     # Names of files need not be UTF-8.
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def arguments(request: RunRequest) -> list[str]:
-    """What every runner takes."""
+    """The arguments that every runner takes."""
     argv = ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
     argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]
     argv += ["--iter", str(request.iterations)]

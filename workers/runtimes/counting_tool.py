@@ -1,4 +1,4 @@
-"""What the stock tools of all runtimes share: names, the number of iterations, reports."""
+"""The common part of the stock tools of all runtimes: names, the number of iterations, reports."""
 
 import hashlib
 import math
@@ -11,7 +11,7 @@ from sweeps.text import plain
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 
 MAX_IMAGES = 100
-"""Each batch of images is a process of the tool."""
+"""The most images: each batch is a process of the tool."""
 _TRIAL_ITERATIONS = 5
 _MAX_STDERR = 100_000
 _MAX_MESSAGE = 300
@@ -19,13 +19,13 @@ _MAX_MESSAGE = 300
 
 @dataclass(frozen=True, slots=True)
 class CountingTool:
-    """Those methods of `StockTool` that are the same for every tool that counts iterations."""
+    """The methods of `StockTool` that are the same for every tool that counts iterations."""
 
     digest: str
     """The first 12 hex digits of the program's sha256: its version, because it reports none."""
     name: ClassVar[str]
     revision: ClassVar[int]
-    """How the tool is called, part of its name in job keys: times of two revisions are never pooled."""
+    """The way in which the tool is called, part of its name in job keys: times of two revisions are never pooled."""
 
     @classmethod
     def from_file(cls, program: Path) -> Self:
@@ -34,12 +34,12 @@ class CountingTool:
 
     @property
     def runner(self) -> str:
-        """Its name in results and in job keys."""
+        """The tool's name in results and in job keys."""
         return f"{self.name} {self.digest}.{self.revision}"
 
     @property
     def runtime_version(self) -> str:
-        """Unknown, but different for each program, because their outputs may differ."""
+        """The version is unknown, but different for each program, because their outputs may differ."""
         return f"unknown ({self.digest})"
 
     def identity(self) -> RunnerIdentity:
@@ -48,9 +48,10 @@ class CountingTool:
     def trial(self, request: RunRequest) -> RunRequest:
         return replace(request, warmup_iterations=0, iterations=_TRIAL_ITERATIONS)
 
-    def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
-        """Computed from the fastest iteration of the trial: slower ones would end the block too early. At least one."""
-        fastest_s = min(seen.samples_ns) / 1e9
+    def enough(self, request: RunRequest, trial: RunReport) -> RunRequest:
+        """The iterations follow from the fastest one of the trial: slower ones would end the block too early. At least
+        one."""
+        fastest_s = min(trial.samples_ns) / 1e9
         iterations = max(request.iterations, math.ceil(request.min_seconds / fastest_s))
         return replace(
             request,
@@ -59,7 +60,7 @@ class CountingTool:
         )
 
     def report(self, request: RunRequest, samples_ns: tuple[int, ...], *, threads: int | None = None) -> RunReport:
-        """The backend is that of the request, and so are the threads if they are not told."""
+        """The report of a run. The backend is that of the request, and so are the threads if they are not told."""
         return RunReport(
             runner=self.runner,
             runtime_version=self.runtime_version,
@@ -84,7 +85,7 @@ def digest_of(program: Path) -> str:
 
 
 def text_of(name: str, printed: bytes) -> str:
-    """Raises `RunnerError("garbled")`."""
+    """The output as text. Raises `RunnerError("garbled")`."""
     try:
         return printed.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -92,7 +93,7 @@ def text_of(name: str, printed: bytes) -> str:
 
 
 def said(printed: bytes) -> str:
-    """What a program that failed said: also what is no text, and not all of what has no end."""
+    """The errors of a program that failed: also bytes that are no text, and only the beginning of what has no end."""
     return printed[:_MAX_STDERR].decode("utf-8", errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""What runtimes share that export with `torch.export`: the example, and the meaning of its errors."""
+"""The common part of runtimes that export with `torch.export`: the example, and the meaning of its errors."""
 
 import re
 
@@ -18,7 +18,7 @@ def example_of(shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def not_exportable(error: BaseException, to: str) -> BuildError:
-    """`to`: what it is exported to."""
+    """The error of a model that cannot be exported. `to`: the format that it is exported to."""
     why = first_words(chain_of(error)[-1])
     return values_decide(error, to) or BuildError(
         "not_exportable", f"torch {torch.__version__} cannot export the model to {to}: {why}"
@@ -26,7 +26,7 @@ def not_exportable(error: BaseException, to: str) -> BuildError:
 
 
 def values_decide(error: BaseException, to: str) -> BuildError | None:
-    """If the error is about a shape or a way through the model that depends on values; else `None`."""
+    """The error about a shape or a way through the model that depends on values; `None` for another error."""
     text = "\n".join(map(str, chain_of(error)))
     if _SHAPE.search(text):
         return shape_of_values(to)
@@ -40,10 +40,10 @@ def values_decide(error: BaseException, to: str) -> BuildError | None:
     return None
 
 
-def shape_of_values(to: str, found: str = "") -> BuildError:
-    """A tensor has as many elements as its input's values say, or the values of another tensor. `found`: what shows
-    it."""
-    shown = f": {found}" if found else ""
+def shape_of_values(to: str, evidence: str = "") -> BuildError:
+    """The error of a tensor that has as many elements as its input's values say, or the values of another tensor.
+    `evidence`: what shows it."""
+    shown = f": {evidence}" if evidence else ""
     return BuildError(
         "not_exportable",
         f"torch {torch.__version__} exports no shape to {to} that depends on the values of tensors{shown}",
@@ -52,7 +52,7 @@ def shape_of_values(to: str, found: str = "") -> BuildError:
 
 
 def check_ends(inputs: int, outputs: int) -> None:
-    """Raises `BuildError("bad_output")` unless there is one of each."""
+    """Raises `BuildError("bad_output")` unless there is one input and one output."""
     if (inputs, outputs) != (1, 1):
         raise BuildError(
             "bad_output",

@@ -1,4 +1,4 @@
-"""What errors of libraries say: in one readable line, of which operator, and of which line of the user's files."""
+"""The errors of libraries: in one readable line, with the operator, and with the line of the user's files."""
 
 import re
 import traceback
@@ -12,7 +12,7 @@ _OPERATOR = re.compile(
     r"While executing %\w+ : .*?\[target=(?:torch\.ops\.)?([\w.]+)\]|Could not run '(\w+::\w+)'|"
     r"Unknown builtin op: (\w+::\w+)"
 )
-"""What torch says of the operator at which it failed."""
+"""torch's words about the operator at which it failed."""
 
 
 def first_words(error: BaseException | str) -> str:
@@ -23,7 +23,7 @@ def first_words(error: BaseException | str) -> str:
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """The error and its causes, of which the last one is where it began."""
+    """The error and its causes, of which the last one is the origin."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:
@@ -34,22 +34,22 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 def located(error: BuildError, files: Collection[str]) -> BuildError:
     """The error with the operator and the line of the user's code that its causes name. `files`: the user's own, by
-    relative path. What it says already stays, but for a line of other files."""
+    relative path. Its own words stay, but for a line of other files."""
     causes = chain_of(error)
     # TorchScript names the line itself first, and then those that call it.
-    said = "\n".join(str(cause).partition("is being compiled since")[0] for cause in causes)
+    messages = "\n".join(str(cause).partition("is being compiled since")[0] for cause in causes)
     operator = error.operator
-    if not operator and (named := _OPERATOR.search(said)):
+    if not operator and (named := _OPERATOR.search(messages)):
         operator = next(filter(None, named.groups()))
     if error.file:
         file, line = place_in(f'File "{error.file}", line {error.line}', files) or ("", 0)
     else:
         frames = "".join(line for cause in causes for line in traceback.format_tb(cause.__traceback__))
-        file, line = place_in(said, files) or place_in(frames, files) or ("", 0)
+        file, line = place_in(messages, files) or place_in(frames, files) or ("", 0)
     if (operator, file, line) == (error.operator, error.file, error.line):
         return error
-    found_error = BuildError(error.kind, error.message, error.next_step, operator=operator, file=file, line=line)
-    return found_error.with_traceback(error.__traceback__)
+    located_error = BuildError(error.kind, error.message, error.next_step, operator=operator, file=file, line=line)
+    return located_error.with_traceback(error.__traceback__)
 
 
 def place_in(text: str, files: Collection[str]) -> tuple[str, int] | None:

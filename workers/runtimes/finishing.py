@@ -21,10 +21,10 @@ class Saved:
 
     file: Path
     operators: tuple[str, ...]
-    """With overload names, sorted: `aten::conv2d`, `aten::add.Tensor`."""
+    """The operators with overload names, sorted: `aten::conv2d`, `aten::add.Tensor`."""
     file_version: int
     bytecode_version: int | None
-    """`None` for `pt`, which contains source code."""
+    """The version of the bytecode; `None` for `pt`, which contains source code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Built:
 def request_of(
     saved: Saved, variant: Variant, inputs: BuildInputs, *, memory_format: str = "contiguous_format"
 ) -> RunRequest:
-    """What verifies a model with float ends, on one thread of this machine."""
+    """The request that verifies a model with float ends, on one thread of this machine."""
     return RunRequest(
         model=str(saved.file),
         backend=variant.backend,
@@ -81,7 +81,8 @@ def finish(
 ) -> Manifest:
     """Verify a model with float ends as `request` runs it, and write its manifest. Raises `BuildError`.
 
-    `verification`: of what no runner of this machine can run; `sibling`: what a host evaluates in its place.
+    `verification`: the result for a model that no runner of this machine can run; `sibling`: the file that a host
+    evaluates in its place.
     """
     if verification is None:
         standard = standard_of(variant, inputs)
@@ -102,7 +103,7 @@ def finish(
 
 
 def write_manifest(runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, built: Built) -> Manifest:
-    """The manifest of a build, also written beside the model. For all runtimes that save a model in one file."""
+    """The manifest of a build, also written beside the model. All runtimes that save a model in one file use it."""
     package, saved = inputs.package, built.saved
     content = saved.file.read_bytes()
     manifest = Manifest(

@@ -24,7 +24,7 @@ _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
 
 
 def _within(argv: list[str]) -> int:
-    """As `workers.toolchains.within`: a fork has not imported a runtime's library yet."""
+    """Runs a program as `workers.toolchains.within` does: a fork has not imported a runtime's library yet."""
     folder, _, module, *arguments = argv
     message = within.enter(folder)
     return within.given_up(message) if message else _RUNNERS[module](arguments)
@@ -36,13 +36,13 @@ _RUNNERS: Mapping[str, Callable[[list[str]], int]] = {
     executorch.__name__: executorch.alone,
     within.__name__: _within,
 }
-"""By module, what runs one artifact."""
+"""The function that runs one artifact, by module."""
 
 
 def _needs_compilers(arguments: list[str]) -> bool:
-    """Which the server has left out."""
-    given = dict(itertools.pairwise(arguments))
-    return rewrites(given.get("--backend", "cpu"), given.get("--reference"))
+    """Tell whether a run needs the compilers, which the server has left out."""
+    options = dict(itertools.pairwise(arguments))
+    return rewrites(options.get("--backend", "cpu"), options.get("--reference"))
 
 
 class ForkServer:
@@ -52,7 +52,8 @@ class ForkServer:
         self._forks = Forks("workers.runtimes.forks")
 
     def run(self, argv: list[str], deadline_s: float) -> "subprocess.CompletedProcess[bytes]":
-        """Like `subprocess.run(argv, capture_output=True)`, which is used for commands other than those runners'.
+        """Run a command like `subprocess.run(argv, capture_output=True)`, which is used for other commands than those
+        runners'.
 
         Raises `subprocess.TimeoutExpired` after the process was ended.
         """
@@ -74,5 +75,5 @@ class ForkServer:
 
 
 if __name__ == "__main__":
-    leave_out_compilers()  # no run that is forked needs them
+    leave_out_compilers()  # The runs that are forked need no compilers.
     serve(lambda: _RUNNERS, sys.stdin.buffer, sys.stdout.buffer)

@@ -13,6 +13,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from sweeps.metrics import checked_extra
+from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.profiles import Profile
@@ -41,17 +42,17 @@ class RunRequest:
     min_seconds: float = 0.0
     max_seconds: float = 60.0
     eval_inputs: str | None = None
-    """Path on the device: float32 little-endian, (N, C, H, W); N follows from the file's size."""
+    """Path of the inputs on the device: float32 little-endian, (N, C, H, W); N follows from the file's size."""
     eval_outputs: str | None = None
     """Output path on the device for the logits: float32 little-endian, (N, classes)."""
     reference: str | None = None
-    """Path of what replaces the backend (`Runtime.reference`); allowed only in an evaluation."""
+    """Path of the backend's stand-in (`Runtime.reference`); allowed only in an evaluation."""
     exact_int8: bool = False
     """Compute static int8 in exact arithmetic instead of with the engine; allowed only in an evaluation on the host."""
     sha256: str = ""
-    """Of the model's file, in lower-case hex: a runner that knows it refuses another file."""
+    """The hash of the model's file, in lower-case hex: a runner that knows it refuses another file."""
     graph_optimization: str = "none"
-    """As `Variant.graph_optimization`."""
+    """The level of `Variant.graph_optimization`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class RunReport:
     mean_only: bool = False
     """`True` if the only sample is the mean of all iterations, the first ones included: the program tells no other."""
     cpus_ran: tuple[int, ...] = ()
-    """Empty if the system does not report them."""
+    """The CPUs that ran; empty if the system does not report them."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
     """The runner's additional figures; no metric of EdgeSweep has the same name (`sweeps.metrics.checked_extra`)."""
 
@@ -94,7 +95,7 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerIdentity:
-    """What a program on a device reports about itself: name, version, available engines and accelerators."""
+    """The report of a program on a device about itself: name, version, available engines and accelerators."""
 
     runner: str
     """Name and version, part of the device's job keys."""
@@ -103,7 +104,7 @@ class RunnerIdentity:
     accelerators: tuple[str, ...]
     """Names of NNAPI accelerators; empty without NNAPI."""
     backends: tuple[str, ...] = ()
-    """Where it can run operators, if it was compiled with a choice of that."""
+    """The backends on which the program can run operators, if it was compiled with a choice of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +114,11 @@ class Program:
     path: str
     """Path on this host; after it was copied to a device, the path there."""
     tool: StockTool | None = None
-    """`None` if it follows the runner contract."""
+    """The stock tool; `None` if the program follows the runner contract."""
     libraries: tuple[str, ...] = ()
-    """Paths on this host of shared libraries that lie beside it on a device, under their own names."""
+    """Paths on this host of shared libraries that lie beside the program on a device, under their own names."""
     library_mb: float | None = None
-    """`runtime_mb` of a program that does not tell it: its own size, with that of its libraries."""
+    """The `runtime_mb` of a program that does not tell it: its own size, with that of its libraries."""
 
 
 class Runtime(Protocol):
@@ -125,8 +126,9 @@ class Runtime(Protocol):
 
     name: str
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
-        """Why this variant is impossible or pointless on this device, or `None`. Its engine is resolved."""
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
+        """The reason why this variant is impossible or pointless on this device, or `None`. The variant's engine
+        is resolved."""
         ...
 
     def versions(self) -> dict[str, str]:
@@ -138,11 +140,11 @@ class Runtime(Protocol):
         ...
 
     def references(self) -> dict[str, str]:
-        """By backend that a host with a compiler can check without the hardware, the executor of such accuracies."""
+        """The executor of accuracies, by backend that a host with a compiler can check without the hardware."""
         ...
 
     def reference(self, backend: str, artifact: Path) -> str:
-        """The path on this host of what stands in for the backend: a library, or a file in the folder `artifact`.
+        """The path on this host of the backend's stand-in: a library, or a file in the folder `artifact`.
 
         Raises `BuildError` if it cannot be compiled.
         """
@@ -159,7 +161,7 @@ class Runtime(Protocol):
         ...
 
     def programs(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """By format, the program of this host that runs artifacts on such a device without Python.
+        """The program of this host, by format, that runs artifacts on such a device without Python.
 
         Raises `BuildError` with the next step if there is none.
         """
@@ -178,12 +180,13 @@ class Runtime(Protocol):
         ...
 
     def parse(self, stdout: bytes) -> RunReport:
-        """Raises `RunnerError` if the output is not a complete and valid report."""
+        """The report of a run. Raises `RunnerError` if the output is not a complete and valid report."""
         ...
 
 
 BatchOutcome = RunReport | RunnerError | NotReached
-"""Of one item of a batch: its report, the reason why it has none, or nothing because the process ended before it."""
+"""The outcome of one item of a batch: its report, the reason why it has none, or nothing because the process ended
+before it."""
 
 
 @runtime_checkable
@@ -210,7 +213,7 @@ class BatchRuntime(Runtime, Protocol):
         ...
 
     def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
-        """One outcome per item. `artifacts`: the sha256 of each item's file, in lower-case hex.
+        """The outcomes, one per item. `artifacts`: the sha256 of each item's file, in lower-case hex.
 
         If the process ended before the last item, the item at which it ended has the error `no_report` or `truncated`,
         and those after it are `NotReached`. An artifact with another hash has the error `wrong_artifact`. Raises
@@ -225,11 +228,11 @@ class ReleaseRuntime(Runtime, Protocol):
     that is asked with `isinstance`."""
 
     def programs_of(self, facts: DeviceFacts, toolchain: str) -> Mapping[str, Program]:
-        """As `Runtime.programs`, of that release (`sweeps.spec.toolchains`)."""
+        """The programs of that release (`sweeps.spec.toolchains`), as in `Runtime.programs`."""
         ...
 
     def releases(self, facts: DeviceFacts) -> tuple[str, ...]:
-        """Those of which `programs_of` has one, as sweep files write them."""
+        """The releases of which `programs_of` has one, as sweep files write them."""
         ...
 
 
@@ -239,7 +242,8 @@ class InstalledRuntime(Runtime, Protocol):
     one is asked with `isinstance`."""
 
     def backends_here(self) -> tuple[str, ...]:
-        """Those of the library on this machine; empty if that cannot be told. Not in this process, and in a second."""
+        """The backends of the library on this machine; empty if that cannot be told. A process of its
+        own tells them, in a second."""
         ...
 
 
@@ -249,7 +253,7 @@ class ProfilingRuntime(Runtime, Protocol):
     runtime has that is asked with `isinstance`."""
 
     def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """As `Runtime.programs`, of the programs that profile."""
+        """The programs that profile, as in `Runtime.programs`."""
         ...
 
     def profile_command(
@@ -259,7 +263,7 @@ class ProfilingRuntime(Runtime, Protocol):
         ...
 
     def parse_profile(self, stdout: bytes) -> Profile:
-        """Raises `RunnerError`."""
+        """The profile of a run. Raises `RunnerError`."""
         ...
 
 
@@ -269,5 +273,6 @@ class PartitioningRuntime(ProfilingRuntime, Protocol):
     Whether a runtime has that is asked with `isinstance`."""
 
     def profiled_as(self, backend: str) -> str:
-        """What its profiles call `backend` (`OperatorRun.where`); empty for one that leaves nothing to the CPU."""
+        """The name of `backend` in the runtime's profiles (`OperatorRun.where`); empty for a backend that leaves
+        nothing to the CPU."""
         ...

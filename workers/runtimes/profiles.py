@@ -19,16 +19,16 @@ from sweeps.kept_profiles import LABEL, KeptOperator
 
 _MAX_BYTES = 256 * 1024 * 1024
 _MAX_NS = 2**63 - 1
-"""A clock of 64 bits tells no larger time."""
+"""The largest time that a clock of 64 bits tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRun:
-    """One operator, once. `ns` holds what it calls, `self_ns` does not."""
+    """One run of one operator. `ns` holds what it calls, `self_ns` does not."""
 
     name: str
     where: str
-    """The delegate or provider that has it; empty where there is only one."""
+    """The delegate or provider that has the operator; empty where there is only one."""
     start_ns: int
     ns: int
     self_ns: int = 0
@@ -44,7 +44,7 @@ class Operator:
     calls: float
     self_us: float
     percent: float
-    """Of the time of all operators."""
+    """The share in the time of all operators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,27 +55,27 @@ class Profile:
     runs: tuple[OperatorRun, ...]
 
     def operators(self) -> list[Operator]:
-        """The slowest first."""
-        found: dict[tuple[str, str], list[int]] = {}
+        """The operators, the slowest first."""
+        own_ns: dict[tuple[str, str], list[int]] = {}
         for run in self.runs:
-            found.setdefault((run.name, run.where), []).append(run.self_ns)
+            own_ns.setdefault((run.name, run.where), []).append(run.self_ns)
         times = max(len(self.iteration_ns), 1)
-        own = {key: _per_iteration(taken, times) for key, taken in found.items()}
+        own = {key: _per_iteration(times_ns, times) for key, times_ns in own_ns.items()}
         whole = sum(own.values())
-        made = [
+        operators = [
             Operator(
                 name=name,
                 where=where,
-                calls=len(taken) / times,
+                calls=len(times_ns) / times,
                 self_us=own[name, where] / 1e3,
                 percent=100.0 * own[name, where] / whole if whole else 0.0,
             )
-            for (name, where), taken in found.items()
+            for (name, where), times_ns in own_ns.items()
         ]
-        return sorted(made, key=lambda one: (-one.self_us, one.name, one.where))
+        return sorted(operators, key=lambda operator: (-operator.self_us, operator.name, operator.where))
 
     def trace(self, title: str) -> dict[str, Any]:
-        """The Trace Event Format, which chrome://tracing and ui.perfetto.dev open."""
+        """The profile in the Trace Event Format, which chrome://tracing and ui.perfetto.dev open."""
         named = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": title}}
         first = min((run.start_ns for run in self.runs), default=0)
         events = [
@@ -94,11 +94,13 @@ class Profile:
 
 
 OwnForm = Callable[[Mapping[str, Any], int], Iterable[OperatorRun]]
-"""What a runtime tells in its `profile` line, of so many iterations. Raises `ValueError`."""
+"""A function that reads the form of a runtime's own in its `profile` line, of so many iterations. Raises
+`ValueError`."""
 
 
-def parse(stdout: bytes, own: OwnForm = lambda told, iterations: ()) -> Profile:
-    """Raises `RunnerError`: the runner's own, else `no_report`, `truncated`, `garbled` or `no_profile`."""
+def parse(stdout: bytes, own: OwnForm = lambda line, iterations: ()) -> Profile:
+    """The profile in a runner's output. Raises `RunnerError`: the runner's own, else `no_report`, `truncated`,
+    `garbled` or `no_profile`."""
     events = list(_events(stdout))
     if not events:
         raise RunnerError("no_report", "the runner printed nothing")
@@ -109,16 +111,16 @@ def parse(stdout: bytes, own: OwnForm = lambda told, iterations: ()) -> Profile:
     if last.get("event") != "end":
         raise RunnerError("truncated", "the profile has no end")
     try:
-        start = next(one for one in events if one["event"] == "start")
-        told = next(one for one in events if one["event"] == "profile")
-        taken = tuple(nanoseconds(ns) for ns in told["iteration_ns"])
-        runs = [*(_run(one) for one in events if one["event"] == "operator"), *own(told, len(taken))]
+        start = next(event for event in events if event["event"] == "start")
+        profile = next(event for event in events if event["event"] == "profile")
+        iteration_ns = tuple(nanoseconds(ns) for ns in profile["iteration_ns"])
+        runs = [*(_run(event) for event in events if event["event"] == "operator"), *own(profile, len(iteration_ns))]
         if not runs:
             raise RunnerError("no_profile", "the runner told no operator: its library was compiled without profiling")
         return Profile(
             runner=f"{start['runner']} {start['runner_version']}",
             runtime_version=str(start["torch"]),
-            iteration_ns=taken,
+            iteration_ns=iteration_ns,
             runs=tuple(nested(runs)),
         )
     except (AttributeError, KeyError, RecursionError, StopIteration, TypeError, ValueError) as error:
@@ -133,7 +135,7 @@ def nanoseconds(value: object, *, times: int = 1) -> int:
 
 
 def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
-    """In order of time, each with its depth, and with its own time without that of what it called."""
+    """The runs in order of time, each with its depth, and with its own time without that of what it called."""
     ordered = sorted(runs, key=lambda run: (run.start_ns, -run.ns))
     inner = [0] * len(ordered)
     depth = [0] * len(ordered)
@@ -152,16 +154,16 @@ def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
 
 
 def kept_operators(profile: Profile) -> tuple[KeptOperator, ...]:
-    """The slowest first, as a workspace keeps them."""
+    """The operators as a workspace keeps them, the slowest first."""
     return tuple(
         KeptOperator(
-            name=one.name,
-            where=one.where,
-            calls_per_iteration=one.calls,
-            self_us_per_iteration=one.self_us,
-            percent=one.percent,
+            name=operator.name,
+            where=operator.where,
+            calls_per_iteration=operator.calls,
+            self_us_per_iteration=operator.self_us,
+            percent=operator.percent,
         )
-        for one in profile.operators()
+        for operator in profile.operators()
     )
 
 
@@ -169,12 +171,13 @@ def iteration_p50_us(iteration_ns: Sequence[int]) -> float | None:
     return statistics.median(iteration_ns) / 1e3 if iteration_ns else None
 
 
-def _per_iteration(taken: Sequence[int], iterations: int) -> float:
-    """The median: one run that another program held up is no time of an operator. The mean, where iterations differ."""
-    each, rest = divmod(len(taken), iterations)
+def _per_iteration(times_ns: Sequence[int], iterations: int) -> float:
+    """The median time per iteration: one run that another program held up is no time of an operator. The mean, where
+    iterations differ."""
+    each, rest = divmod(len(times_ns), iterations)
     if rest or not each:
-        return sum(taken) / iterations
-    return statistics.median(sum(taken[start : start + each]) for start in range(0, len(taken), each))
+        return sum(times_ns) / iterations
+    return statistics.median(sum(times_ns[start : start + each]) for start in range(0, len(times_ns), each))
 
 
 def _events(stdout: bytes) -> Iterator[dict[str, Any]]:
@@ -182,14 +185,14 @@ def _events(stdout: bytes) -> Iterator[dict[str, Any]]:
         raise RunnerError("garbled", f"the profile has more than {_MAX_BYTES} bytes")
     for line in stdout.decode("utf-8", "replace").splitlines():
         try:
-            found = json.loads(line)
+            event = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise RunnerError("garbled", f"a line of the profile is no JSON: {line[:100]}") from error
-        if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
             raise RunnerError("garbled", f"a line of the profile is no event: {line[:100]}")
-        yield found
+        yield event
 
 
-def _run(told: Mapping[str, Any]) -> OperatorRun:
-    start, ns = nanoseconds(told["start_ns"]), nanoseconds(told["ns"])
-    return OperatorRun(name=str(told["name"])[:200], where=str(told.get("where", ""))[:100], start_ns=start, ns=ns)
+def _run(event: Mapping[str, Any]) -> OperatorRun:
+    start, ns = nanoseconds(event["start_ns"]), nanoseconds(event["ns"])
+    return OperatorRun(name=str(event["name"])[:200], where=str(event.get("where", ""))[:100], start_ns=start, ns=ns)

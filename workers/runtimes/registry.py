@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from sweeps.errors import EdgeSweepError, in_one_line
+from sweeps.extras import install_line
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import RuntimeEntry
 from workers.runtimes.interface import Runtime
@@ -27,8 +28,8 @@ def get(name: str) -> Runtime:
 
 
 def for_phones(name: str) -> ModuleType:
-    """What says how the C++ runner of that runtime is compiled (`RuntimeEntry.for_phones`). Raises `EdgeSweepError` as
-    `get` does."""
+    """The module that says how the C++ runner of that runtime is compiled (`RuntimeEntry.for_phones`). Raises
+    `EdgeSweepError` as `get` does."""
     module: ModuleType = _loaded(name, lambda: importlib.import_module(_entry(name).for_phones))
     return module
 
@@ -56,12 +57,12 @@ def _loaded(name: str, load: Callable[[], Any]) -> Any:
 def not_installed(name: str, package: str) -> EdgeSweepError:
     """The error of a runtime of this project that lacks a package, with the extra that has it, and its size."""
     extra, _, size = catalog.runtimes()[name].extra.partition(" ")
-    install = f"pip install 'edgesweep[workers{extra and ','}{extra}]'{size and f' ({size})'}"
+    install = install_line(*filter(None, ("workers", extra))) + (size and f" ({size})")
     return EdgeSweepError(f"the runtime {name} needs {package}, which is not installed", install)
 
 
 def versions(name: str, *packages: str) -> dict[str, str]:
-    """Of packages that a runtime of this project needs. Raises `EdgeSweepError` as `get` does."""
+    """The versions of packages that a runtime of this project needs. Raises `EdgeSweepError` as `get` does."""
     try:
         return {package: metadata.version(package) for package in packages}
     except metadata.PackageNotFoundError as error:

@@ -5,8 +5,6 @@ which take longest, are also stored on disk, as tensors, for all processes of th
 """
 
 import io
-import os
-import tempfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -17,8 +15,9 @@ import torch
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.locks import locked
+from sweeps.whole_file import write_whole
 from workers.models.package import BuildInputs
-from workers.native.file_lock import locked
 from workers.runtimes.code import code_of
 
 Made = TypeVar("Made")
@@ -34,28 +33,28 @@ class Stages:
     def __init__(self, folder: Path | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         self._folder = folder
         self._limit = memory_bytes
-        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._results: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self._copy = 0
         self.ran: Counter[str] = Counter()
-        """By name, how often each stage ran instead of coming from the cache."""
+        """The number of times that each stage ran instead of coming from the cache, by name."""
 
     def module(self, name: str, key: str, make: Callable[[], Made]) -> Made:
         """The result of the stage `name` for `key`; runs it if it is not cached. Callers must not change the result."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            kept: Made = self._kept[key][0]
-            return kept
-        made = make()
+        if key in self._results:
+            self._results.move_to_end(key)
+            cached: Made = self._results[key][0]
+            return cached
+        result = make()
         self.ran[name] += 1
         if name == "load":
-            self._copy = _bytes(made)
-        self._keep(key, made)
-        return made
+            self._copy = _bytes(result)
+        self._keep(key, result)
+        return result
 
     def tensors(self, name: str, key: str, make: Callable[[], Tensors]) -> Tensors:
-        """As `module`, for a stage whose result is only tensors: one process computes them, the others wait."""
+        """The result of a stage that is only tensors: one process computes them, the others wait."""
         folder = self._folder
-        if folder is None or key in self._kept:
+        if folder is None or key in self._results:
             return self.module(name, key, make)
         path = folder / f"{key}.pt"
         with locked(path.with_suffix(".lock")):
@@ -67,11 +66,11 @@ class Stages:
         self._keep(key, stored)
         return stored
 
-    def _keep(self, key: str, made: object) -> None:
+    def _keep(self, key: str, result: object) -> None:
         # Frozen or packed modules list no weights, so each stage counts as at least one copy of the float model.
-        self._kept[key] = made, max(_bytes(made), self._copy)
-        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._limit:
-            self._kept.popitem(last=False)
+        self._results[key] = result, max(_bytes(result), self._copy)
+        while len(self._results) > 1 and sum(size for _, size in self._results.values()) > self._limit:
+            self._results.popitem(last=False)
 
 
 @cache
@@ -85,7 +84,7 @@ class ByteStages:
 
     def __init__(self, package: Path, inputs: BuildInputs, shared: Path | None, **flags: object) -> None:
         """`package`: the folder of the runtime's code. `flags`: what all stages depend on besides."""
-        self._kept = stages_of(shared)
+        self._stages = stages_of(shared)
         model = inputs.package
         self._of_model = {
             "model_source": model.model_source,
@@ -101,26 +100,26 @@ class ByteStages:
         """The result of `stage`, which depends on `flags` besides. Raises what `make` raises."""
         key = self._key(stage, flags)
 
-        def made() -> dict[str, torch.Tensor]:
+        def content() -> dict[str, torch.Tensor]:
             return {"content": torch.frombuffer(bytearray(make()), dtype=torch.uint8)}
 
-        return bytes(self._kept.tensors(stage, key, made)["content"].numpy().tobytes())
+        return bytes(self._stages.tensors(stage, key, content)["content"].numpy().tobytes())
 
     def module(self, stage: str, make: Callable[[], Made], **flags: object) -> Made:
-        """As `once`, for what stays in the memory of this process. Callers must not change it."""
-        return self._kept.module(stage, self._key(stage, flags), make)
+        """The result of a stage that stays in the memory of this process. Callers must not change it."""
+        return self._stages.module(stage, self._key(stage, flags), make)
 
     def _key(self, stage: str, flags: Mapping[str, object]) -> str:
         return canonical_key({"stage": stage, **self._of_model, **flags})
 
 
-def _bytes(made: object) -> int:
-    """The size of the weights that `made` lists."""
+def _bytes(result: object) -> int:
+    """The size of the weights that `result` lists."""
     tensors: list[torch.Tensor] = []
-    if isinstance(made, torch.nn.Module):
-        tensors = [*made.parameters(), *made.buffers()]
-    elif isinstance(made, Mapping):
-        tensors = [value for value in made.values() if isinstance(value, torch.Tensor)]
+    if isinstance(result, torch.nn.Module):
+        tensors = [*result.parameters(), *result.buffers()]
+    elif isinstance(result, Mapping):
+        tensors = [value for value in result.values() if isinstance(value, torch.Tensor)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -140,8 +139,4 @@ def _read(path: Path) -> Tensors | None:
 def _write(path: Path, tensors: Tensors) -> None:
     content = io.BytesIO()
     torch.save(dict(tensors), content)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
-        file.write(content.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)
+    write_whole(path, content.getvalue(), durable=True)

@@ -18,20 +18,20 @@ class ToolRun:
     """One process of a stock tool."""
 
     argv: list[str]
-    """On the device. It may start with `env NAME=VALUE`."""
+    """The command line on the device. It may start with `env NAME=VALUE`."""
     output: str = ""
-    """Path on the device of the file that it leaves; empty if what it tells is printed."""
+    """Path on the device of the file that the tool leaves; empty if its figures are printed."""
     log_tag: str = ""
-    """The tag under which it writes to Android's log there, and not to stderr; empty if it prints all that it tells."""
+    """The tag under which the tool writes to Android's log there, and not to stderr; empty if it prints everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """What one process of a stock tool left."""
+    """The output of one process of a stock tool."""
 
     stdout: bytes
     stderr: bytes
-    """With what it wrote to Android's log."""
+    """The errors, with the tool's lines in Android's log."""
     output: bytes = b""
     """The content of the file `ToolRun.output`."""
 
@@ -45,30 +45,30 @@ class StockTool(Protocol):
 
     @property
     def answers(self) -> bool:
-        """Whether it tells the model's answers. If not, the accuracy is that of this host's runner."""
+        """Tell whether the tool reports the model's answers. If not, the accuracy is that of this host's runner."""
         ...
 
     def identity(self) -> "RunnerIdentity":
-        """The identity that is known without running it."""
+        """The identity that is known without running the tool."""
         ...
 
     def reason_against(self, request: "RunRequest") -> str | None:
-        """Why it cannot run this request correctly, or `None`."""
+        """The reason why the tool cannot run this request correctly, or `None`."""
         ...
 
     def trial(self, request: "RunRequest") -> "RunRequest":
         """A short timing with a few iterations, from which `enough` computes the number of iterations."""
         ...
 
-    def enough(self, request: "RunRequest", seen: "RunReport") -> "RunRequest":
-        """The request with the number of iterations that fills its seconds, at the speed of the trial `seen`."""
+    def enough(self, request: "RunRequest", trial: "RunReport") -> "RunRequest":
+        """The request with the number of iterations that fills its seconds, at the speed of the `trial`."""
         ...
 
     def timing(self, request: "RunRequest", program: str) -> ToolRun:
-        """A quantized input is in the file `request.model`: it is one of `inputs`."""
+        """The run of a timing. A quantized input is in the file `request.model`: it is one of `inputs`."""
         ...
 
-    def parse(self, told: ToolOutput, request: "RunRequest") -> "RunReport":
+    def parse(self, output: ToolOutput, request: "RunRequest") -> "RunReport":
         """The report of a timing. Raises `RunnerError`."""
         ...
 
@@ -80,13 +80,14 @@ class StockTool(Protocol):
         ...
 
     def question(self, request: "RunRequest", program: str, file: str, number: int) -> ToolRun:
-        """Evaluates batch `number`, from 0, of `inputs`. `file`: the path on the device of the file that has it."""
+        """The run that evaluates batch `number`, from 0, of `inputs`. `file`: the path on the device of the file that
+        has it."""
         ...
 
-    def parse_answer(self, told: ToolOutput) -> list[float]:
+    def parse_answer(self, output: ToolOutput) -> list[float]:
         """The logits of one batch, row by row. Raises `RunnerError`."""
         ...
 
-    def refusal(self, told: ToolOutput) -> RunnerError | None:
-        """Why it ended without a report, or `None` if its output does not say it."""
+    def refusal(self, output: ToolOutput) -> RunnerError | None:
+        """The reason why the tool ended without a report, or `None` if its output does not say it."""
         ...

@@ -1,4 +1,5 @@
-"""Whether the libraries of a runtime work together here: a tiny model is built with them before the first of a user's.
+"""Checks that the libraries of a runtime work together here: a tiny model is built with them before the first of a
+user's.
 
 Releases exist that export, and cannot run what they exported (executorch 1.5.1 beside torch 2.12). Found here, that is
 one error with their versions, instead of a failure of each model after minutes.
@@ -15,6 +16,7 @@ import numpy as np
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError, EdgeSweepError, in_one_line
+from sweeps.locks import locked
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec import catalog
 from sweeps.spec.entries import RuntimeEntry
@@ -24,7 +26,6 @@ from sweeps.variant import Variant
 from sweeps.with_parent import run_with_parent
 from workers.models.package import BuildInputs, ModelPackage
 from workers.native.compiler import cache_folder
-from workers.native.file_lock import locked
 from workers.runtimes import registry
 from workers.runtimes.interface import Runtime
 from workers.toolchains.environments import command_within
@@ -37,12 +38,12 @@ _DEADLINE_S = 1800.0
 _SHAPE = (1, 3, 8, 8)
 _IMAGES = 4
 _METHOD = "static"
-"""Of int8."""
+"""The method of int8."""
 
 _OF_THE_MACHINE = ("timeout", "out_of_memory", "worker_lost")
 """Failures that say nothing of the libraries."""
 _broken: dict[str, str] = {}
-"""By set of versions, what this process has found."""
+"""The errors that this process has found, by set of versions."""
 
 
 def check(runtime: Runtime, toolchain: str, precision: str) -> None:
@@ -81,7 +82,7 @@ def check(runtime: Runtime, toolchain: str, precision: str) -> None:
 
 
 def check_release(chosen: Toolchain) -> None:
-    """As `check` in fp32, in a process of its own, of a release that has its environment on this machine.
+    """Check a release that has its environment on this machine as `check` does in fp32, in a process of its own.
 
     Raises `BuildError("runtime_broken")`, also where that process crashes, and `EdgeSweepError` if it cannot be tried.
     """
@@ -99,14 +100,14 @@ def check_release(chosen: Toolchain) -> None:
     try:
         kind, message, next_step = map(str, json.loads(ended.stdout.splitlines()[-1]))
     except (IndexError, ValueError, TypeError) as error:
-        said = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1][:300]
-        ended_so = f"{chosen.text}: its process ended with {ended.returncode} on a tiny model: {said}"
+        last_line = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1][:300]
+        ended_so = f"{chosen.text}: its process ended with {ended.returncode} on a tiny model: {last_line}"
         raise BuildError("runtime_broken", ended_so) from error
     raise BuildError("runtime_broken", message) if kind == "runtime_broken" else EdgeSweepError(message, next_step)
 
 
 def net() -> "torch.nn.Module":
-    """(N, 3, 8, 8) to (N, 2)."""
+    """A network from (N, 3, 8, 8) to (N, 2)."""
     import torch
 
     torch.manual_seed(0)
@@ -115,7 +116,7 @@ def net() -> "torch.nn.Module":
 
 
 def _variant(entry: RuntimeEntry, toolchain: str, precision: str) -> Variant:
-    """One that the runtime has: on the CPU and in static int8 if it has those."""
+    """A variant that the runtime has: on the CPU and in static int8 if it has those."""
     methods = entry.values.get("quantization", (_METHOD,))
     variant = Variant(
         runtime=entry.name,
@@ -130,7 +131,7 @@ def _variant(entry: RuntimeEntry, toolchain: str, precision: str) -> Variant:
 
 
 def _failure(runtime: Runtime, variant: Variant) -> str:
-    """Why it cannot be built; empty if it was."""
+    """The reason why the variant cannot be built; empty if it was."""
     try:
         with temporary_folder() as out:
             runtime.build(variant, "trial", _inputs(runtime), out)
@@ -153,9 +154,9 @@ def _inputs(runtime: Runtime) -> BuildInputs:
     from workers.models.eager import eager_logits
 
     with torch.random.fork_rng():
-        made = net().eval()
+        network = net().eval()
     state = io.BytesIO()
-    torch.save(made.state_dict(), state)
+    torch.save(network.state_dict(), state)
     source = f"{_MODULE}:{net.__name__}"
     package = ModelPackage(
         name="trial",
@@ -174,7 +175,7 @@ def _inputs(runtime: Runtime) -> BuildInputs:
         calibration_id="trial",
         verification=images,
         verification_labels=None,
-        verification_logits=eager_logits(made, images),
+        verification_logits=eager_logits(network, images),
         versions=runtime.versions(),
     )
 
@@ -188,8 +189,8 @@ def main(text: str) -> int:
         print(json.dumps([kind, error.message, error.next_step]))  # noqa: T201  # `check_release` reads it
         return 1
     except (MemoryError, OSError) as error:
-        told = ["", f"{text} could not be tried: {in_one_line(error)}", "free memory or disk, and try again"]
-        print(json.dumps(told))  # noqa: T201
+        answer = ["", f"{text} could not be tried: {in_one_line(error)}", "free memory or disk, and try again"]
+        print(json.dumps(answer))  # noqa: T201
         return 1
     return 0
 

@@ -38,7 +38,7 @@ class Standard:
     """The reference that an artifact is compared with."""
 
     logits: Logits
-    """(N, classes) on the verification images."""
+    """The logits, (N, classes), on the verification images."""
     against: str
     """The origin of the logits: `fp32 eager`, or `fp16-rounded eager`."""
     least_sqnr_db: float
@@ -97,7 +97,7 @@ def _check_answers(logits: Logits, reference: Logits) -> None:
 
 @contextmanager
 def _named(variant: Variant, inputs: BuildInputs) -> Iterator[None]:
-    """Errors say which library ran the artifact, in which version."""
+    """Names in errors the library that ran the artifact, with its version."""
     try:
         yield
     except BuildError as error:

@@ -1,4 +1,4 @@
-"""How much work the operators of an exported graph are: multiply-adds, which is what most of a model's time follows."""
+"""The work of the operators of an exported graph: multiply-adds, which most of a model's time follows."""
 
 import math
 from collections import Counter
@@ -11,10 +11,11 @@ from workers.runtimes.failures import place_in
 
 
 def operator_of(node: torch.fx.Node) -> str:
-    """With its namespace, without its overload: `aten::convolution`; of a function, with its module: `memory::view`."""
+    """The operator with its namespace, without its overload: `aten::convolution`; of a function, with its module:
+    `memory::view`."""
     target: Any = node.target
     if not isinstance(target, torch._ops.OpOverload):
-        target = getattr(target, "_op", target)  # ExecuTorch wraps those of its graphs
+        target = getattr(target, "_op", target)  # ExecuTorch wraps the operators of its graphs.
     if isinstance(target, torch._ops.OpOverload):
         return str(target.name()).partition(".")[0]  # type: ignore[no-untyped-call]
     if callable(target):
@@ -23,7 +24,8 @@ def operator_of(node: torch.fx.Node) -> str:
 
 
 def multiply_adds(node: torch.fx.Node) -> int:
-    """Those of convolutions, linears, matrix products and attention, at the exported shape; 0 for all others."""
+    """The multiply-adds of convolutions, linears, matrix products and attention, at the exported shape; 0 for all
+    others."""
     count = _COUNTED.get(operator_of(node).partition("::")[2])
     return 0 if count is None else count(node)
 
@@ -31,7 +33,7 @@ def multiply_adds(node: torch.fx.Node) -> int:
 def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
     """The operators, each with its share of the graph's: `aten.bmm.default (12 % of the multiply-adds)`.
 
-    Of an operator that is not in the graph, nothing is said.
+    Nothing is said of an operator that is not in the graph.
     """
     work = Counter[str]()
     for node in graph.nodes:
@@ -51,17 +53,17 @@ def with_share(operator: str, own: int | None, whole: int) -> str:
 def lines_of(operator: str, graph: torch.fx.Graph, files: Collection[str]) -> list[tuple[str, int]]:
     """The lines of the user's files that an operator comes from, each once, in order. `operator`: as `_bare` takes it,
     also one that others were decomposed into, which have a part of its name (`aten::pad`, `aten::constant_pad_nd`)."""
-    wanted = _bare(operator).rpartition("::")[2]
+    bare = _bare(operator).rpartition("::")[2]
     lines = []
     for node in graph.nodes:
         own = operator_of(node).rpartition("::")[2] if node.op == "call_function" else ""
-        if own and (own in wanted or wanted in own):
+        if own and (own in bare or bare in own):
             lines.append(place_in(str(node.meta.get("stack_trace", "")), files))
     return [*dict.fromkeys(filter(None, lines))]
 
 
 def _bare(name: str) -> str:
-    """As `operator_of` writes it, of `aten.bmm.default`, `aten::bmm.out` or `torch.ops.aten.bmm`."""
+    """The name as `operator_of` writes it, of `aten.bmm.default`, `aten::bmm.out` or `torch.ops.aten.bmm`."""
     words = name.replace("::", ".").removeprefix("torch.").removeprefix("_ops.").removeprefix("ops.").split(".")
     return "::".join(words[:2])
 
@@ -72,7 +74,7 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 
 def _convolution(node: torch.fx.Node) -> int:
-    """Of `aten::convolution`, whose seventh argument says whether it is transposed."""
+    """The multiply-adds of `aten::convolution`, whose seventh argument says whether it is transposed."""
     return _transposed(node) if len(node.args) > 6 and node.args[6] else _forward(node)
 
 
@@ -87,7 +89,7 @@ def _transposed(node: torch.fx.Node) -> int:
 
 
 def _attention(node: torch.fx.Node) -> int:
-    """Two products: queries with keys, and their weights with values."""
+    """The multiply-adds of two products: queries with keys, and their weights with values."""
     queries, keys = _shape(node.args[0]), _shape(node.args[1])
     return math.prod(queries) * keys[-2] + math.prod(_shape(node)) * keys[-2]
 

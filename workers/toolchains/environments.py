@@ -18,12 +18,13 @@ from importlib import metadata
 from pathlib import Path
 
 from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.extras import install_line
+from sweeps.locks import locked
 from sweeps.spec.toolchains import LIBRARIES, Toolchain, refusal, refusal_of_installed, toolchain
 from sweeps.temporary import temporary_folder
 from sweeps.variant import INSTALLED
 from sweeps.with_parent import run_with_parent
 from workers.native.compiler import cache_folder
-from workers.native.file_lock import locked
 from workers.toolchains import within
 
 _DEADLINE_S = 1800.0
@@ -36,28 +37,29 @@ sys.path.insert(0, sys.argv[1])
 [__import__(name) for name in sys.argv[2:]]
 """
 _MANY = 8
-"""So many releases of the registry are named."""
+"""The number of the registry's releases that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """One that is on this machine."""
+    """An environment on this machine."""
 
     toolchain: Toolchain
     folder: Path
     mb: float
     wrong: str = ""
-    """Why it cannot be used; empty if it can."""
+    """The reason why the environment cannot be used; empty if it can."""
 
 
 def folder_of(chosen: Toolchain) -> Path:
-    """Where it is, or would be: libraries are made for one series of Python."""
+    """The folder of a toolchain, which may be missing: libraries are made for one series of Python."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     return _root() / f"{chosen.word}-{python}"
 
 
 def check(text: str) -> Toolchain:
-    """A toolchain that can be used now. Raises `EdgeSweepError` with the command to run if it cannot."""
+    """The toolchain of that name, if it can be used now. Raises `EdgeSweepError` with the command to run if it
+    cannot."""
     chosen = _parsed(text)
     _check_pair(chosen)
     if wrong := _wrong(folder_of(chosen)):
@@ -69,14 +71,14 @@ def check_installed(runtime: str) -> None:
     """Raises `EdgeSweepError` if the installed release of its library is known to pair with another torch than this."""
     if runtime not in LIBRARIES:
         return
-    with suppress(metadata.PackageNotFoundError):  # whoever asks for its versions says so
+    with suppress(metadata.PackageNotFoundError):  # The caller that asks for versions reports it.
         chosen = Toolchain(package=runtime, version=metadata.version(runtime))
-        if found := refusal_of_installed(chosen, metadata.version("torch")):
-            raise EdgeSweepError(*found)
+        if reason := refusal_of_installed(chosen, metadata.version("torch")):
+            raise EdgeSweepError(*reason)
 
 
 def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:
-    """Make its environment, unless there is a whole one. `tell` gets what is being done, with sizes.
+    """Make a toolchain's environment, unless there is a whole one. `tell` gets what is being done, with sizes.
 
     Raises `EdgeSweepError`: the registry lacks it or cannot be reached, it does not fit what is installed here, or the
     disk is full.
@@ -95,34 +97,34 @@ def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:
 
 
 def remove(chosen: Toolchain) -> Environment:
-    """Raises `EdgeSweepError` if there is nothing of it, or something is left of it."""
+    """Remove an environment. Raises `EdgeSweepError` if there is nothing of it, or something is left of it."""
     folder = folder_of(chosen)
     if not folder.is_dir():
         raise EdgeSweepError(f"the toolchain {chosen.text} is not on this machine", "edgesweep toolchain list")
     try:
         with locked(_root() / f"{folder.name}.lock"):
-            gone = _environment(chosen, folder)
+            removed = _environment(chosen, folder)
             (folder / within.MARKER).unlink(missing_ok=True)
             shutil.rmtree(folder)
     except OSError as error:
         raise EdgeSweepError(f"{folder} cannot be removed: {error.strerror}", "delete it by hand") from error
-    return gone
+    return removed
 
 
 def made() -> list[Environment]:
-    """All on this machine for this Python, whole or not."""
-    found = []
+    """All environments on this machine for this Python, whole or not."""
+    environments = []
     for folder in sorted(_root().glob("*-*-cp*")):
         package, _, version = folder.name.rpartition("-")[0].partition("-")
         with suppress(ValueError):
-            one = toolchain(f"{package}=={version}")
-            if folder == folder_of(one) and folder.is_dir():
-                found.append(_environment(one, folder))
-    return found
+            chosen = toolchain(f"{package}=={version}")
+            if folder == folder_of(chosen) and folder.is_dir():
+                environments.append(_environment(chosen, folder))
+    return environments
 
 
 def enter(text: str) -> None:
-    """From now on this process builds with that toolchain. Raises `BuildError`.
+    """Let this process build with that toolchain from now on. Raises `BuildError`.
 
     One process has one: what it has imported of another one stays.
     """
@@ -149,10 +151,10 @@ def command_within(argv: Sequence[str], text: str) -> list[str]:
 
 
 def package_folder(package: str, text: str) -> Path | None:
-    """Where a package is in a toolchain, or installed; `None` if it is not there."""
+    """The folder of a package in a toolchain, or of the installed one; `None` if it is not there."""
     if text != INSTALLED:
-        found = folder_of(_parsed(text)) / package
-        return found if found.is_dir() else None
+        folder = folder_of(_parsed(text)) / package
+        return folder if folder.is_dir() else None
     spec = importlib.util.find_spec(package)
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 
@@ -172,13 +174,13 @@ def _check_pair(chosen: Toolchain) -> None:
     try:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError as error:
-        raise EdgeSweepError("torch is not installed", "pip install 'edgesweep[workers]'") from error
-    if found := refusal(chosen, torch):
-        raise EdgeSweepError(*found)
+        raise EdgeSweepError("torch is not installed", install_line("workers")) from error
+    if reason := refusal(chosen, torch):
+        raise EdgeSweepError(*reason)
 
 
 def _wrong(folder: Path) -> str:
-    """Why it cannot be used, as the end of a sentence; empty if it can."""
+    """The reason why an environment cannot be used, as the end of a sentence; empty if it can."""
     if not folder.is_dir():
         return "is not on this machine"
     try:
@@ -195,24 +197,24 @@ def _environment(chosen: Toolchain, folder: Path) -> Environment:
 
 
 def _make(chosen: Toolchain, folder: Path, tell: Callable[[str], object]) -> None:
-    """In a temporary folder beside it, which whoever makes the next one deletes if this process is killed."""
+    """Make an environment in a temporary folder beside it, which the next `add` deletes if this process is killed."""
     with temporary_folder(_root()) as partial:
         pinned = partial.with_name("pinned.txt")
         pinned.write_text("".join(f"{line}\n" for line in _installed(chosen.package)), encoding="utf-8")
         report = partial.with_name("report.json")
-        # What it needs, and this environment lacks. Nothing that is here may change.
-        asked = ("--dry-run", "--only-binary=:all:", "--constraint", str(pinned), "--report", str(report))
-        _pip(chosen, (*asked, chosen.text))
-        wanted = [f"{one['name']}=={one['version']}" for one in _wanted(report)]
-        # Nothing to change: it is the installed one, in an environment of its own all the same.
-        wanted = [one for one in wanted if not one.lower().startswith(f"{chosen.package}==")] + [chosen.text]
-        if wanted[:-1]:
-            tell(f"with it, since they are not here: {', '.join(wanted[:-1])}")
-        _pip(chosen, (*_WHEELS, "--target", str(partial), *wanted))
+        # pip lists the requirements that this environment lacks. Nothing that is here may change.
+        options = ("--dry-run", "--only-binary=:all:", "--constraint", str(pinned), "--report", str(report))
+        _pip(chosen, (*options, chosen.text))
+        lines = [f"{package['name']}=={package['version']}" for package in _resolved(report)]
+        # If nothing changes, the release is the installed one, in an environment of its own all the same.
+        lines = [line for line in lines if not line.lower().startswith(f"{chosen.package}==")] + [chosen.text]
+        if lines[:-1]:
+            tell(f"with it, since they are not here: {', '.join(lines[:-1])}")
+        _pip(chosen, (*_WHEELS, "--target", str(partial), *lines))
         _try(chosen, partial)
         # Python writes its compiled files as it likes.
-        kept = (one for one in partial.rglob("*") if one.is_file() and one.suffix != ".pyc")
-        files = {str(one.relative_to(partial)): one.stat().st_size for one in kept}
+        paths = (path for path in partial.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        files = {str(path.relative_to(partial)): path.stat().st_size for path in paths}
         content = {"toolchain": chosen.text, "files": files}
         (partial / within.MARKER).write_text(json.dumps(content), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
@@ -220,18 +222,18 @@ def _make(chosen: Toolchain, folder: Path, tell: Callable[[str], object]) -> Non
 
 
 def _installed(package: str) -> list[str]:
-    """What pip may not change."""
-    found: dict[str, str] = {}
-    for one in metadata.distributions():
-        name = str(one.metadata["Name"] or "").lower()
+    """The requirements that pip may not change."""
+    requirements: dict[str, str] = {}
+    for distribution in metadata.distributions():
+        name = str(distribution.metadata["Name"] or "").lower()
         if name != package and re.fullmatch(r"[a-z0-9._-]+", name):
             # The first on sys.path is the one that is imported.
-            found.setdefault(name, f"{name}=={one.version}")
-    return list(found.values())
+            requirements.setdefault(name, f"{name}=={distribution.version}")
+    return list(requirements.values())
 
 
-def _wanted(report: Path) -> list[dict[str, str]]:
-    return [one["metadata"] for one in json.loads(report.read_text("utf-8")).get("install", [])]
+def _resolved(report: Path) -> list[dict[str, str]]:
+    return [item["metadata"] for item in json.loads(report.read_text("utf-8")).get("install", [])]
 
 
 def _pip(chosen: Toolchain, arguments: Sequence[str]) -> None:
@@ -243,33 +245,33 @@ def _pip(chosen: Toolchain, arguments: Sequence[str]) -> None:
         raise _refused(chosen, ended.stdout, ended.stderr)
 
 
-def _refused(chosen: Toolchain, told: str, said: str) -> EdgeSweepError:
-    """What pip's words mean. `said`: its errors; `told`: the rest, which has the reasons of conflicts."""
-    if "No module named pip" in said:
+def _refused(chosen: Toolchain, output: str, errors: str) -> EdgeSweepError:
+    """The error that pip's words mean. `errors`: its stderr; `output`: the rest, which has the reasons of conflicts."""
+    if "No module named pip" in errors:
         return EdgeSweepError("this Python has no pip", "python -m ensurepip")
-    if found := re.search(r"satisfies the requirement \S+ \(from versions: ([^)]*)\)", said):
-        there = [one for one in found[1].split(", ") if re.fullmatch(r"[0-9.]+", one)]
-        if not there:
+    if match := re.search(r"satisfies the requirement \S+ \(from versions: ([^)]*)\)", errors):
+        releases = [release for release in match[1].split(", ") if re.fullmatch(r"[0-9.]+", release)]
+        if not releases:
             return EdgeSweepError(
                 f"pip finds no release of {chosen.package}",
                 "is there a network, and is the registry of pip's settings right?",
             )
         return EdgeSweepError(
             f"the registry has no {chosen.text} for this computer and this Python",
-            f"take one that it has: {', '.join(there[-_MANY:])}",
+            f"take one that it has: {', '.join(releases[-_MANY:])}",
         )
-    if "conflicting dependencies" in said:
-        needs = re.findall(rf"{chosen.package} \S+ depends on .*", told)
+    if "conflicting dependencies" in errors:
+        needs = re.findall(rf"{chosen.package} \S+ depends on .*", output)
         return EdgeSweepError(
             f"{chosen.text} needs another version of what is installed here: {''.join(needs[:1])[:200]}",
             "take a release that fits it",
         )
-    lines = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.strip()]
+    lines = [line.removeprefix("ERROR: ") for line in errors.splitlines() if line.strip()]
     return EdgeSweepError(f"pip cannot install {chosen.text}: {(lines or ['it says nothing'])[-1][:300]}", "try again")
 
 
 def _try(chosen: Toolchain, folder: Path) -> None:
-    """A release may install and not run beside what is here."""
+    """Import a release once: it may install and not run beside what is here."""
     argv = [sys.executable, "-P", "-c", _TRIED, str(folder), *chosen.library.modules]
     try:
         ended = run_with_parent(argv, _DEADLINE_S)

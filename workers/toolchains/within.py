@@ -3,7 +3,7 @@
     python -m workers.toolchains.within FOLDER -m MODULE ARGUMENTS ...
 
 Only the standard library is imported: the program sets CPUs and threads before anything else is. Without the folder
-the end is that of a runner which gives up: a line of JSON with the kind `runtime_missing`, and the exit code 3.
+the program ends like a runner that gives up: with a line of JSON of the kind `runtime_missing`, and the exit code 3.
 """
 
 import importlib
@@ -13,13 +13,13 @@ import runpy
 import sys
 
 MARKER = "toolchain.json"
-"""Written last, so a folder without it was not finished."""
+"""The file that is written last, so a folder without it was not finished."""
 KIND = "runtime_missing"
 ERROR_EXIT = 3
 
 
 def enter(folder: str) -> str:
-    """Put its packages first in this process. Returns why that cannot be, empty if it was done."""
+    """Put a toolchain's packages first in this process. Returns why that cannot be, empty if it was done."""
     if not os.path.isfile(os.path.join(folder, MARKER)):  # noqa: PTH113, PTH118  # pathlib takes longer to import
         return f"there is no toolchain in {folder} (edgesweep toolchain add makes it)"
     sys.path.insert(0, folder)

@@ -38,9 +38,11 @@ def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
             for job, ms in zip(jobs, times, strict=True):
                 for round_ in range(2 if name == "today" else 6):
                     day = start + 86_400 * (3 * number + round_ // 2)
-                    journal.add_block(records.block(job, round_, ms * (1 + spread * (round_ % 2)), session=day))
-                    journal.add_block(records.block(sentinel, 100 * number + round_, session=day))
-                journal.add_accuracy(records.accuracy(job))
+                    journal.attempts.add_block(
+                        records.block(job, round_, ms * (1 + spread * (round_ % 2)), session=day)
+                    )
+                    journal.attempts.add_block(records.block(sentinel, 100 * number + round_, session=day))
+                journal.attempts.add_accuracy(records.accuracy(job))
             Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, name)
         _race(made, records, journal)
     return made
@@ -52,7 +54,7 @@ def _race(made: Workspace, records, journal: Journal) -> None:
     plan = records.plan(*jobs, name="raced")
     plan = replace(plan, sweep=plan.sweep.model_copy(update={"budget": "race"}))
     journal.save_plan(plan)
-    question = journal.planned_job("raced", jobs[0].key).protocol.question
+    question = journal.jobs.planned("raced", jobs[0].key).protocol.question
     ended = Settled(
         job_key=jobs[0].key,
         budget="race",
@@ -64,13 +66,13 @@ def _race(made: Workspace, records, journal: Journal) -> None:
         question=question,
     )
     beside = replace(ended, job_key=jobs[1].key, by_key=jobs[0].key, ratio=1.01, ratio_low=0.99, ratio_high=1.03)
-    journal.add_settled(replace(ended, leads=True, confirmations=3))
-    journal.add_settled(replace(beside, checks=1))
+    journal.attempts.add_settled(replace(ended, leads=True, confirmations=3))
+    journal.attempts.add_settled(replace(beside, checks=1))
     for round_ in range(3):
-        journal.add_block(records.block(jobs[0], round_, 10.0, confirms=True, session=1_791_000_000))
-    journal.add_block(records.block(jobs[1], 0, 9.0, checks=True, session=1_791_000_000))
+        journal.attempts.add_block(records.block(jobs[0], round_, 10.0, confirms=True, session=1_791_000_000))
+    journal.attempts.add_block(records.block(jobs[1], 0, 9.0, checks=True, session=1_791_000_000))
     for job in jobs:
-        journal.add_accuracy(records.accuracy(job))
+        journal.attempts.add_accuracy(records.accuracy(job))
     Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, "raced")
 
 

@@ -17,24 +17,25 @@ from click.testing import CliRunner
 from dashboard.words import _CALLED
 from sweeps import errors
 from sweeps.cli.main import main
-from sweeps.errors import did_you_mean
-from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, another_try, remedy
+from sweeps.errors import EdgeSweepError, did_you_mean
+from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, USAGE, another_try, remedy
 from sweeps.metrics import METRICS
 from sweeps.ranking.overview import State
 from sweeps.ranking.verdict import VERDICTS
 from sweeps.report import terms
-from sweeps.report.explanations import _METRICS, SORTS, explanation, explanations
+from sweeps.report.explanations import SORTS, explanation, explanations
 from sweeps.report.explanations import explained as of_sort
 from sweeps.report.ranking import _CHECKED_COLUMNS, _RANKING_COLUMNS
-from sweeps.report.skip_reasons import skip_reasons
-from sweeps.report.terms import _ALSO
+from sweeps.skip_kinds import SKIPS
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.trust import TRUST
+from tests.source_code import ROOT, files_of, nodes_of
 from workers import artifacts
 
-ROOT = Path(__file__).parents[3]
-RAISING = {"BuildError", "DeviceError", "GiveUp", "RunRefused", "RunnerError"}
+pytestmark = pytest.mark.xdist_group("sources")
+
+RAISING = {"BuildError", "DeviceError", "GiveUp", "HostError", "RunRefused", "RunnerError"}
 
 
 HANDED_ON = {
@@ -57,9 +58,7 @@ class Code:
     what calls give that parameter, a function for the first of what it returns."""
 
     def __init__(self) -> None:
-        roots = (ROOT / root for root in ("sweeps", "workers"))
-        paths = [path for root in roots for path in root.rglob("*.py")]
-        self.nodes = {path: [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))] for path in paths}
+        self.nodes = {path: nodes_of(path) for path in files_of("sweeps", "workers")}
         self.functions: defaultdict[str, list[ast.FunctionDef]] = defaultdict(list)
         self.calls: defaultdict[str, list[ast.Call]] = defaultdict(list)
         for node in chain.from_iterable(self.nodes.values()):
@@ -134,12 +133,12 @@ def kinds_of_the_code() -> set[str]:
         path.read_text() for path in (ROOT / "workers/native").glob("*.*") if path.suffix in (".cpp", ".h")
     )
     listed = {*errors.RETRIED_KINDS, *errors.FINAL_KINDS, *errors.ABSENT_KINDS, *errors.OWN_KINDS}
-    return python | set(re.findall(r'GiveUp\{"(\w+)"', native)) | listed
+    raised = (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, EdgeSweepError))
+    return python | set(re.findall(r'GiveUp\{"(\w+)"', native)) | listed | {one.kind for one in raised} | {USAGE}
 
 
 def test_every_kind_of_failure_is_explained_and_none_that_is_gone() -> None:
     assert kinds_of_the_code() == FAILURES.keys()
-    assert [kind for kind, text in FAILURES.items() if text.count(" -> ") != 1] == []
 
 
 def test_the_kind_of_every_raise_site_is_known() -> None:
@@ -150,7 +149,7 @@ def test_the_kind_of_every_raise_site_is_known() -> None:
 def test_another_try_is_offered_only_for_what_may_end_otherwise() -> None:
     assert FAILURES.keys() > FAILS_AGAIN
     assert FAILS_AGAIN.isdisjoint(artifacts.TRANSIENT_KINDS | {*errors.RETRIED_KINDS} | errors.ABSENT_KINDS)
-    assert [kind for kind in FAILS_AGAIN if "--retry-failed" in FAILURES[kind]] == []
+    assert [kind for kind in FAILS_AGAIN if "--retry-failed" in FAILURES[kind].todo] == []
     assert another_try(["timeout"]) == "try again with --retry-failed"
     assert another_try(["timeout", "low_sqnr"]) == "1 of them: try again with --retry-failed"
     assert "--retry-failed" not in another_try(["low_sqnr"])
@@ -161,7 +160,7 @@ def test_what_to_do_fits_the_precision() -> None:
     for precision in ("fp32", "fp16"):
         assert "fuse: [false]" in remedy("low_sqnr", precision)
         assert "calibration" not in remedy("low_sqnr", precision)
-    assert remedy("not_scriptable", "fp32") in FAILURES["not_scriptable"]
+    assert remedy("not_scriptable", "fp32") == FAILURES["not_scriptable"].todo
     assert remedy("nobody knows it", "int8") == ""
 
 
@@ -178,37 +177,15 @@ def test_what_to_do_fits_the_precision() -> None:
 def test_every_word_of_a_catalog_is_explained(sort: str, words: set[str]) -> None:
     known = {one.word for several in explanations().values() for one in several if one.sort == sort}
     assert words <= known
-    assert METRICS.keys() == _METRICS.keys()
+    assert [name for name, metric in METRICS.items() if not (metric.meaning and metric.why and metric.todo)] == []
     assert "provisional" in get_args(State)
 
 
-def reasons_of_the_code() -> set[str]:
-    """Texts of the functions that say why a combination is skipped, without their figures."""
-    found = set()
-    for path in [*(ROOT / "workers/runtimes").glob("*/supports.py"), ROOT / "sweeps/planning/plan.py"]:
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(function, ast.FunctionDef) or not function.returns:
-                continue
-            if ast.unparse(function.returns) not in ("str | None", "str"):
-                continue
-            for node in ast.walk(function):
-                match node:
-                    case ast.Return(value=ast.Constant(value=str(text))):
-                        found.add(text)
-                    case ast.Return(value=ast.JoinedStr() as text):
-                        found.add(
-                            "".join(one.value if isinstance(one, ast.Constant) else "NNAPI" for one in text.values)
-                        )
-    return found
-
-
-def test_every_reason_to_skip_is_explained_by_the_text_that_a_plan_prints() -> None:
-    reasons = reasons_of_the_code()
-    assert len(reasons) > 15
-    unexplained = {reason for reason in reasons if not [*skip_reasons(reason)]}
-    assert unexplained == set()
-    [found] = explanation("duplicate of core: on the cpu a model with float ends always quantizes by itself")
-    assert (found.word, found.sort) == ("duplicate", "skip")
+def test_every_kind_of_skip_is_explained_and_none_that_is_gone() -> None:
+    calls = (node for nodes in Code().nodes.values() for node in nodes if isinstance(node, ast.Call))
+    kinds = [ast.literal_eval(call.args[0]) for call in calls if name_of(call) == "Skip"]
+    assert len(kinds) > 15
+    assert {*kinds} == SKIPS.keys()
 
 
 def test_each_explanation_says_what_it_means_and_what_to_do() -> None:
@@ -240,9 +217,9 @@ def test_a_word_with_two_meanings_has_both() -> None:
     ]
 
 
-def test_tooltips_have_the_words_of_one_sort_and_of_a_reason_as_a_plan_prints_it() -> None:
+def test_tooltips_have_the_words_of_one_sort() -> None:
     assert [one.sort for one in of_sort("failure", "invalid_output")] == ["failure"]
-    assert [one.word for one in of_sort("skip", "duplicate of core on cpu")] == ["duplicate"]
+    assert [one.word for one in of_sort("skip", "duplicate")] == ["duplicate"]
     assert of_sort("axis", "duplicate") == of_sort("skip", "nobody knows why") == ()
     assert all(of_sort("axis", axis) for axis in GridSpec.model_fields if axis != "name")
 
@@ -256,8 +233,8 @@ def test_what_tables_pages_and_files_call_a_thing_is_explained() -> None:
     assert [one.word for one in explanation("QNNPACK")] == ["qengine"]
     assert {one.word for one in explanation("auto")} == {"qengine", "granularity"}
     known = explanations()
-    assert {meant for meant in _ALSO.values() if meant not in known} == set()
-    assert {name for name in _ALSO if terms.key(name) in known} == set(), "the table has it"
+    assert {meant for meant in terms.meant_by_name().values() if meant not in known} == set()
+    assert {name for name in terms.meant_by_name() if terms.key(name) in known} == set(), "the table has it"
 
 
 def test_alone_it_lists_all_words_under_their_sorts() -> None:
@@ -279,7 +256,3 @@ def test_a_word_that_is_not_known_gets_the_common_one_that_is_near(word: str, me
 )
 def test_the_common_metric_is_meant(word: str, meant: str) -> None:
     assert did_you_mean(word, METRICS) == (f"; did you mean {meant!r}?" if meant else "")
-
-
-def test_a_label_s_cause_ends_where_what_to_do_begins() -> None:
-    assert [label.name for label in TRUST.values() if label.advice.count(": ") != 1] == []

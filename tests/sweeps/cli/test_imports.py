@@ -28,10 +28,10 @@ def recorded(records, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         for name in ("others", "phones"):
             journal.save_plan(records.plan(job, name=name))
-        journal.add_artifact(records.manifest(job))
+        journal.artifacts.add(records.manifest(job))
         for round_ in range(2):
-            journal.add_block(records.block(job, round_))
-        journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_block(records.block(job, round_))
+        journal.attempts.add_accuracy(records.accuracy(job))
         Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, "phones")
     return made.root
 
@@ -127,7 +127,7 @@ def test_the_same_log_again_changes_nothing(command, log, workspace) -> None:
     assert again.exit_code == 0
     assert "was imported before" in again.output
     with Journal.open(workspace.journal, read_only=True) as journal:
-        assert len(journal.imported("phones")) == 1
+        assert len(journal.imports.of_sweep("phones")) == 1
 
 
 def test_another_sweep_can_be_named(command, log, workspace) -> None:
@@ -165,7 +165,7 @@ def test_a_log_that_is_none_is_refused_in_a_line_and_nothing_is_stored(
     assert said in done.output
     assert "Traceback" not in done.output
     with Journal.open(workspace.journal, read_only=True) as journal:
-        assert journal.imported("phones") == ()
+        assert journal.imports.of_sweep("phones") == ()
 
 
 def test_a_log_that_cannot_be_read_is_named(command, tmp_path) -> None:

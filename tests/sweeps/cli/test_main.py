@@ -1,5 +1,6 @@
 """The table of commands: each line is the command's own help, and nothing is imported that is not asked for."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli.main import COMMANDS, LazyCommand, main
-from sweeps.extras import as_installed_here
+from sweeps.cli.main import COMMANDS, VERBS_BY_PURPOSE, LazyCommand, main
+from sweeps.extras import install_line
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.workspace import Workspace
@@ -40,6 +41,19 @@ def test_each_line_of_the_table_is_the_command_s_own(name: str) -> None:
         assert listed.get_short_help_str(width) == command.get_short_help_str(width)
 
 
+def test_every_verb_stands_under_exactly_one_heading() -> None:
+    assert sorted(verb for verbs in VERBS_BY_PURPOSE.values() for verb in verbs) == sorted(COMMANDS)
+
+
+def test_the_help_lists_the_verbs_under_their_headings_in_the_order_of_use() -> None:
+    _, _, listed = CliRunner().invoke(main, ["--help"]).stdout.partition("-h, --help")
+    sections = re.findall(r"^(\S.+):\n((?:  .+\n)+)", listed, re.MULTILINE)
+    assert [(heading, tuple(re.findall(r"^  (\S+)", lines, re.MULTILINE))) for heading, lines in sections] == list(
+        VERBS_BY_PURPOSE.items()
+    )
+    assert len({line.index(line.split()[1], 3) for _, lines in sections for line in lines.splitlines()}) == 1
+
+
 def test_the_list_of_commands_imports_no_heavy_library() -> None:
     assert _imported_by("--help") == set()
 
@@ -52,9 +66,9 @@ def test_how_far_a_measured_sweep_is_is_told_without_heavy_libraries(records: Re
     job = records.job(0)
     with Journal.open(Workspace.open(tmp_path).journal) as journal:
         journal.save_plan(records.plan(job, rounds=2))
-        journal.add_accuracy(records.accuracy(job))
+        journal.attempts.add_accuracy(records.accuracy(job))
         for round_ in range(2):
-            journal.add_block(records.block(job, round_))
+            journal.attempts.add_block(records.block(job, round_))
         assert read_status(journal, "phones").count("measured") == 1
     assert _imported_by("status", "--workspace", str(tmp_path)) == set()
 
@@ -76,7 +90,7 @@ def test_a_command_that_lacks_a_package_says_which_and_what_installs_it(monkeypa
     monkeypatch.setitem(main.commands, "lacking", lacking)
     ended = CliRunner().invoke(main, ["lacking"])
     assert ended.exit_code == 1
-    step = as_installed_here("pip install 'edgesweep[workers]'")
+    step = install_line("workers")
     assert ended.stderr == f"edgesweep: there_is_no_such_package is not installed\n  next: {step}\n"
 
 

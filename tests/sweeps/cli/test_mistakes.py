@@ -152,14 +152,12 @@ MISTAKES = (
     Mistake("a word", ("explain", "throtled"), ("'throtled'", "did you mean 'throttled'?"), "edgesweep explain"),
     Mistake("a lab without its token", (*PLAN, "--lab", "10.0.0.5:6379"), ("10.0.0.5:6379",), "--token-file", sweep()),
     Mistake("an argument", ("recipe", "mobilenet_v2", "--argument", "x"), ("'x'", "KEY=VALUE"), "num_classes=10"),
-    Mistake("a model to survey", ("support", "mobilnet_v2"), ("mobilnet_v2",), "did you mean mobilenet_v2"),
     Mistake(
         "a log", ("import", "--testapp", "net.py", "--variant", "x", "--device", "y"), ("the log",), "complete output"
     ),
     Mistake("a manifest", ("check", "net.py"), ("net.py", "manifest"), "edgesweep export"),
     Mistake("a backup", ("journal", "restore", "net.py"), ("net.py", "no backup"), "edgesweep journal backup"),
     Mistake("a journal", ("journal", "verify"), ("no journal", "journal.sqlite"), "--workspace"),
-    Mistake("a simulated phone", ("simulate", "--phone", "fake:hott"), ("'fake:hott'", "did you mean 'hot'?"), "cool"),
     Mistake(
         "a server that is down",
         ("rank",),

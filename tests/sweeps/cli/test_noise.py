@@ -17,6 +17,7 @@ from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.records import Failed
 from sweeps.workspace import Workspace
 from tests import shared
+from tests.benchmarks.simulate import simulate
 from tests.transports import stand_in
 from workers.devices.fake.device import FakeDevice
 from workers.devices.fake.phones import PHONES
@@ -24,7 +25,7 @@ from workers.devices.interface import Completed
 from workers.devices.linux.competing import is_runner
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, Stop
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.noise import NoiseRun
 
 
@@ -194,16 +195,19 @@ def test_what_was_measured_can_be_simulated_with(measure, tmp_path: Path) -> Non
     found(measure("--minutes", "0", "--traces", str(again), "--json"))
     assert again.read_text() == path.read_text()
 
-    simulated = found(run("simulate", "--traces", str(path), "--seeds", "2", "--variants", "6", "--json"))
-    (phone,) = simulated["phones"]
+    def simulated(*words: str) -> Result:
+        return CliRunner().invoke(simulate, ["--traces", str(path), *words])
+
+    replayed = found(simulated("--seeds", "2", "--variants", "6", "--json"))
+    (phone,) = replayed["phones"]
     assert phone["phone"] == str(path)
     assert f"recorded, {document['blocks']} processes of " in phone["about"]
     assert [one["method"] for one in phone["methods"]] == ["full", "race", "sleep 180 s"]
-    both = run("simulate", "--traces", str(path), "--phone", "cool", "--seeds", "1", "--variants", "2", "--json")
+    both = simulated("--phone", "cool", "--seeds", "1", "--variants", "2", "--json")
     assert [one["phone"] for one in found(both)["phones"]] == ["cool", str(path)]
 
     path.write_text("process,latency\n1,2\n")
-    refused = run("simulate", "--traces", str(path), "--seeds", "1")
+    refused = simulated("--seeds", "1")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "line 1: the columns are process, latency" in refused.stderr
     assert "next: a trace has the columns process and sample_ns" in refused.stderr
@@ -306,7 +310,7 @@ def test_a_device_that_fails_three_times_in_a_row_ends_it_and_earlier_blocks_sta
 def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> None:
     noise_run = NoiseRun("fake:noisy", workspace, print)
     for now_s in (1e9, 1e9 + 60, 1e9 + 7200):
-        bench = Bench(Phone(workspace.root, "noisy"), workspace.root)
+        bench = DeviceRunner(Phone(workspace.root, "noisy"), workspace.root)
         assert len(list(noise_run.measure(bench, 5.0, lambda: False, lambda at_s=now_s: at_s))) >= 5
     blocks = noise_run.blocks()
     assert {block.session for block in blocks} == {10**9, 10**9 + 7200}

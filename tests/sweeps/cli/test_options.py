@@ -80,7 +80,7 @@ def test_another_command_that_has_the_workspace_is_not_taken_for_the_last_run(tm
         assert not runs_now(workspace, "nets")
 
 
-_OF_THIS_COMPUTER = {"dashboard", "devices", "doctor", "recipe", "support"}
+_OF_THIS_COMPUTER = {"dashboard", "devices", "doctor", "recipe"}
 """Commands with a workspace that no advice about its results names."""
 
 

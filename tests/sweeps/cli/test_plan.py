@@ -89,8 +89,8 @@ def test_a_sweep_keeps_all_its_rounds_when_variants_are_added(workspace: Workspa
 def test_the_budget_that_was_decided_is_stored_and_decided_once(workspace: Workspace) -> None:
     first = started(workspace, written(workspace, MANY))
     with Journal.open(workspace.journal, read_only=True) as journal:
-        assert journal.spec("mine").budget == "race"
-        assert journal.protocol("mine").preset == "race"
+        assert journal.plans.spec("mine").budget == "race"
+        assert journal.plans.protocol("mine").preset == "race"
     again = started(workspace, written(workspace, MANY))
     assert again.jobs == first.jobs
     assert again.sweep == first.sweep

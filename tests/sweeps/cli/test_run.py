@@ -13,12 +13,12 @@ from sweeps.planning.plan import Plan
 from sweeps.records import Failed
 from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
+from tests.faulty_device import Faults, FaultyDevice
 from tests.workers.tiny_sweep import Sweep
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
 from workers.hosts.lab import Lab
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 
 TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 
@@ -36,7 +36,7 @@ class Unlucky(InlineExecutor):
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         name = facts.name.partition(":")[2]
         faults = Faults(gone_from_s=0.01) if name == "steady" else None
-        return Bench(FakeDevice(self._folder, name, faults=faults), self._folder)
+        return DeviceRunner(FaultyDevice(self._folder, name, faults=faults), self._folder)
 
 
 @contextmanager

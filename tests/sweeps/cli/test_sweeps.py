@@ -18,6 +18,7 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild
+from sweeps.journal.sweep_table import Sweeps
 from sweeps.journal.verify import verify
 from sweeps.launching.record import kept_file
 from sweeps.operations import kept_sweeps
@@ -60,9 +61,9 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any) -> Iterat
             for name, mine in (("first", jobs[:2]), ("second", jobs[1:])):
                 journal.save_plan(records.plan(*mine, name=name))
                 for job in mine:
-                    for round_ in () if journal.blocks(job.key) else range(3):
-                        journal.add_block(records.block(job, round_))
-                    journal.add_accuracy(records.accuracy(job))
+                    for round_ in () if journal.attempts.blocks(job.key) else range(3):
+                        journal.attempts.add_block(records.block(job, round_))
+                    journal.attempts.add_accuracy(records.accuracy(job))
                     workspace.artifact(job.build_key).mkdir(parents=True, exist_ok=True)
                     (workspace.artifact(job.build_key) / "model.pt").write_bytes(b"x" * 1000)
                 store.publish(journal, name)
@@ -143,9 +144,9 @@ def test_a_deleted_sweep_leaves_nothing_and_takes_nothing_from_others(
     assert not (workspace.mlflow_artifacts / gone).exists()
     assert read_sweep(workspace.journal, stays).frame.equals(before)
     with Journal.open(workspace.journal) as journal:
-        journal.watermark()
+        journal.results.watermark()
         assert read_lag(workspace, journal, stays) == Lag(jobs=0, since=None)
-        counts = [len(journal.blocks(job.key)) for job in jobs]
+        counts = [len(journal.attempts.blocks(job.key)) for job in jobs]
     assert counts == [3 * one for one in there]
     rebuild(workspace.journal)
     assert read_sweep(workspace.journal, stays).frame.equals(before)
@@ -164,11 +165,11 @@ def test_what_another_workspace_has_on_the_same_server_stays_until_it_is_deleted
         with Journal.open(workspace.journal) as journal, doubled():
             jobs = [records.job(number) for number in numbers]
             journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),), name="shared"))
-            journal.add_imported("shared", HAND_RUN)
+            journal.imports.add("shared", HAND_RUN)
             for job in jobs:
                 for round_ in range(2):
-                    journal.add_block(records.block(job, round_, ms=latency))
-                journal.add_accuracy(records.accuracy(job))
+                    journal.attempts.add_block(records.block(job, round_, ms=latency))
+                journal.attempts.add_accuracy(records.accuracy(job))
             Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "shared")
     with doubled():
         done = json.loads(sweeps(one, "delete", "shared", "--yes", "--json").stdout)
@@ -224,8 +225,8 @@ def test_a_restored_workspace_leaves_its_original_s_runs_until_it_is_told_that_t
         with Journal.open(workspace.journal) as journal:
             journal.save_plan(records.plan(job, name="shared"))
             for round_ in range(2):
-                journal.add_block(records.block(job, round_))
-            journal.add_accuracy(records.accuracy(job))
+                journal.attempts.add_block(records.block(job, round_))
+            journal.attempts.add_accuracy(records.accuracy(job))
             Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "shared")
         saved, restored = str(tmp_path / "saved.tar"), Workspace(tmp_path / "restored")
         back = ("restore", saved, "--workspace", str(restored.root))
@@ -303,7 +304,7 @@ def test_an_old_name_is_remembered_until_mlflow_has_nothing_under_it(
     assert (done.exit_code, done.exception) == (0, None), done.output
     assert experiments(two) == {"j": ["second", "third"], "r": ["first", "second"], "d": ["second"]}[then[0]]
     with Journal.open(two.workspace.journal) as journal:
-        assert journal._rows("SELECT * FROM former_names") == []
+        assert journal.file.rows("SELECT * FROM former_names") == []
     assert findings(two.workspace) == []
 
 
@@ -383,7 +384,7 @@ def killed(*_words: Any, **_named: Any) -> Any:
     raise MemoryError("as if it was killed here")
 
 
-@pytest.mark.parametrize(("of", "last"), [(kept_sweeps, "take_out"), (Journal, "delete_sweep")])
+@pytest.mark.parametrize(("of", "last"), [(kept_sweeps, "take_out"), (Sweeps, "delete")])
 def test_what_was_cut_off_is_still_listed_and_can_be_deleted_again(
     two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, of: Any, last: str
 ) -> None:

@@ -28,7 +28,7 @@ def workspace(tmp_path: Path, records: Records) -> Workspace:
     job = records.job(0)
     with Journal.open(made.journal) as journal:
         journal.save_plan(records.plan(job))
-        journal.add_block(records.block(job, 0))
+        journal.attempts.add_block(records.block(job, 0))
     (made.artifact("k" * 64)).mkdir(parents=True)
     (made.artifact("k" * 64) / "model.pt").write_bytes(os.urandom(3000))
     (made.artifacts / ".half-built").mkdir()
@@ -77,7 +77,7 @@ def test_a_backup_while_blocks_are_written_has_whole_jobs_of_one_moment(
     def write() -> None:
         with Journal.open(workspace.journal) as journal:
             while not stop.is_set() and len(accepted) < 2000:
-                journal.add_block(records.block(records.job(1), len(accepted)))
+                journal.attempts.add_block(records.block(records.job(1), len(accepted)))
                 accepted.append(len(accepted))
                 if len(accepted) == 10:
                     writing.set()
@@ -93,7 +93,7 @@ def test_a_backup_while_blocks_are_written_has_whole_jobs_of_one_moment(
         writer.join()
     restore(tmp_path / "saved.tar", tmp_path / "there")
     with Journal.open(tmp_path / "there" / "journal.sqlite") as journal:
-        rounds = [block.round for block in journal.blocks(records.job(1).key)]
+        rounds = [block.round for block in journal.attempts.blocks(records.job(1).key)]
     assert rounds == list(range(len(rounds)))
     assert least <= len(rounds) <= len(accepted)
 
@@ -166,7 +166,7 @@ def without_list(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     members.pop()
 
 
-NEWER = len(journal_schema.MIGRATIONS) + 1
+NEWER = journal_schema.VERSION + 1
 REFUSED: dict[str, tuple[Change, str]] = {
     "out of the folder": (with_file("../evil"), r"'\.\./evil', which no backup has"),
     "out of the folder on a way round": (with_file("a/../../evil"), "which no backup has"),
@@ -180,11 +180,15 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "no list": (without_list, f"has no {LIST}"),
     "a newer backup": (
         lambda members: listed(members, lambda document: document.update(edgesweep_backup=2)),
-        "is a backup of version 2; this EdgeSweep knows versions up to 1",
+        "is a backup of version 2; this EdgeSweep reads and writes version 1",
     ),
     "a newer journal": (
         lambda members: listed(members, lambda document: document.update(journal_version=NEWER)),
-        f"holds a journal of version {NEWER}; this EdgeSweep knows versions up to {NEWER - 1}",
+        f"holds a journal of version {NEWER}; this EdgeSweep reads and writes version {NEWER - 1}",
+    ),
+    "an older journal": (
+        lambda members: listed(members, lambda document: document.update(journal_version=NEWER - 2)),
+        f"holds a journal of version {NEWER - 2}; this EdgeSweep reads and writes version {NEWER - 1}",
     ),
 }
 
@@ -202,6 +206,15 @@ def test_an_archive_that_no_backup_wrote_is_refused_before_anything_is_written(
         restore(archive, tmp_path / "there")
     assert sorted(tmp_path.iterdir()) == before
     assert not Path("/tmp/edgesweep-evil").exists()
+
+
+def test_a_journal_that_no_restore_would_take_is_not_backed_up(workspace: Workspace, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(workspace.journal)) as db:
+        db.execute("PRAGMA user_version = 15")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(StoreError, match="has version 15"):
+        back_up(workspace, tmp_path / "saved.tar")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])

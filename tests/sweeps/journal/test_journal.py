@@ -26,7 +26,6 @@ from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import resolve
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Skipped
-from sweeps.settled import Settled
 from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.spec.label import label_of
 from sweeps.spec.protocol import ProtocolSpec
@@ -50,14 +49,14 @@ def journal(path):
 
 def measure(journal, records, job, rounds=2):
     for round_ in range(rounds):
-        journal.add_block(records.block(job, round_))
-    journal.add_accuracy(records.accuracy(job))
+        journal.attempts.add_block(records.block(job, round_))
+    journal.attempts.add_accuracy(records.accuracy(job))
 
 
 def outcome(journal, records, job, rounds=2):
     protocol = resolve(ProtocolSpec(preset="quick", rounds=rounds))
     planned = PlannedJob(job=job, protocol=protocol, evaluation_id=records.evaluation_id, facts=records.facts)
-    return journal.outcome(planned)
+    return journal.outcomes.of_job(planned)
 
 
 # Records
@@ -86,17 +85,17 @@ def test_any_record_comes_back_as_it_was(kind, data):
 def test_a_figure_that_is_not_finite_is_never_stored(journal, records):
     for figure in (math.nan, math.inf, -math.inf):
         with pytest.raises(StoreError, match="not finite"):
-            journal.add_accuracy(records.accuracy(records.job(0), sqnr_db=figure))
+            journal.attempts.add_accuracy(records.accuracy(records.job(0), sqnr_db=figure))
     job = records.job(0)
 
-    assert journal.accuracy(job.build_key, records.evaluation_id, "none", records.facts.fingerprint) is None
+    assert journal.attempts.accuracy(job.build_key, records.evaluation_id, "none", records.facts.fingerprint) is None
 
 
 def test_output_that_is_no_unicode_does_not_stop_its_failure_from_being_stored(journal, records):
     message = b"core \xff\x00 dumped".decode("utf-8", "surrogateescape")
-    journal.add_failure("k", records.failed(message=message))
+    journal.attempts.add_failure("k", records.failed(message=message))
 
-    assert journal.failures("k")[0].message == "core ?\x00 dumped"
+    assert journal.attempts.failures("k")[0].message == "core ?\x00 dumped"
 
 
 def test_a_record_without_a_field_that_came_later_takes_its_default(records):
@@ -197,11 +196,11 @@ def test_what_was_planned_comes_back_after_a_restart(path, records):
     with Journal.open(path) as journal:
         journal.save_plan(plan)
     with Journal.open(path) as journal:
-        assert journal.spec("phones") == plan.sweep
-        assert journal.devices("phones") == plan.devices
-        assert journal.jobs("phones") == [(records.job(0), False), (records.job(1), False)]
-        assert journal.skipped("phones") == plan.skipped
-        assert journal.protocol("phones").rounds == 2
+        assert journal.plans.spec("phones") == plan.sweep
+        assert journal.plans.devices("phones") == plan.devices
+        assert journal.jobs.of_sweep("phones") == [(records.job(0), False), (records.job(1), False)]
+        assert journal.jobs.skipped("phones") == plan.skipped
+        assert journal.plans.protocol("phones").rounds == 2
 
 
 def test_the_stored_sweep_is_readable_after_its_data_folder_has_gone(journal, records, tmp_path):
@@ -213,7 +212,7 @@ def test_the_stored_sweep_is_readable_after_its_data_folder_has_gone(journal, re
     journal.save_plan(plan)
     folder.rmdir()
 
-    assert journal.spec("phones") == plan.sweep
+    assert journal.plans.spec("phones") == plan.sweep
 
 
 def test_a_job_that_leaves_the_sweep_file_is_stale_until_it_comes_back(journal, records):
@@ -221,11 +220,11 @@ def test_a_job_that_leaves_the_sweep_file_is_stale_until_it_comes_back(journal, 
     journal.save_plan(records.plan(first, second))
     journal.save_plan(records.plan(second))
 
-    assert journal.jobs("phones") == [(second, False), (first, True)]
+    assert journal.jobs.of_sweep("phones") == [(second, False), (first, True)]
 
     journal.save_plan(records.plan(first))
 
-    assert journal.jobs("phones") == [(first, False), (second, True)]
+    assert journal.jobs.of_sweep("phones") == [(first, False), (second, True)]
 
 
 def test_a_stale_job_keeps_what_it_was_measured_under(journal, records):
@@ -234,29 +233,29 @@ def test_a_stale_job_keeps_what_it_was_measured_under(journal, records):
     measure(journal, records, job)
     journal.save_plan(records.plan(records.job(1), rounds=9, evaluation_id="other"))
 
-    assert journal.planned_job("phones", job.key).protocol.rounds == 2
-    assert isinstance(journal.sweep_outcome("phones", job), Measured)
+    assert journal.jobs.planned("phones", job.key).protocol.rounds == 2
+    assert isinstance(journal.outcomes.in_sweep("phones", job), Measured)
 
 
 def test_sweeps_are_listed_with_the_last_started_first(journal, records):
     journal.save_plan(records.plan(name="a"))
     journal.save_plan(records.plan(name="b"))
-    assert [row.name for row in journal.sweeps()] == ["b", "a"]
+    assert [row.name for row in journal.sweeps.all()] == ["b", "a"]
 
     journal.save_plan(records.plan(name="a"))
 
-    assert journal.latest_sweep() == "a"
-    a, b = journal.sweeps()
+    assert journal.sweeps.latest() == "a"
+    a, b = journal.sweeps.all()
     assert a.created < b.created < a.updated
 
 
 def test_an_unknown_sweep_is_refused_with_those_that_there_are(journal, records):
     with pytest.raises(StoreError, match="edgesweep run"):
-        journal.jobs("phones")
+        journal.jobs.of_sweep("phones")
     journal.save_plan(records.plan())
 
     with pytest.raises(StoreError, match="it has: phones"):
-        journal.spec("tablets")
+        journal.plans.spec("tablets")
 
 
 # Outcomes
@@ -266,46 +265,46 @@ def test_a_job_is_measured_once_its_blocks_and_its_accuracy_are_there(journal, r
     job = records.job(1)
     journal.save_plan(records.plan(job))
     assert outcome(journal, records, job) is None
-    journal.add_block(records.block(job, 0, ms=4))
-    journal.add_accuracy(records.accuracy(job))
+    journal.attempts.add_block(records.block(job, 0, ms=4))
+    journal.attempts.add_accuracy(records.accuracy(job))
     assert outcome(journal, records, job) is None
 
-    journal.add_block(records.block(job, 1, ms=6))
+    journal.attempts.add_block(records.block(job, 1, ms=6))
 
     measured = outcome(journal, records, job)
     assert isinstance(measured, Measured)
     assert measured.accuracy == records.accuracy(job)
     assert measured.timing is not None
     assert [round_ for round_, _ in measured.timing.block_medians_ms] == [0, 1]
-    assert measured.timing.latency_p50_ms == pytest.approx(5, rel=1e-2)
+    assert measured.timing.figures["latency_p50_ms"] == pytest.approx(5, rel=1e-2)
 
 
 def test_the_last_session_is_the_largest_of_all_jobs_even_if_the_clock_was_set_back(journal, records):
-    assert journal.last_session() == 0
+    assert journal.times.last_session() == 0
     for number, (session, last) in enumerate(((0, 0), (9, 9), (7, 9))):
-        journal.add_block(records.block(records.job(number), 0, session=session))
-        journal.add_accuracy(records.accuracy(records.job(number)))
-        assert journal.last_session() == last
+        journal.attempts.add_block(records.block(records.job(number), 0, session=session))
+        journal.attempts.add_accuracy(records.accuracy(records.job(number)))
+        assert journal.times.last_session() == last
 
 
 def test_an_unreadable_block_of_another_sweep_stops_no_run(path, records):
     with Journal.open(path) as journal:
-        journal.add_block(records.block(records.job(0), 0, session=9))
-        journal.add_block(records.block(records.job(1), 0, session=10))
+        journal.attempts.add_block(records.block(records.job(0), 0, session=9))
+        journal.attempts.add_block(records.block(records.job(1), 0, session=10))
     with closing(sqlite3.connect(path)) as db, db:
         assert db.execute("UPDATE attempts SET record = '{' WHERE key = ?", (records.job(1).key,)).rowcount == 1
     with Journal.open(path) as journal:
-        assert journal.last_session() == 9
+        assert journal.times.last_session() == 9
 
 
 def test_without_an_evaluation_the_blocks_are_enough(journal, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, evaluation_id=""))
-    journal.add_block(records.block(job, 0))
-    journal.add_block(records.block(job, 1))
+    journal.attempts.add_block(records.block(job, 0))
+    journal.attempts.add_block(records.block(job, 1))
 
     assert outcome(journal, records, job) is None
-    assert isinstance(journal.sweep_outcome("phones", job), Measured)
+    assert isinstance(journal.outcomes.in_sweep("phones", job), Measured)
 
 
 def test_a_checked_job_is_measured_by_its_references_accuracy_alone(journal, records):
@@ -316,22 +315,22 @@ def test_a_checked_job_is_measured_by_its_references_accuracy_alone(journal, rec
     accuracy = records.accuracy(job)
     # What another device or another version of the reference found says nothing of this job.
     for executor in (records.facts.fingerprint, "reference:nnapi@2", "reference:metal@1"):
-        journal.add_accuracy(replace(accuracy, executor=executor))
-    journal.add_accuracy(replace(accuracy, evaluation_id="other"))
+        journal.attempts.add_accuracy(replace(accuracy, executor=executor))
+    journal.attempts.add_accuracy(replace(accuracy, evaluation_id="other"))
     assert outcome(journal, records, job) is None
 
-    journal.add_accuracy(accuracy)
+    journal.attempts.add_accuracy(accuracy)
 
     assert outcome(journal, records, job) == Measured(timing=None, accuracy=accuracy)
-    assert journal.sweep_outcome("phones", job) == Measured(timing=None, accuracy=accuracy)
+    assert journal.outcomes.in_sweep("phones", job) == Measured(timing=None, accuracy=accuracy)
 
 
 def test_a_references_accuracy_makes_no_timed_job_measured(journal, records):
     job = records.job(0)
     journal.save_plan(records.plan(job))
     for round_ in range(2):
-        journal.add_block(records.block(job, round_))
-    journal.add_accuracy(records.accuracy(job, executor="reference:nnapi@1"))
+        journal.attempts.add_block(records.block(job, round_))
+    journal.attempts.add_accuracy(records.accuracy(job, executor="reference:nnapi@1"))
 
     assert outcome(journal, records, job) is None
 
@@ -340,19 +339,19 @@ def test_a_checked_job_fails_as_others_do(journal, records):
     job, unbuilt = records.checked_job(0), records.checked_job(1)
     journal.save_plan(records.plan(job, unbuilt))
     always, on_images = build_failure_keys(unbuilt, records.evaluation_id)
-    journal.add_failure(always, records.failed("build"))
+    journal.attempts.add_failure(always, records.failed("build"))
     for _ in range(MAX_ATTEMPTS):
         assert outcome(journal, records, job) is None
-        journal.add_failure(job.key, records.failed("evaluate"))
+        journal.attempts.add_failure(job.key, records.failed("evaluate"))
 
     assert outcome(journal, records, job) == records.failed("evaluate")
     assert outcome(journal, records, unbuilt) == records.failed("build")
     # What one version of the reference found says nothing of the next, nor of a device that has the backend.
     assert outcome(journal, records, replace(unbuilt, reference="reference:nnapi@next")) is None
     assert outcome(journal, records, replace(unbuilt, reference="")) is None
-    journal.retry_failures("phones")
+    journal.attempts.retry_failures("phones")
     assert outcome(journal, records, unbuilt) is None
-    journal.add_failure(on_images, records.failed("build"))
+    journal.attempts.add_failure(on_images, records.failed("build"))
     assert outcome(journal, records, unbuilt) == records.failed("build")
 
 
@@ -363,7 +362,7 @@ def test_asking_for_more_rounds_makes_a_measured_job_pending_and_keeps_its_block
 
     assert outcome(journal, records, job, rounds=3) is None
 
-    journal.add_block(records.block(job, 2))
+    journal.attempts.add_block(records.block(job, 2))
     measured = outcome(journal, records, job, rounds=3)
     assert isinstance(measured, Measured)
     assert measured.timing is not None
@@ -373,17 +372,17 @@ def test_asking_for_more_rounds_makes_a_measured_job_pending_and_keeps_its_block
 def test_a_second_block_of_a_round_is_ignored(journal, records):
     job = records.job(0)
 
-    assert journal.add_block(records.block(job, 0, ms=5)) is True
-    assert journal.add_block(records.block(job, 0, ms=1)) is False
-    assert journal.blocks(job.key) == (records.block(job, 0, ms=5),)
+    assert journal.attempts.add_block(records.block(job, 0, ms=5)) is True
+    assert journal.attempts.add_block(records.block(job, 0, ms=1)) is False
+    assert journal.attempts.blocks(job.key) == (records.block(job, 0, ms=5),)
 
 
 def test_blocks_come_in_order_of_rounds(journal, records):
     job = records.job(0)
     for round_ in (2, 0, 1):
-        journal.add_block(records.block(job, round_))
+        journal.attempts.add_block(records.block(job, round_))
 
-    assert [block.round for block in journal.blocks(job.key)] == [0, 1, 2]
+    assert [block.round for block in journal.attempts.blocks(job.key)] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -400,21 +399,21 @@ def test_blocks_come_in_order_of_rounds(journal, records):
 )
 def test_a_block_that_is_not_whole_is_not_accepted(journal, records, change, reason):
     with pytest.raises(StoreError, match=reason):
-        journal.add_block(records.block(records.job(0), 0, **change))
+        journal.attempts.add_block(records.block(records.job(0), 0, **change))
 
-    assert journal.blocks(records.job(0).key) == ()
+    assert journal.attempts.blocks(records.job(0).key) == ()
 
 
 def test_a_time_that_the_runner_does_not_tell_is_accepted_and_stays_unknown(journal, records):
     block = records.block(records.job(0), 0, first_inference_ns=None, load_ns=None)
-    assert journal.add_block(block)
-    assert journal.blocks(block.job_key) == (block,)
+    assert journal.attempts.add_block(block)
+    assert journal.attempts.blocks(block.job_key) == (block,)
 
 
 def test_one_failed_build_fails_every_job_that_needs_it(journal, records):
     job = records.job(0)
     journal.save_plan(records.plan(job))
-    journal.add_failure(job.build_key, records.failed("build"))
+    journal.attempts.add_failure(job.build_key, records.failed("build"))
 
     assert outcome(journal, records, job) == records.failed("build")
     assert outcome(journal, records, records.job(1)) is None
@@ -426,7 +425,7 @@ def test_a_job_fails_at_the_last_attempt_and_not_before(journal, records, stage)
     journal.save_plan(records.plan(job))
     for number in range(MAX_ATTEMPTS):
         assert outcome(journal, records, job) is None
-        journal.add_failure(job.key, records.failed(stage, message=f"try {number}"))
+        journal.attempts.add_failure(job.key, records.failed(stage, message=f"try {number}"))
 
     assert outcome(journal, records, job) == records.failed(stage, message=f"try {MAX_ATTEMPTS - 1}")
 
@@ -435,7 +434,7 @@ def test_failures_of_a_job_that_is_whole_in_the_end_do_not_count(journal, record
     job = records.job(0)
     journal.save_plan(records.plan(job))
     for _ in range(MAX_ATTEMPTS):
-        journal.add_failure(job.key, records.failed())
+        journal.attempts.add_failure(job.key, records.failed())
     measure(journal, records, job)
 
     assert isinstance(outcome(journal, records, job), Measured)
@@ -444,10 +443,10 @@ def test_failures_of_a_job_that_is_whole_in_the_end_do_not_count(journal, record
 def test_a_build_that_failed_on_some_images_gets_another_chance_on_others(journal, records):
     job = records.job(0)
     journal.save_plan(records.plan(job))
-    journal.add_failure(verified_key(job.build_key, records.evaluation_id), records.failed("build"))
+    journal.attempts.add_failure(verified_key(job.build_key, records.evaluation_id), records.failed("build"))
     assert outcome(journal, records, job) == records.failed("build")
-    assert journal.outcome(replace(journal.planned_job("phones", job.key), evaluation_id="9" * 64)) is None
-    assert journal.retry_failures("phones") == 1
+    assert journal.outcomes.of_job(replace(journal.jobs.planned("phones", job.key), evaluation_id="9" * 64)) is None
+    assert journal.attempts.retry_failures("phones") == 1
     assert outcome(journal, records, job) is None
 
 
@@ -456,19 +455,19 @@ def test_a_retry_lets_old_failures_count_no_more_and_new_ones_do(journal, record
     journal.save_plan(records.plan(built, unbuilt))
     journal.save_plan(records.plan(other, name="tablets"))
     for _ in range(MAX_ATTEMPTS):
-        journal.add_failure(built.key, records.failed())
-    journal.add_failure(unbuilt.build_key, records.failed("build"))
-    journal.add_failure(other.build_key, records.failed("build"))
+        journal.attempts.add_failure(built.key, records.failed())
+    journal.attempts.add_failure(unbuilt.build_key, records.failed("build"))
+    journal.attempts.add_failure(other.build_key, records.failed("build"))
 
-    assert journal.retry_failures("phones") == 2
+    assert journal.attempts.retry_failures("phones") == 2
 
-    assert journal.failures(built.key) == ()
+    assert journal.attempts.failures(built.key) == ()
     assert outcome(journal, records, built) is None
     assert outcome(journal, records, unbuilt) is None
     assert outcome(journal, records, other) == records.failed("build")
-    assert journal.retry_failures("phones") == 0
+    assert journal.attempts.retry_failures("phones") == 0
 
-    journal.add_failure(unbuilt.build_key, records.failed("build", message="again"))
+    journal.attempts.add_failure(unbuilt.build_key, records.failed("build", message="again"))
     assert outcome(journal, records, unbuilt) == records.failed("build", message="again")
 
 
@@ -476,45 +475,45 @@ def test_accuracies_are_told_apart_by_everything_that_they_depend_on(journal, re
     job = records.job(1)
     mine = records.accuracy(job)
     for other in ({"engine": "qnnpack"}, {"executor": "reference:nnapi@1"}, {"evaluation_id": "x"}):
-        journal.add_accuracy(replace(mine, **other))
-    assert journal.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor) is None
+        journal.attempts.add_accuracy(replace(mine, **other))
+    assert journal.attempts.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor) is None
 
-    journal.add_accuracy(mine)
-    journal.add_accuracy(replace(mine, top1_percent=50.0))
+    journal.attempts.add_accuracy(mine)
+    journal.attempts.add_accuracy(replace(mine, top1_percent=50.0))
 
-    found = journal.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor)
+    found = journal.attempts.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor)
     assert found == replace(mine, top1_percent=50.0)
 
 
 def test_the_last_manifest_of_a_build_counts(journal, records):
     job = records.job(0)
-    assert journal.artifact(job.build_key) is None
+    assert journal.artifacts.latest(job.build_key) is None
     first = records.manifest(job)
     second = first.model_copy(update={"file_sha256": "0" * 64})
 
-    journal.add_artifact(first)
-    journal.add_artifact(second)
+    journal.artifacts.add(first)
+    journal.artifacts.add(second)
 
-    assert journal.artifact(job.build_key) == second
+    assert journal.artifacts.latest(job.build_key) == second
 
 
 def test_only_jobs_with_news_are_read_again(journal, records):
     jobs = [records.job(number) for number in range(3)]
     journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
-    start = journal.position("phones")
-    assert [planned.job for planned in journal.jobs_since("phones", None)] == jobs
-    assert journal.jobs_since("phones", start) == []
-    assert journal.skipped_since("phones", start) == []
+    start = journal.changes.position("phones")
+    assert [planned.job for planned in journal.changes.jobs("phones", None)] == jobs
+    assert journal.changes.jobs("phones", start) == []
+    assert journal.changes.skipped("phones", start) == []
 
-    journal.add_block(records.block(jobs[2], 0))
-    journal.add_failure(jobs[0].build_key, records.failed("build"))
+    journal.attempts.add_block(records.block(jobs[2], 0))
+    journal.attempts.add_failure(jobs[0].build_key, records.failed("build"))
 
-    assert [planned.job for planned in journal.jobs_since("phones", start)] == [jobs[0], jobs[2]]
+    assert [planned.job for planned in journal.changes.jobs("phones", start)] == [jobs[0], jobs[2]]
 
     journal.save_plan(records.plan(*jobs[:2], skipped=(records.skipped(),)))
 
-    assert [planned.stale for planned in journal.jobs_since("phones", start)] == [False, False, True]
-    assert len(journal.skipped_since("phones", start)) == 1
+    assert [planned.stale for planned in journal.changes.jobs("phones", start)] == [False, False, True]
+    assert len(journal.changes.skipped("phones", start)) == 1
 
 
 def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, records):
@@ -523,97 +522,45 @@ def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, r
 
     def look(number, ms):
         for part in range(CHECK_BLOCKS):
-            journal.add_block(records.block(mine, round_of(number, part), ms=ms, job_key=mine.sentinel))
+            journal.attempts.add_block(records.block(mine, round_of(number, part), ms=ms, job_key=mine.sentinel))
 
     look(0, 5.0)
     for job in (mine, other):
-        journal.add_block(records.block(job, 0))
-    start = journal.position("phones")
+        journal.attempts.add_block(records.block(job, 0))
+    start = journal.changes.position("phones")
     look(1, 5.1)
-    assert journal.jobs_since("phones", start) == []
+    assert journal.changes.jobs("phones", start) == []
 
-    start = journal.position("phones")
+    start = journal.changes.position("phones")
     look(2, 7.0)
-    assert [planned.job for planned in journal.jobs_since("phones", start)] == [mine]
+    assert [planned.job for planned in journal.changes.jobs("phones", start)] == [mine]
 
-    start = journal.position("phones")
+    start = journal.changes.position("phones")
     look(3, 7.0)
-    assert journal.jobs_since("phones", start) == [], "it was changed all the time"
+    assert journal.changes.jobs("phones", start) == [], "it was changed all the time"
 
 
 # The file
 
 
-def test_a_journal_of_a_newer_version_is_refused_with_the_way_out(path):
-    with Journal.open(path), closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {len(journal_schema.MIGRATIONS) + 1}")
-
-    for read_only in (False, True):
-        known = len(journal_schema.MIGRATIONS)
-        with pytest.raises(StoreError, match=rf"has version {known + 1}; .* up to {known}\n.*update EdgeSweep"):
-            Journal.open(path, read_only=read_only)
-
-
+@pytest.mark.parametrize(("other", "way_out"), [(-1, "use the EdgeSweep that wrote it"), (1, "update EdgeSweep")])
 @pytest.mark.parametrize("read_only", [False, True])
-def test_an_older_journal_is_migrated_and_its_rows_stay_readable(path, records, monkeypatch, read_only):
-    job = records.job(0)
-    with Journal.open(path) as journal:
-        journal.save_plan(records.plan(job))
-        measure(journal, records, job)
-    newer = (*journal_schema.MIGRATIONS, ("ALTER TABLE sweeps ADD COLUMN note TEXT NOT NULL DEFAULT ''",))
-    monkeypatch.setattr(journal_schema, "MIGRATIONS", newer)
-
-    with Journal.open(path, read_only=read_only) as journal:
-        assert isinstance(outcome(journal, records, job), Measured)
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT note FROM sweeps").fetchall() == [("",)]
-        assert db.execute("PRAGMA user_version").fetchone() == (len(newer),)
+def test_a_journal_of_another_version_is_refused_with_both_versions_and_the_way_out(path, other, way_out, read_only):
+    known = journal_schema.VERSION
+    with Journal.open(path), closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {known + other}")
+    message = rf"has version {known + other}; this EdgeSweep reads and writes version {known}\n.*{way_out}"
+    with pytest.raises(StoreError, match=message):
+        Journal.open(path, read_only=read_only)
 
 
-def test_a_journal_of_the_first_version_keeps_its_attempts_and_their_order(path, records, monkeypatch):
-    job = records.job(0)
+def test_tables_that_cannot_all_be_made_leave_an_empty_file(path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:1])
-        patch.setattr(Journal, "_before_commit", lambda self: None)  # it had no table of results
-        with Journal.open(path) as journal:
-            journal.save_plan(records.plan(job))
-            journal.add_failure(job.key, records.failed())
-            measure(journal, records, job)
-            before = journal.position("phones")
-
-    with Journal.open(path) as journal:
-        assert isinstance(outcome(journal, records, job), Measured)
-        assert journal.failures(job.key) == (records.failed(),)
-        assert journal.position("phones") == before
-        journal.add_settled(Settled(job_key=job.key, budget="race", rounds=2, reason="best", message="the best"))
-        assert journal.settled(job.key).reason == "best"
-        assert not journal.add_block(records.block(job, 1))
-
-
-def test_a_journal_of_the_second_version_takes_imported_figures(path, records, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:2])
-        patch.setattr(Journal, "_before_commit", lambda self: None)  # it had no table of results
-        with Journal.open(path) as journal:
-            journal.save_plan(records.plan(records.job(0)))
-            journal.add_failure(records.job(0).key, records.failed())
-
-    with Journal.open(path, read_only=True) as journal:
-        assert journal.imported("phones") == ()
-        assert journal.failures(records.job(0).key) == (records.failed(),)
-
-
-def test_a_migration_that_breaks_leaves_the_old_file(path, records, monkeypatch):
-    with Journal.open(path) as journal:
-        journal.save_plan(records.plan(records.job(0)))
-    broken = (*journal_schema.MIGRATIONS, ("ALTER TABLE sweeps ADD COLUMN note TEXT", "CREATE NONSENSE"))
-    with monkeypatch.context() as patch:
-        patch.setattr(journal_schema, "MIGRATIONS", broken)
+        patch.setattr(journal_schema, "SCHEMA", (*journal_schema.SCHEMA, "CREATE NONSENSE"))
         with pytest.raises(sqlite3.OperationalError):
             Journal.open(path)
-
-    with Journal.open(path) as journal:
-        assert journal.latest_sweep() == "phones"
+    with Journal.open(path, read_only=True) as journal:
+        assert journal.sweeps.all() == []
 
 
 def test_a_file_that_is_no_journal_is_refused_and_left_alone(path):
@@ -639,45 +586,45 @@ def test_a_reader_does_not_make_a_journal(path):
 def test_a_reader_cannot_write_and_sees_what_is_written_beside_it(journal, path, records):
     with Journal.open(path, read_only=True) as reader:
         journal.save_plan(records.plan(records.job(0)))
-        assert reader.latest_sweep() == "phones"
+        assert reader.sweeps.latest() == "phones"
         with pytest.raises(StoreError, match="readonly"):
-            reader.add_failure("k", records.failed())
+            reader.attempts.add_failure("k", records.failed())
 
 
 def test_every_commit_reaches_the_disk_before_the_call_returns(journal):
-    assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert journal.file.db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert journal.file.db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_what_is_written_together_is_there_together_or_not_at_all(journal, path, records):
     first, second = records.job(0), records.job(1)
     with Journal.open(path, read_only=True) as reader:
         before = reader.data_version
-        with journal.together():
-            journal.add_block(records.block(first, 0))
-            journal.add_block(records.block(second, 0))
-            assert journal.block_count(first.key) == 1, "the writer sees its own"
-            assert (reader.data_version, reader.block_count(first.key)) == (before, 0)
+        with journal.transaction():
+            journal.attempts.add_block(records.block(first, 0))
+            journal.attempts.add_block(records.block(second, 0))
+            assert journal.attempts.block_count(first.key) == 1, "the writer sees its own"
+            assert (reader.data_version, reader.attempts.block_count(first.key)) == (before, 0)
         assert reader.data_version != before
-        assert (reader.block_count(first.key), reader.block_count(second.key)) == (1, 1)
+        assert (reader.attempts.block_count(first.key), reader.attempts.block_count(second.key)) == (1, 1)
 
         incomplete = records.block(second, 1, samples_ns=())
-        with pytest.raises(StoreError, match="no samples"), journal.together():
-            assert journal.add_block(records.block(first, 1)) == journal.add_block(incomplete)
-        assert reader.block_count(first.key) == 1
-    journal.add_block(records.block(first, 1))
-    assert journal.block_count(first.key) == 2, "the journal is usable after it"
+        with pytest.raises(StoreError, match="no samples"), journal.transaction():
+            assert journal.attempts.add_block(records.block(first, 1)) == journal.attempts.add_block(incomplete)
+        assert reader.attempts.block_count(first.key) == 1
+    journal.attempts.add_block(records.block(first, 1))
+    assert journal.attempts.block_count(first.key) == 2, "the journal is usable after it"
 
 
 def test_the_newest_attempt_of_a_job_may_be_one_of_its_build(journal, records):
     job, other = records.job(0), records.job(1)
-    assert journal.last_attempt(job) == (0, "")
-    journal.add_block(records.block(job, 0))
-    journal.add_failure(verified_key(job.build_key, "images"), records.failed("verify"))
-    journal.add_failure(other.build_key, records.failed("build"))
-    position, created = journal.last_attempt(job)
+    assert journal.changes.last_attempt(job) == (0, "")
+    journal.attempts.add_block(records.block(job, 0))
+    journal.attempts.add_failure(verified_key(job.build_key, "images"), records.failed("verify"))
+    journal.attempts.add_failure(other.build_key, records.failed("build"))
+    position, created = journal.changes.last_attempt(job)
     assert (position, created[:2]) == (2, "20")
-    assert journal.last_attempt(other)[0] == 3
+    assert journal.changes.last_attempt(other)[0] == 3
 
 
 @pytest.mark.fault(44, "the journal locked", "waited for, written")
@@ -696,37 +643,37 @@ def test_a_locked_journal_is_waited_for(path, records):
         thread = threading.Thread(target=hold)
         thread.start()
         locked.wait()
-        journal.add_failure("k", records.failed())
+        journal.attempts.add_failure("k", records.failed())
         thread.join()
 
-        assert journal.failures("k") == (records.failed(),)
+        assert journal.attempts.failures("k") == (records.failed(),)
 
 
 def test_a_journal_that_stays_locked_is_an_error_with_the_next_step(path, records):
     with Journal.open(path, busy_timeout_s=0.05) as journal, closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match=r"locked\n.*another process"):
-            journal.add_failure("k", records.failed())
+            journal.attempts.add_failure("k", records.failed())
         db.execute("ROLLBACK")
 
-        journal.add_failure("k", records.failed())
+        journal.attempts.add_failure("k", records.failed())
 
-        assert len(journal.failures("k")) == 1
+        assert len(journal.attempts.failures("k")) == 1
 
 
 @pytest.mark.fault(45, "the journal's file may not grow", "an error; no half row")
 def test_a_full_disk_loses_nothing_that_was_accepted_and_leaves_no_half_row(journal, records):
     job = records.job(0)
-    journal.add_block(records.block(job, 0))
-    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
-    journal._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    journal.attempts.add_block(records.block(job, 0))
+    pages = journal.file.db.execute("PRAGMA page_count").fetchone()[0]
+    journal.file.db.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(StoreError, match=r"full\n.*free space"):
-        journal.add_block(records.block(job, 1, samples=50_000))
-    assert journal.blocks(job.key) == (records.block(job, 0),)
+        journal.attempts.add_block(records.block(job, 1, samples=50_000))
+    assert journal.attempts.blocks(job.key) == (records.block(job, 0),)
 
-    journal._db.execute(f"PRAGMA max_page_count = {pages + 2000}")
+    journal.file.db.execute(f"PRAGMA max_page_count = {pages + 2000}")
 
-    assert journal.add_block(records.block(job, 1, samples=50_000)) is True
+    assert journal.attempts.add_block(records.block(job, 1, samples=50_000)) is True
 
 
 WRITER = """
@@ -740,7 +687,7 @@ from sweeps.records import Block
 block = from_json(Block, sys.argv[2])
 with Journal.open(Path(sys.argv[1])) as journal:
     for round_ in range(int(sys.argv[3]), 1_000_000):
-        journal.add_block(replace(block, round=round_))
+        journal.attempts.add_block(replace(block, round=round_))
         print(round_, flush=True)
 """
 
@@ -764,7 +711,7 @@ def test_kill_9_in_the_middle_of_writing_keeps_all_that_was_accepted_and_nothing
         writer.wait()
 
         with Journal.open(path) as journal:
-            blocks = journal.blocks(job.key)
+            blocks = journal.attempts.blocks(job.key)
         # The one that was being written when the kill came may be there or not; if so, it is whole.
         assert len(blocks) in (accepted + 1, accepted + 2)
         assert blocks == tuple(replace(block, round=round_) for round_ in range(len(blocks)))
@@ -783,7 +730,7 @@ def test_two_processes_that_write_at_once_both_get_in(path, records):
     assert [writer.wait() for writer in writers] == [0, 0]
 
     with Journal.open(path, read_only=True) as journal:
-        assert [len(journal.blocks(job.key)) for job in jobs] == [30, 30]
+        assert [len(journal.attempts.blocks(job.key)) for job in jobs] == [30, 30]
 
 
 def test_the_folder_of_a_new_journal_has_to_exist(tmp_path):
@@ -794,12 +741,19 @@ def test_the_folder_of_a_new_journal_has_to_exist(tmp_path):
 def test_what_confirms_or_checks_after_a_race_is_no_round_of_a_job(journal, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, rounds=3))
-    journal.add_block(records.block(job, 0))
+    journal.attempts.add_block(records.block(job, 0))
     for round_, mark in enumerate(("confirms", "checks", "added"), start=1):
-        journal.add_block(records.block(job, round_, **{mark: True}))
-    journal.add_accuracy(records.accuracy(job))
-    counts = journal.block_count(job.key), journal.confirmation_count(job.key), journal.check_count(job.key)
+        journal.attempts.add_block(records.block(job, round_, **{mark: True}))
+    journal.attempts.add_accuracy(records.accuracy(job))
+    counts = (
+        journal.attempts.block_count(job.key),
+        journal.attempts.block_marks(job.key).confirmations,
+        journal.attempts.block_marks(job.key).checks,
+    )
     assert counts == (4, 1, 1)
-    assert (journal.round_count(job.key, added=True), journal.round_count(job.key, added=False)) == (2, 1)
+    assert (
+        journal.attempts.block_marks(job.key).rounds(added=True),
+        journal.attempts.block_marks(job.key).rounds(added=False),
+    ) == (2, 1)
     assert outcome(journal, records, job, rounds=3) is None
     assert outcome(journal, records, job, rounds=2).timing.rounds == 3, "what checks batches is in no figure"

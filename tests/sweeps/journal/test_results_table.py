@@ -1,22 +1,23 @@
 """The table of results: what ranking needs of each finished job, written with its attempts, made again from them."""
 
-import fcntl
 import sqlite3
 import threading
 from contextlib import closing
 from dataclasses import fields, replace
-from types import SimpleNamespace
 
 import pytest
 
 from sweeps.errors import StoreError
 from sweeps.journal import rebuild as rebuild_module
-from sweeps.journal import schema as journal_schema
-from sweeps.journal.chosen_results import FILTERS
+from sweeps.journal.job_table import Jobs
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.rebuild import rebuild, whole_results
-from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place
+from sweeps.journal.result_place import Place
+from sweeps.journal.result_updates import ResultUpdates
+from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Results
+from sweeps.journal.schema import FILTERS
+from sweeps.locks import locked
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.store.verdicts import Verdicts
@@ -29,8 +30,8 @@ def path(tmp_path):
 
 def measure(journal, records, job, ms=5.0, rounds=2):
     for round_ in range(rounds):
-        journal.add_block(records.block(job, round_, ms=ms + round_ / 10))
-    journal.add_accuracy(records.accuracy(job))
+        journal.attempts.add_block(records.block(job, round_, ms=ms + round_ / 10))
+    journal.attempts.add_accuracy(records.accuracy(job))
 
 
 def change(path, statement):
@@ -40,7 +41,7 @@ def change(path, statement):
 
 def test_the_table_has_the_fields_of_a_row(path):
     with Journal.open(path) as journal:
-        there = [name for (name,) in journal._rows("SELECT name FROM pragma_table_info('results')")]
+        there = [name for (name,) in journal.file.rows("SELECT name FROM pragma_table_info('results')")]
     # Axes that came later are columns at the end.
     assert sorted(there) == sorted(["seq", *COLUMNS])
     assert {entry.name for entry in fields(ResultRow)} - {"metrics", "run_id"} <= set(COLUMNS)
@@ -50,18 +51,18 @@ def test_a_result_is_there_with_the_attempt_that_finishes_it(path, records):
     job = records.job(0)
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(job, skipped=(records.skipped(),)))
-        journal.add_artifact(records.manifest(job))
+        journal.artifacts.add(records.manifest(job))
         measure(journal, records, job, rounds=1)
-        assert [row.outcome for row in journal.result_rows("phones")] == ["skipped"]
-        before = journal.watermark()
-        journal.add_block(records.block(job, 1))
-        row, skipped = journal.result_rows("phones")
+        assert [row.outcome for row in journal.results.rows("phones")] == ["skipped"]
+        before = journal.results.watermark()
+        journal.attempts.add_block(records.block(job, 1))
+        row, skipped = journal.results.rows("phones")
         assert (row.job_key, row.outcome, row.rounds) == (job.key, "measured", 2)
         assert row.metrics["artifact_mb"] == 3.5
         assert skipped.reason == "no effect"
-        assert journal.watermark().seq > before.seq
-        assert journal.changed_places(before.seq) == [Place(sweep="phones", place_id="local-1", model="net")]
-        assert journal.planned_places("phones")[Place(sweep="phones", place_id="local-1", model="net")][1] == 1
+        assert journal.results.watermark().seq > before.seq
+        assert journal.results.changed_places(before.seq) == [Place(sweep="phones", place_id="local-1", model="net")]
+        assert journal.jobs.places("phones")[Place(sweep="phones", place_id="local-1", model="net")][1] == 1
 
 
 def test_a_transaction_that_fails_leaves_no_result(path, records):
@@ -70,14 +71,14 @@ def test_a_transaction_that_fails_leaves_no_result(path, records):
         journal.save_plan(records.plan(job))
 
         def killed():
-            with journal.together():
+            with journal.transaction():
                 measure(journal, records, job)
                 raise RuntimeError("killed")
 
         with pytest.raises(RuntimeError, match="killed"):
             killed()
-        assert journal.result_rows("phones") == []
-        assert journal.outcome(journal.planned_job("phones", job.key)) is None
+        assert journal.results.rows("phones") == []
+        assert journal.outcomes.of_job(journal.jobs.planned("phones", job.key)) is None
 
 
 def test_a_failed_job_keeps_its_row_until_a_retry_ends(path, records):
@@ -85,12 +86,12 @@ def test_a_failed_job_keeps_its_row_until_a_retry_ends(path, records):
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(job))
         for _ in range(3):
-            journal.add_failure(job.key, records.failed())
-        assert journal.result_rows("phones")[0].reason == "signal 11"
-        journal.retry_failures("phones")
-        assert journal.result_rows("phones")[0].outcome == "failed"
+            journal.attempts.add_failure(job.key, records.failed())
+        assert journal.results.rows("phones")[0].reason == "signal 11"
+        journal.attempts.retry_failures("phones")
+        assert journal.results.rows("phones")[0].outcome == "failed"
         measure(journal, records, job)
-        assert journal.result_rows("phones")[0].outcome == "measured"
+        assert journal.results.rows("phones")[0].outcome == "measured"
 
 
 def test_jobs_that_leave_the_sweep_are_stale_and_come_back(path, records):
@@ -100,9 +101,9 @@ def test_jobs_that_leave_the_sweep_are_stale_and_come_back(path, records):
         for job in jobs:
             measure(journal, records, job)
         journal.save_plan(records.plan(jobs[0]))
-        assert [row.job_key for row in journal.result_rows("phones")] == [jobs[0].key]
+        assert [row.job_key for row in journal.results.rows("phones")] == [jobs[0].key]
         journal.save_plan(records.plan(*jobs))
-        assert len(journal.result_rows("phones")) == 2
+        assert len(journal.results.rows("phones")) == 2
 
 
 def test_an_accuracy_on_other_images_is_not_ranked_with_the_new_ones(path, records):
@@ -111,21 +112,21 @@ def test_an_accuracy_on_other_images_is_not_ranked_with_the_new_ones(path, recor
         journal.save_plan(records.plan(job))
         measure(journal, records, job)
         journal.save_plan(records.plan(job, evaluation_id="f" * 64))
-        assert journal.result_rows("phones") == []
-        journal.add_accuracy(records.accuracy(job, evaluation_id="f" * 64))
-        assert len(journal.result_rows("phones")) == 1
+        assert journal.results.rows("phones") == []
+        journal.attempts.add_accuracy(records.accuracy(job, evaluation_id="f" * 64))
+        assert len(journal.results.rows("phones")) == 1
 
 
 def test_a_new_plan_reads_only_the_jobs_again_that_it_affects(path, records, monkeypatch):
     jobs = [records.job(number) for number in range(4)]
     read = []
-    original = Journal.planned_job
-    monkeypatch.setattr(Journal, "planned_job", lambda self, *job: read.append(job[1]) or original(self, *job))
+    original = Jobs.planned
+    monkeypatch.setattr(Jobs, "planned", lambda self, *job: read.append(job[1]) or original(self, *job))
 
     def saves(*now, **others):
         read.clear()
         journal.save_plan(records.plan(*now, **others))
-        found, expected = journal.result_rows("phones"), {job.key for job in now}
+        found, expected = journal.results.rows("phones"), {job.key for job in now}
         assert {row.job_key for row in found} <= expected
         return set(read)
 
@@ -139,7 +140,7 @@ def test_a_new_plan_reads_only_the_jobs_again_that_it_affects(path, records, mon
         assert saves(*jobs, models=2) == {jobs[0].key}
         renamed = replace(jobs[2], name="another name")
         assert saves(jobs[0], jobs[1], renamed, jobs[3]) == {renamed.key}
-        assert [row.name for row in journal.result_rows("phones") if row.job_key == renamed.key] == ["another name"]
+        assert [row.name for row in journal.results.rows("phones") if row.job_key == renamed.key] == ["another name"]
         assert saves(jobs[0], jobs[1], renamed, jobs[3], rounds=5) == {job.key for job in jobs}
         other = replace(records.facts, os_build="another")
         assert saves(jobs[0], jobs[1], renamed, jobs[3], rounds=5, facts=(other,)) == {job.key for job in jobs}
@@ -151,7 +152,7 @@ def test_a_sweep_that_shares_jobs_with_another_has_their_results_at_once(path, r
         journal.save_plan(records.plan(job))
         measure(journal, records, job)
         journal.save_plan(records.plan(job, name="others"))
-        assert [row.sweep for row in journal.result_rows("others")] == ["others"]
+        assert [row.sweep for row in journal.results.rows("others")] == ["others"]
 
 
 def test_what_is_made_again_is_what_was_written(path, records):
@@ -160,18 +161,18 @@ def test_what_is_made_again_is_what_was_written(path, records):
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
         for number, job in enumerate(jobs[:2]):
-            journal.add_artifact(records.manifest(job))
+            journal.artifacts.add(records.manifest(job))
             measure(journal, records, job, ms=5.0 + number)
-        journal.add_settled(settled)
+        journal.attempts.add_settled(settled)
         for _ in range(3):
-            journal.add_failure(jobs[2].key, records.failed(message="hostile \x1b[31m' OR 1=1 --"))
-        written, places = journal.result_rows("phones"), journal.planned_places()
-        before = journal.watermark()
+            journal.attempts.add_failure(jobs[2].key, records.failed(message="hostile \x1b[31m' OR 1=1 --"))
+        written, places = journal.results.rows("phones"), journal.jobs.places()
+        before = journal.results.watermark()
     assert rebuild(path) == 4
     with Journal.open(path) as journal:
-        assert journal.result_rows("phones") == written
-        assert journal.planned_places() == places
-        assert journal.watermark().epoch != before.epoch
+        assert journal.results.rows("phones") == written
+        assert journal.jobs.places() == places
+        assert journal.results.watermark().epoch != before.epoch
 
 
 @pytest.mark.parametrize(
@@ -188,13 +189,13 @@ def test_a_damaged_table_is_found_and_made_again(path, records, damage):
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(job))
         measure(journal, records, job)
-        written = journal.result_rows("phones")
+        written = journal.results.rows("phones")
     change(path, damage)
     with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
-        journal.watermark()
+        journal.results.watermark()
     whole_results(path)
     with Journal.open(path) as journal:
-        assert journal.result_rows("phones") == written
+        assert journal.results.rows("phones") == written
 
 
 @pytest.mark.parametrize(
@@ -212,24 +213,34 @@ def test_a_row_that_cannot_be_read_is_told_of(path, records, value):
     change(path, f"UPDATE results SET {value}")
     with Journal.open(path) as journal:
         with pytest.raises(DamagedResultsError, match="made again"):
-            journal.result_rows("phones")
+            journal.results.rows("phones")
         with pytest.raises(DamagedResultsError, match="made again"):
-            journal.stored_result("phones", job.key)
+            journal.results.stored("phones", job.key)
 
 
-def test_a_journal_of_the_version_before_gets_its_results(path, records, monkeypatch):
-    job = records.job(0)
-    with monkeypatch.context() as patch:
-        patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:6])
-        patch.setattr(Journal, "_before_commit", lambda self: None)
-        with Journal.open(path) as journal:
-            journal.save_plan(records.plan(job))
-            measure(journal, records, job)
-    said = []
-    whole_results(path, lambda done, of: said.append((done, of)))
-    assert said == [(1, 1)]
-    with Journal.open(path, read_only=True) as journal:
-        assert [row.job_key for row in journal.result_rows("phones")] == [job.key]
+def test_a_journal_of_the_day_before_a_figure_is_readable_and_gets_its_column_when_it_is_written(path, records):
+    earlier, later = records.job(0), records.job(1)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(earlier, later))
+        measure(journal, records, earlier)
+        [known] = journal.results.rows("phones")
+    assert "load_ms" in known.metrics
+    change(path, "ALTER TABLE results DROP COLUMN load_ms")
+    without = replace(known, metrics={name: value for name, value in known.metrics.items() if name != "load_ms"})
+
+    with Journal.open(path, read_only=True) as reader:
+        assert reader.results.rows("phones") == [without]
+        assert reader.results.stored("phones", earlier.key)[0] == without
+        assert reader.results.watermark()
+
+    with Journal.open(path) as journal:
+        assert journal.results.rows("phones") == [without]
+        measure(journal, records, later)
+        assert journal.results.stored("phones", later.key)[0].metrics["load_ms"] == known.metrics["load_ms"]
+
+    rebuild(path)
+    with Journal.open(path, read_only=True) as reader:
+        assert reader.results.stored("phones", earlier.key)[0] == known
 
 
 def test_what_the_driver_writes_while_the_table_is_made_is_in_it(path, records):
@@ -238,22 +249,22 @@ def test_what_the_driver_writes_while_the_table_is_made_is_in_it(path, records):
         journal.save_plan(records.plan(*jobs))
         measure(journal, records, jobs[0])
         rebuild(path, lambda done, of: measure(journal, records, jobs[1]))
-        assert len(journal.result_rows("phones")) == 2
-        journal.watermark()
+        assert len(journal.results.rows("phones")) == 2
+        journal.results.watermark()
 
 
 def test_a_table_that_another_process_has_emptied_meanwhile_does_not_count_as_whole(path, records):
     job = records.job(0)
     with Journal.open(path) as journal, Journal.open(path) as other:
         journal.save_plan(records.plan(job))
-        journal.add_artifact(records.manifest(job))
+        journal.artifacts.add(records.manifest(job))
         measure(journal, records, job)
         with pytest.raises(DamagedResultsError, match="meanwhile"):
-            rebuild(path, lambda *_: other.empty_results())
+            rebuild(path, lambda *_: other.updates.empty())
         with pytest.raises(DamagedResultsError, match="not to its end"):
-            journal.watermark()
+            journal.results.watermark()
         assert rebuild(path) == 1
-        assert [row.job_key for row in journal.result_rows("phones")] == [job.key]
+        assert [row.job_key for row in journal.results.rows("phones")] == [job.key]
 
 
 def test_of_two_readers_of_a_damaged_table_one_makes_it_and_the_other_waits(path, records, monkeypatch):
@@ -263,22 +274,22 @@ def test_of_two_readers_of_a_damaged_table_one_makes_it_and_the_other_waits(path
         measure(journal, records, job)
     change(path, "UPDATE results_state SET is_whole = 0")
     other_is_there, emptied, marks = threading.Event(), [], []
-    empty, lock = Journal.empty_results, fcntl.flock
+    empty = ResultUpdates.empty
 
-    def emptying(journal):
-        emptied.append(journal)
-        epoch = empty(journal)
+    def emptying(updates):
+        emptied.append(updates)
+        epoch = empty(updates)
         if threading.current_thread() is other:
             other_is_there.set()
         return epoch
 
-    def locking(*words):
+    def locking(file, **options):
         if threading.current_thread() is other:
             other_is_there.set()
-        lock(*words)
+        return locked(file, **options)
 
-    monkeypatch.setattr(Journal, "empty_results", emptying)
-    monkeypatch.setattr(rebuild_module, "fcntl", SimpleNamespace(flock=locking, LOCK_EX=fcntl.LOCK_EX), raising=False)
+    monkeypatch.setattr(ResultUpdates, "empty", emptying)
+    monkeypatch.setattr(rebuild_module, "locked", locking)
     other = threading.Thread(target=lambda: marks.append(whole_results(path)))
 
     def meanwhile(*_):
@@ -300,15 +311,15 @@ def test_where_no_lock_can_be_made_the_table_is_made_all_the_same(path, records)
     path.with_suffix(".rebuild.lock").mkdir()
     whole_results(path)
     with Journal.open(path) as journal:
-        assert len(journal.result_rows("phones")) == 1
+        assert len(journal.results.rows("phones")) == 1
 
 
 def test_a_sweep_without_results_has_no_rows(path, records):
     with Journal.open(path) as journal:
-        assert journal.watermark().seq == 0
+        assert journal.results.watermark().seq == 0
         journal.save_plan(records.plan(records.job(0)))
-        assert journal.result_rows("phones") == []
-        assert journal.result_rows("no such sweep") == []
+        assert journal.results.rows("phones") == []
+        assert journal.results.rows("no such sweep") == []
 
 
 def test_a_rebuild_needs_a_journal(path):
@@ -321,9 +332,9 @@ def test_units_that_share_the_work_are_one_place(path, records):
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(replace(job, link=job.key)))
         measure(journal, records, job)
-        [place] = journal.planned_places("phones")
+        [place] = journal.jobs.places("phones")
         assert place.place_id == f"class:{records.facts.fingerprint}"
-        assert len(journal.result_rows("phones", place)) == 1
+        assert len(journal.results.rows("phones", place)) == 1
 
 
 @pytest.mark.parametrize("damage", ["DROP TABLE results", "DELETE FROM results_state", "DROP TABLE results_state"])
@@ -334,17 +345,17 @@ def test_a_damaged_table_stops_no_measurement(path, records, damage):
     change(path, damage)
     with Journal.open(path) as journal:
         measure(journal, records, job)
-        assert len(journal.blocks(job.key)) == 2
+        assert len(journal.attempts.blocks(job.key)) == 2
     whole_results(path)
     with Journal.open(path) as journal:
-        assert len(journal.result_rows("phones")) == 1
+        assert len(journal.results.rows("phones")) == 1
 
 
 def harm_pages(path, table):
     """Overwrite the first page of a table or index."""
     with Journal.open(path) as journal:
-        [root] = journal._row("SELECT rootpage FROM sqlite_master WHERE name = ?", table)
-        [size] = journal._row("PRAGMA page_size")
+        [root] = journal.file.row("SELECT rootpage FROM sqlite_master WHERE name = ?", table)
+        [size] = journal.file.row("PRAGMA page_size")
     with path.open("r+b") as file:
         file.seek((root - 1) * size)
         file.write(b"\xff" * size)
@@ -356,7 +367,7 @@ def test_damaged_pages_of_the_table_are_found(path, records, table):
         journal.save_plan(records.plan(records.job(0)))
     harm_pages(path, table)
     with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
-        journal.watermark()
+        journal.results.watermark()
 
 
 def test_a_figure_that_no_table_takes_stops_no_measurement(path, records, monkeypatch):
@@ -367,11 +378,11 @@ def test_a_figure_that_no_table_takes_stops_no_measurement(path, records, monkey
 
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(job))
-        monkeypatch.setattr(Journal, "_put_results", too_large)
+        monkeypatch.setattr(Results, "put", too_large)
         measure(journal, records, job)
-        assert len(journal.blocks(job.key)) == 2
+        assert len(journal.attempts.blocks(job.key)) == 2
         with pytest.raises(DamagedResultsError, match="made again"):
-            journal.watermark()
+            journal.results.watermark()
 
 
 def test_results_are_chosen_by_their_axes_over_all_places(path, records):
@@ -382,7 +393,7 @@ def test_results_are_chosen_by_their_axes_over_all_places(path, records):
             measure(journal, records, job, ms=ms)
 
         def chosen(wanted, **options):
-            return [row.job_key for row in journal.matching_results(wanted, **options)]
+            return [row.job_key for row in journal.results.matching(wanted, **options)]
 
         measured = {"outcome": ["measured"]}
         assert chosen(measured) == [job.key for job in reversed(jobs)]  # the fastest first
@@ -393,10 +404,10 @@ def test_results_are_chosen_by_their_axes_over_all_places(path, records):
         assert chosen({}, sweep="' OR 1=1 --") == []
         assert len(chosen({})) == 5
         place = Place("phones", "local-1", "net")
-        assert journal.matching_places({"precision": ["int8", "fp32"]}) == {place: 5}
-        assert journal.matching_places({"qengine": ["x86"]}, "phones") == {place: 2}
+        assert journal.results.matching_places({"precision": ["int8", "fp32"]}) == {place: 5}
+        assert journal.results.matching_places({"qengine": ["x86"]}, "phones") == {place: 2}
         for nothing in ({"threads": [10**30]}, {"precision": []}, {"layout": ["\udcff"]}, {"device": ["' OR 1=1 --"]}):
-            assert (chosen(nothing), journal.matching_places(nothing)) == ([], {})
+            assert (chosen(nothing), journal.results.matching_places(nothing)) == ([], {})
         with pytest.raises(ValueError, match="not filtered by protocol"):
             chosen({"protocol": ["{}"]})
         journal.save_plan(records.plan(jobs[0]))
@@ -405,17 +416,17 @@ def test_results_are_chosen_by_their_axes_over_all_places(path, records):
 
 def test_results_are_chosen_without_reading_their_long_texts(path):
     with Journal.open(path) as journal:
-        indexed = {name for (name,) in journal._rows("SELECT name FROM pragma_index_info('results_by_axes')")}
-    assert indexed >= FILTERS
+        indexed = {name for (name,) in journal.file.rows("SELECT name FROM pragma_index_info('results_by_axes')")}
+    assert indexed >= set(FILTERS)
 
 
 def test_each_start_of_a_run_finds_the_last_session_by_an_index(path):
     with Journal.open(path) as journal:
         asked: list[str] = []
-        journal._db.set_trace_callback(asked.append)
-        journal.last_session()
-        journal._db.set_trace_callback(None)
-        plans = [row[3] for query in asked for row in journal._rows(f"EXPLAIN QUERY PLAN {query}")]
+        journal.file.db.set_trace_callback(asked.append)
+        journal.times.last_session()
+        journal.file.db.set_trace_callback(None)
+        plans = [row[3] for query in asked for row in journal.file.rows(f"EXPLAIN QUERY PLAN {query}")]
     assert any("INDEX attempts_by_session" in plan for plan in plans), plans
     assert not any("TEMP B-TREE" in plan for plan in plans), plans
 
@@ -425,8 +436,8 @@ def test_the_jobs_that_have_ended_are_counted_with_each_result_that_is_written(p
     units = tuple(replace(records.facts, device_id=f"phone-{number}") for number in range(2))
 
     def counts(journal):
-        found = journal.ended_counts("phones")
-        rows = journal._rows(
+        found = journal.results.ended_counts("phones")
+        rows = journal.file.rows(
             "SELECT device_id, outcome, count(*) FROM results WHERE stale = 0 AND outcome != 'skipped' GROUP BY 1, 2"
         )
         assert found == {
@@ -440,51 +451,17 @@ def test_the_jobs_that_have_ended_are_counted_with_each_result_that_is_written(p
         for job in jobs[:3]:
             measure(journal, records, job, rounds=1)
         for _ in range(MAX_ATTEMPTS):
-            journal.add_failure(jobs[3].key, records.failed())
+            journal.attempts.add_failure(jobs[3].key, records.failed())
         assert counts(journal) == {"phone-0": {"measured": 2}, "phone-1": {"measured": 1, "failed": 1}}
-        journal.retry_failures("phones")
+        journal.attempts.retry_failures("phones")
         measure(journal, records, jobs[3], rounds=1)
         assert counts(journal) == {"phone-0": {"measured": 2}, "phone-1": {"measured": 2}}
         journal.save_plan(records.plan(*jobs[1:], rounds=1, facts=units))
         assert counts(journal) == {"phone-0": {"measured": 1}, "phone-1": {"measured": 2}}
         before = counts(journal)
-    parts = ("TRIGGER results_added", "TRIGGER results_replaced", "TABLE ended", "TABLE sweep_labels")
-    for statement in (f"DROP {part}" for part in (*parts, "INDEX results_by_axes")):
-        change(path, statement)
-    for column in ("toolchain", "runner_toolchain", "batch_medians_ms"):
-        change(path, f"ALTER TABLE results DROP COLUMN {column}")
-    change(path, "PRAGMA user_version = 10")
-    with Journal.open(path, read_only=True) as journal:
-        assert counts(journal) == before
     rebuild(path)
     with Journal.open(path, read_only=True) as journal:
         assert counts(journal) == before
-
-
-def test_a_table_of_version_7_gets_the_axes_and_the_index_of_today(path, records):
-    with Journal.open(path) as journal:
-        journal.save_plan(records.plan(records.job(0)))
-        measure(journal, records, records.job(0))
-        expected = journal.result_rows("phones")
-    for statement in (
-        "DROP INDEX results_by_axes",
-        "DROP TRIGGER results_added",
-        "DROP TRIGGER results_replaced",
-        "DROP TABLE ended",
-        "DROP TABLE sweep_labels",
-        "ALTER TABLE results DROP COLUMN opset",
-        "ALTER TABLE results DROP COLUMN graph_optimization",
-        "ALTER TABLE results DROP COLUMN toolchain",
-        "ALTER TABLE results DROP COLUMN runner_toolchain",
-        "ALTER TABLE results DROP COLUMN batch_medians_ms",
-        "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",
-        "PRAGMA user_version = 7",
-    ):
-        change(path, statement)
-    with Journal.open(path, read_only=True) as journal:
-        names = {name for (name,) in journal._rows("SELECT name FROM sqlite_master WHERE type = 'index'")}
-        assert ("results_by_axes" in names, "results_by_place" in names) == (True, False)
-        assert journal.result_rows("phones") == expected
 
 
 def test_what_waits_and_what_is_in_trouble_is_told_of_each_place(path, records, tmp_path):
@@ -493,16 +470,16 @@ def test_what_waits_and_what_is_in_trouble_is_told_of_each_place(path, records, 
     place = Place("phones", done.device_id, done.model)
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(done, distrusted, broken, late, elsewhere, rounds=1))
-        assert len(journal.waiting_jobs(place)) == 4
+        assert len(journal.jobs.waiting_rows(place)) == 4
         measure(journal, records, done, rounds=1)
         with Verdicts.open(tmp_path / "verdicts.sqlite") as verdicts:
             assert [(one.failed, one.untrusted) for one in verdicts.overview(journal)] == [(0, 0), (0, 0)]
-        journal.add_block(records.block(distrusted, 0, labels=("throttled",)))
-        journal.add_accuracy(records.accuracy(distrusted))
+        journal.attempts.add_block(records.block(distrusted, 0, labels=("throttled",)))
+        journal.attempts.add_accuracy(records.accuracy(distrusted))
         for _ in range(MAX_ATTEMPTS):
-            journal.add_failure(broken.key, records.failed())
-        assert [one.name for one in journal.waiting_jobs(place)] == [late.name]
-        assert [one.job_key for one in journal.waiting_jobs(place._replace(model="other net"))] == [elsewhere.key]
+            journal.attempts.add_failure(broken.key, records.failed())
+        assert [one.name for one in journal.jobs.waiting_rows(place)] == [late.name]
+        assert [one.job_key for one in journal.jobs.waiting_rows(place._replace(model="other net"))] == [elsewhere.key]
         with Verdicts.open(tmp_path / "verdicts.sqlite") as verdicts:
             found = {one.model: (one.failed, one.untrusted) for one in verdicts.overview(journal)}
         assert found == {done.model: (1, 1), "other net": (0, 0)}

@@ -23,12 +23,12 @@ def path(tmp_path: Path, records: Records) -> Path:
     measured, failed, pending = (records.job(number) for number in range(3))
     with Journal.open(made) as journal:
         journal.save_plan(records.plan(measured, failed, pending, skipped=(records.skipped(),)))
-        journal.add_artifact(replace_sha(records.manifest(measured)))
+        journal.artifacts.add(replace_sha(records.manifest(measured)))
         for round_ in range(2):
-            journal.add_block(records.block(measured, round_))
-        journal.add_accuracy(records.accuracy(measured))
+            journal.attempts.add_block(records.block(measured, round_))
+        journal.attempts.add_accuracy(records.accuracy(measured))
         for _ in range(MAX_ATTEMPTS):
-            journal.add_failure(failed.key, records.failed())
+            journal.attempts.add_failure(failed.key, records.failed())
     return made
 
 
@@ -94,7 +94,7 @@ def test_two_blocks_of_one_round_are_found(path: Path) -> None:
 def test_a_file_that_is_damaged_is_found_by_sqlite(path: Path, records: Records) -> None:
     with Journal.open(path) as journal:
         for round_ in range(40):
-            journal.add_block(records.block(records.job(5), round_))
+            journal.attempts.add_block(records.block(records.job(5), round_))
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = path.read_bytes()

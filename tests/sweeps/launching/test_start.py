@@ -127,7 +127,7 @@ def _done(workspace: Workspace) -> int:
 
 def _blocks(workspace: Workspace) -> dict[str, list[object]]:
     with Journal.open(workspace.journal, read_only=True) as journal:
-        return {job.key: list(journal.blocks(job.key)) for job, _ in journal.jobs("small")}
+        return {job.key: list(journal.attempts.blocks(job.key)) for job, _ in journal.jobs.of_sweep("small")}
 
 
 def test_a_sweep_that_is_starting_can_be_stopped(workspace: Workspace, small: str) -> None:

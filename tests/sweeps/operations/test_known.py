@@ -98,7 +98,7 @@ def test_a_plan_counts_programs_and_not_builds(
     built = records.manifest(records.job(0))
     with Journal.open(workspace.journal) as journal:
         for build_key, program in zip(builds, programs, strict=True):
-            journal.add_artifact(built.model_copy(update={"build_key": build_key, "program_id": program}))
+            journal.artifacts.add(built.model_copy(update={"build_key": build_key, "program_id": program}))
     words = planned(tmp_path, workspace)[1]
     assert ("but not for mobilenet_v2, whose builds are fewer:" in words) == few
     assert "batches decide races of 3 programs or more" in words

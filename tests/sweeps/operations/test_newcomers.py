@@ -9,7 +9,8 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.operations.newcomers import Newcomers
 from sweeps.quarantine import QuarantineBook
-from tests.workers.hosts.hosts import World, facts
+from tests.builders import phone_facts
+from tests.workers.hosts.hosts import World
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def book(tmp_path: Path) -> QuarantineBook:
 
 
 def named(device_id: str, host: str = "lab-1") -> DeviceFacts:
-    return facts(device_id, name=f"host:{host}/adb:{device_id}")
+    return phone_facts(device_id, name=f"host:{host}/adb:{device_id}")
 
 
 def test_a_phone_or_a_host_with_phones_that_comes_joins_if_the_sweep_file_asks_for_it(
@@ -65,7 +66,7 @@ def test_a_device_that_went_away_joins_once_more_when_it_is_there_and_not_in_qua
 
 def test_phones_of_this_computer_join_by_their_names(book: QuarantineBook) -> None:
     listed = ["adb:one", "adb:useless"]
-    planned = [facts("one")]
+    planned = [phone_facts("one")]
     newcomers = Newcomers(["adb:*"], planned, None, lambda: (listed, {}), book)
     listed.append("adb:two")
     assert newcomers.joining(planned, ()) == ("adb:two",), "what could not be planned before is no newcomer"

@@ -28,8 +28,8 @@ def test_the_latest_sweep_without_results_is_named_with_the_others(workspace, re
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(job, name="first"))
         for round_ in range(3):
-            journal.add_block(records.block(job, round_))
-        journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_block(records.block(job, round_))
+        journal.attempts.add_accuracy(records.accuracy(job))
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "first")
         journal.save_plan(records.plan(records.job(1), name="second"))
     assert results_of(workspace, "first").name == "first"
@@ -44,8 +44,8 @@ def test_every_name_that_is_printed_for_a_device_is_accepted(workspace, records,
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(job, facts=(facts,)))
         for round_ in range(3):
-            journal.add_block(records.block(job, round_))
-        journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_block(records.block(job, round_))
+        journal.attempts.add_accuracy(records.accuracy(job))
     where = ["--workspace", str(workspace.root)]
     shown = CliRunner().invoke(main, ["rank", *where]).stdout
     assert facts.name in shown

@@ -10,6 +10,7 @@ from sweeps.planning.budget import MANY, keep_budget
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
+from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
@@ -42,8 +43,8 @@ def sweep_of(grid: GridSpec, **parts: Any) -> SweepSpec:
 
 
 def planned(spec: SweepSpec, *devices: DeviceFacts) -> Plan:
-    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
-        return "not here" if (variant.backend, variant.capture) == ("cpu", "trace") else None
+    def supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
+        return Skip("no_effect", "not here") if (variant.backend, variant.capture) == ("cpu", "trace") else None
 
     return expand(spec, devices or (HOST,), supports, IDENTITIES)
 

@@ -2,30 +2,19 @@
 
 from dataclasses import replace
 
-from sweeps.device_facts import DeviceFacts, canonical_key
+from sweeps.device_facts import canonical_key
 from sweeps.journal.plans import skipped_key
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
+from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
+from tests.builders import computer_facts
 
-HOST = DeviceFacts(
-    device_id="host-1",
-    name="local",
-    maker="Maker",
-    model="Board",
-    soc="SoC",
-    os_build="Linux 6.1",
-    abi="x86_64",
-    cores=2,
-    ram_bytes=None,
-    cpu_features=("avx2",),
-    runtime_versions=(("torchscript", "2.12.1"),),
-    qengines=("onednn", "qnnpack", "x86"),
-)
+HOST = computer_facts(cpu_features=("avx2",), qengines=("onednn", "qnnpack", "x86"))
 PHONE = replace(
     HOST,
     device_id="phone-1",
@@ -65,7 +54,9 @@ def planned(*grids: GridSpec, runtimes: tuple[str, ...] = ("torchscript", "eager
         references={"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     )
     spec = SweepSpec(name="s", models=(NET,), grids=grids, protocol=ProtocolSpec(preset="quick"))
-    return expand(spec, (HOST, PHONE), lambda one, _: "odd" if one.interface == "full" else None, identities)
+    return expand(
+        spec, (HOST, PHONE), lambda one, _: Skip("odd", "odd") if one.interface == "full" else None, identities
+    )
 
 
 def all_of(keys: list[str]) -> tuple[int, str]:

@@ -25,6 +25,7 @@ from sweeps.planning.plan import Plan, expand
 from sweeps.planning.size import check_size, count, estimate
 from sweeps.protocol.presets import protocol_of, resolve
 from sweeps.records import SCHEMA_VERSION, Job
+from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData
@@ -33,21 +34,10 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.variant import RunAxes, Variant
+from tests.builders import computer_facts
 from workers.runtimes import registry
 
-X86 = DeviceFacts(
-    device_id="host-1",
-    name="local",
-    maker="Maker",
-    model="Board",
-    soc="SoC",
-    os_build="Linux 6.1",
-    abi="x86_64",
-    cores=2,
-    ram_bytes=None,
-    runtime_versions=(("torchscript", "2.12.1"),),
-    qengines=("x86", "qnnpack"),
-)
+X86 = computer_facts()
 ARM = replace(X86, device_id="phone-1", name="phone", model="Phone", abi="arm64-v8a", qengines=("qnnpack",))
 HOST = replace(X86, device_id="host-2", emulates=("nnapi", "metal"))
 
@@ -149,16 +139,17 @@ def test_an_abi_without_known_engine_is_skipped_for_int8_only() -> None:
 def test_supports_sees_resolved_variants_and_its_reason_is_kept() -> None:
     asked: list[str] = []
 
-    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
         asked.append(variant.qengine)
-        return "int8 always fuses" if variant.precision == "int8" and not variant.fuse else None
+        return Skip("duplicate", "int8 always fuses") if variant.precision == "int8" and not variant.fuse else None
 
     grid = GridSpec(fuse=(True, False), layout=("nchw",), qengine=("auto", "x86"))
     plan = planned(sweep_of(grid), supports=supports)
     assert set(asked) == {"none", "x86"}
     assert len(plan.jobs) == 3
     (skip,) = plan.skipped
-    assert (skip.reason, skip.variant.precision, skip.variant.fuse) == ("int8 always fuses", "int8", False)
+    assert (skip.kind, skip.reason) == ("duplicate", "int8 always fuses")
+    assert (skip.variant.precision, skip.variant.fuse) == ("int8", False)
     assert skip.device_id == X86.device_id
 
 
@@ -297,8 +288,9 @@ def test_a_reference_stands_in_for_a_backend_of_its_own_runtime_only() -> None:
 
 
 def test_supports_may_still_skip_what_a_host_emulates() -> None:
-    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
-        return "Metal has no int8" if (variant.backend, variant.precision) == ("metal", "int8") else None
+    def supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
+        int8_on_metal = (variant.backend, variant.precision) == ("metal", "int8")
+        return Skip("not_on_metal", "Metal has no int8") if int8_on_metal else None
 
     plan = planned(sweep_of(EVERY_BACKEND), HOST, supports=supports)
     assert {label_of(skip.variant) for skip in plan.skipped} == {
@@ -666,8 +658,8 @@ def test_a_grid_that_is_added_last_changes_no_key_that_was_there(given: Given, g
 @given(given=situations())
 @pytest.mark.fault(38, "grids of any axes", "each combination a job, or skipped with its reason")
 def test_every_combination_ends_as_one_job_or_one_skip(given: Given) -> None:
-    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
-        return "no" if variant.layout == "nhwc" and facts.abi == "x86_64" else None
+    def supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
+        return Skip("no_effect", "no") if variant.layout == "nhwc" and facts.abi == "x86_64" else None
 
     whole = given.plan()
     plan = expand(given.spec, given.devices, supports, given.identities)
@@ -847,8 +839,9 @@ def test_a_phone_is_estimated_to_measure_while_the_builds_of_others_are_made() -
     spec = sweep_of(GridSpec(precision=("fp32",)), GridSpec(precision=("int8",), threads=(1, 2, 3)))
     busy, other = ARM, replace(ARM, device_id="phone-2", name="phone-2")
 
-    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
-        return None if (variant.precision == "int8") == (facts.device_id == busy.device_id) else "elsewhere"
+    def supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
+        is_its_own = (variant.precision == "int8") == (facts.device_id == busy.device_id)
+        return None if is_its_own else Skip("no_effect", "elsewhere")
 
     alone = [planned(spec, device, supports=supports) for device in (busy, other)]
     first, second = ({job.build_key for job in plan.jobs} for plan in alone)

@@ -315,13 +315,17 @@ def test_a_summary_holds_medians_over_blocks_in_the_units_of_their_names():
     assert timing.job_key == "job"
     assert (timing.rounds, timing.samples) == (3, 120)
     assert timing.block_medians_ms == ((0, 10.0), (1, 11.0), (2, 10.4))
-    assert timing.latency_p50_ms == 10.4
-    assert timing.latency_ci_low_ms < 10.4 < timing.latency_ci_high_ms
-    assert timing.latency_p90_ms == 11.0
-    assert timing.latency_p99_ms is None
-    assert timing.spread_within == 0.0
-    assert timing.spread_between == pytest.approx(1.0 / 10.4)
-    assert (timing.first_inference_ms, timing.load_ms, timing.model_rss_mb) == (30.0, 5.0, 25.5)
+    assert timing.figures["latency_p50_ms"] == 10.4
+    assert timing.figures["latency_ci_low_ms"] < 10.4 < timing.figures["latency_ci_high_ms"]
+    assert timing.figures["latency_p90_ms"] == 11.0
+    assert timing.figures.get("latency_p99_ms") is None
+    assert timing.figures["spread_within"] == 0.0
+    assert timing.figures["spread_between"] == pytest.approx(1.0 / 10.4)
+    assert (
+        timing.figures["first_inference_ms"],
+        timing.figures["load_ms"],
+        timing.figures["model_rss_mb"],
+    ) == (30.0, 5.0, 25.5)
 
 
 def test_the_figure_of_a_confirmed_winner_is_of_the_blocks_that_did_not_make_it_win():
@@ -329,30 +333,37 @@ def test_the_figure_of_a_confirmed_winner_is_of_the_blocks_that_did_not_make_it_
     confirming = [replace(block(round_, [10.0] * 50), confirms=True) for round_ in (3, 4)]
     added = [replace(block(round_, [11.0] * 50), added=True) for round_ in (5, 6, 7)]
     timing = summarize("job", [*won, *confirming, *added], QUICK)
-    assert timing.latency_p50_ms == 11.0
+    assert timing.figures["latency_p50_ms"] == 11.0
     assert timing.confirmed_medians_ms == ((3, 10.0), (4, 10.0), (5, 11.0), (6, 11.0), (7, 11.0))
     assert timing.block_medians_ms == ((0, 9.0), (1, 9.0), (2, 9.0), (5, 11.0), (6, 11.0), (7, 11.0))
     loser = summarize("job", [*won, *added], QUICK)
-    assert (loser.latency_p50_ms, loser.confirmed_medians_ms) == (10.0, ())
+    assert (loser.figures["latency_p50_ms"], loser.confirmed_medians_ms) == (10.0, ())
 
 
 def test_what_a_runner_does_not_tell_is_unknown_in_a_summary():
     silent = {"first_inference_ns": None, "load_ns": None, "rss_before_load_bytes": None, "rss_peak_bytes": None}
     timing = summarize("job", [block(round_, **silent) for round_ in range(3)], QUICK)
-    assert (timing.first_inference_ms, timing.load_ms, timing.model_rss_mb) == (None, None, None)
+    assert not {"first_inference_ms", "load_ms", "model_rss_mb"} & timing.figures.keys()
     told = summarize("job", [block(0, **silent), block(1, load_ns=7_000_000)], QUICK)
-    assert (told.first_inference_ms, told.load_ms) == (30.0, 7.0)
+    assert (told.figures["first_inference_ms"], told.figures["load_ms"]) == (30.0, 7.0)
+
+
+@pytest.mark.parametrize(("slow_ms", "tail"), [(10.0, 1.0), (25.0, 2.5)])
+def test_the_tail_is_the_p99_of_all_samples_divided_by_their_median(slow_ms, tail):
+    samples = [10.0] * 980 + [slow_ms] * 20
+    timing = summarize("job", [block(0, samples), block(1, samples)], QUICK)
+    assert timing.figures["p99_over_p50"] == pytest.approx(tail)
 
 
 def test_one_odd_process_does_not_move_the_p50():
     timing = summarize("job", [block(0, [10.0] * 99), block(1, [10.0] * 99), block(2, [80.0] * 500)], QUICK)
-    assert timing.latency_p50_ms == 10.0
+    assert timing.figures["latency_p50_ms"] == 10.0
 
 
 def test_one_block_is_marked_and_has_no_interval():
     timing = summarize("job", [block()], RECIPE)
     assert timing.labels == ("one_block",)
-    assert (timing.latency_ci_low_ms, timing.latency_ci_high_ms, timing.spread_between) == (None, None, None)
+    assert not {"latency_ci_low_ms", "latency_ci_high_ms", "spread_between"} & timing.figures.keys()
 
 
 @pytest.mark.parametrize(
@@ -360,14 +371,15 @@ def test_one_block_is_marked_and_has_no_interval():
 )
 def test_percentiles_are_given_only_where_the_samples_carry_them(samples, p90, p99):
     timing = summarize("job", [block(samples_ms=[10.0] * samples)], RECIPE)
-    assert (timing.latency_p90_ms is not None, timing.latency_p99_ms is not None) == (p90, p99)
+    assert ("latency_p90_ms" in timing.figures, "latency_p99_ms" in timing.figures) == (p90, p99)
+    assert ("p99_over_p50" in timing.figures) is p99
     assert ("few_samples" in timing.labels) is not p90
 
 
 def test_percentiles_are_over_the_samples_of_all_blocks():
     timing = summarize("job", [block(0, np.arange(1, 334)), block(1, np.arange(334, 668))], replace(QUICK, rounds=2))
-    assert timing.latency_p90_ms == pytest.approx(1 + 0.90 * 666)
-    assert timing.latency_p99_ms == pytest.approx(1 + 0.99 * 666)
+    assert timing.figures["latency_p90_ms"] == pytest.approx(1 + 0.90 * 666)
+    assert timing.figures["latency_p99_ms"] == pytest.approx(1 + 0.99 * 666)
 
 
 @pytest.mark.parametrize(
@@ -416,8 +428,8 @@ def test_unknown_sensors_stay_unknown_and_known_ones_are_kept():
         block(2, rss_peak_bytes=None, conditions={"temp_start_c": 32.0}),
     ]
     timing = summarize("job", blocks, QUICK)
-    assert timing.model_rss_mb is None
-    assert (timing.temp_start_c, timing.temp_end_c) == (31.0, 35.0)
+    assert timing.figures.get("model_rss_mb") is None
+    assert (timing.figures["temp_start_c"], timing.figures["temp_end_c"]) == (31.0, 35.0)
 
 
 @pytest.mark.parametrize("blocks", [[], [block(0), block(0)], [block(0, job_key="another")]])

@@ -124,12 +124,14 @@ def test_the_journal_labels_what_was_measured_on_a_changed_device(tmp_path, reco
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         for round_, ms in enumerate((5.0, 7.0)):
             for part in range(CHECK_BLOCKS):
-                journal.add_block(records.block(watch, round_of(round_, part), ms=ms))
-            journal.add_block(records.block(job, round_))
-        before, after = journal.blocks(job.key, job.sentinel)
+                journal.attempts.add_block(records.block(watch, round_of(round_, part), ms=ms))
+            journal.attempts.add_block(records.block(job, round_))
+        before, after = journal.attempts.blocks(job.key, job.sentinel)
         assert before.labels == ("device_changed", "ungated")
         assert after.labels == ("ungated",), "on which side of the shift it lies is known"
-        assert replace(before, labels=("ungated",)) == journal.blocks(job.key)[0], "what is stored stays as it is"
+        assert replace(before, labels=("ungated",)) == journal.attempts.blocks(job.key)[0], (
+            "what is stored stays as it is"
+        )
 
 
 def test_a_later_run_without_a_sentinel_is_not_marked_with_what_an_earlier_one_found(tmp_path, records):
@@ -138,10 +140,10 @@ def test_a_later_run_without_a_sentinel_is_not_marked_with_what_an_earlier_one_f
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         for look, ms in enumerate((5.0, 7.0)):
             for part in range(CHECK_BLOCKS):
-                journal.add_block(records.block(watch, round_of(look, part), ms=ms, session=1))
-            journal.add_block(records.block(job, look, session=1))
-        journal.add_block(records.block(job, 2, session=2))
-        marked = ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
+                journal.attempts.add_block(records.block(watch, round_of(look, part), ms=ms, session=1))
+            journal.attempts.add_block(records.block(job, look, session=1))
+        journal.attempts.add_block(records.block(job, 2, session=2))
+        marked = ["device_changed" in block.labels for block in journal.attempts.blocks(job.key, job.sentinel)]
     assert marked == [True, False, False]
 
 
@@ -151,7 +153,7 @@ def test_a_block_with_a_label_of_another_version_is_marked_too(tmp_path, records
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         for look, ms in enumerate((5.0, 7.0)):
             for part in range(CHECK_BLOCKS):
-                journal.add_block(records.block(watch, round_of(look, part), ms=ms))
-            journal.add_block(records.block(job, look, labels=("haunted", "ungated")))
-        (before, _) = journal.blocks(job.key, job.sentinel)
+                journal.attempts.add_block(records.block(watch, round_of(look, part), ms=ms))
+            journal.attempts.add_block(records.block(job, look, labels=("haunted", "ungated")))
+        (before, _) = journal.attempts.blocks(job.key, job.sentinel)
     assert before.labels == ("device_changed", "ungated", "haunted")

@@ -40,6 +40,6 @@ def test_pushes_and_accuracy_passes_are_parts_and_what_the_host_did_is_not(recor
     found = spent([block], [here, on_host])
     assert (found.pushing_s, found.evaluating_s) == (1.25, 1.25)
     assert found.measuring_s == pytest.approx(5.0)
-    assert found.timed_share == pytest.approx(0.1)
+    assert found.timed_s == pytest.approx(0.5)
     assert found.text.endswith("starting processes, 25 % pushing files, 25 % accuracy; and 0 s of waiting")
     assert "pushing" not in spent([replace(block, push_seconds=0.0)]).text, "an old journal does not say"

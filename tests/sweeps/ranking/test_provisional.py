@@ -80,8 +80,8 @@ def test_what_the_state_of_the_device_disqualified_is_measured_again(row):
 def test_of_a_device_that_was_never_ready_the_limit_is_named_that_it_would_have_kept(row):
     hot = {"trust": ("gate_timeout",), "device_seconds": 20.0}
     rows = [
-        row("a", 7.0, reason="CPU at 81.0 °C, above 70 °C", **hot),
-        row("b", 8.0, reason="CPU at 88.4 °C, above 70 °C", **hot),
+        row("a", 7.0, reason="CPU at 81.0 °C, above 70 °C", lacking='[["max_cpu_temp_c", 81.0]]', **hot),
+        row("b", 8.0, lacking='[["max_cpu_temp_c", 88.4]]', **hot),
     ]
     choice = found(rows).provisional
     assert choice.name == "a"
@@ -95,18 +95,18 @@ def test_of_a_device_that_was_never_ready_the_limit_is_named_that_it_would_have_
 @pytest.mark.parametrize(
     ("lacking", "field", "value", "command"),
     [
-        ("battery at 12 %, below 30 %", "protocol.gate.min_battery_percent", "11", "--retry-failed"),
+        ('[["min_battery_percent", 12.0]]', "protocol.gate.min_battery_percent", "11", "--retry-failed"),
         (
-            "battery at 40.0 °C, above 37 °C; thermal status 1, above 0",
+            '[["max_battery_temp_c", 40.0], ["max_thermal_status", 1.0]]',
             "protocol.gate",
             "{max_battery_temp_c: 41, max_thermal_status: 1}",
             "SWEEP.yaml",
         ),
-        ("another benchmark runs on the device: x", "protocol.gate", "none", "SWEEP.yaml"),
+        ('[["", 0.0]]', "protocol.gate", "none", "SWEEP.yaml"),
     ],
 )
 def test_each_condition_of_the_gate_has_its_line(row, lacking, field, value, command):
-    settle = found([row("a", 8.0, trust=("gate_timeout",), reason=lacking)]).provisional.settle
+    settle = found([row("a", 8.0, trust=("gate_timeout",), lacking=lacking)]).provisional.settle
     assert (settle.field, settle.value) == (field, value)
     assert settle.command.endswith(command)
 

@@ -17,7 +17,10 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.stats import Estimate, accuracy_drop, drop_of
+from sweeps.variant import RunAxes
+from tests.sweeps.conftest import Records
 
+RECORDS = Records()
 STEPS = ("1-eager", "2-script", "3-int8")
 
 
@@ -38,36 +41,15 @@ def row(
         "accuracy_drop_high_points": drop.high,
     }
     figures |= changes.pop("figures", {})
-    made = ResultRow(
+    made = RECORDS.row(
+        RECORDS.job(0, key=f"job {step}", build_key=f"build {step}", grid=step, run=RunAxes(reuse_input=False)),
         sweep="recipe-net",
-        job_key=f"job {step}",
-        build_key=f"build {step}",
         name=f"net · {step}",
-        model="net",
         grid=step,
-        device_id="local-1",
-        device="Maker Board",
-        fingerprint="f",
         variant=f"variant of {step}",
-        runtime="torchscript",
-        backend="cpu",
-        precision="fp32",
-        quantization="none",
-        qengine="none",
-        interface="none",
-        layout="nchw",
-        capture="script",
-        format="pt",
-        fuse=False,
-        optimize=False,
-        threads=1,
-        cpus="all",
-        reuse_input=False,
-        outcome="measured",
-        preset="quick",
-        exec_context="shell",
-        runtime_version="2.12.1",
+        executor="",
         block_medians_ms=tuple(enumerate(medians_ms, 1)),
+        rounds=0,
         images=images,
         metrics={name: value for name, value in figures.items() if value is not None},
     )

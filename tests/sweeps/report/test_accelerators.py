@@ -5,8 +5,8 @@ import json
 
 from rich.console import Console
 
+from sweeps.nnapi_answers import Accelerator, Answer
 from sweeps.report.accelerators import accepted_text, document, table
-from sweeps.surveys import Accelerator, Answer
 
 EVIL = "[red]npu[/red] <script> \x1b[31m\x1b]0;t\x07 **b**"
 NPU = Accelerator(

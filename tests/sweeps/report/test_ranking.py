@@ -232,8 +232,8 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     timed, checked, pending = records.job(0), records.checked_job(1), records.checked_job(2)
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         journal.save_plan(records.plan(timed, checked, pending, rounds=2))
-        journal.add_block(records.block(timed, 0))
-        journal.add_accuracy(records.accuracy(checked))
+        journal.attempts.add_block(records.block(timed, 0))
+        journal.attempts.add_accuracy(records.accuracy(checked))
         status = read_status(journal, "phones")
     print_status(status)
     lines = said(capsys)
@@ -253,7 +253,7 @@ def test_what_to_do_about_a_failure_stands_in_ranking_and_status(
     failed = Failed(stage="build", kind="not_traceable", message="a branch", file="nets.py", line=12)
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         journal.save_plan(records.plan(job))
-        journal.add_failure(job.build_key, failed)
+        journal.attempts.add_failure(job.build_key, failed)
         status = read_status(journal, "phones")
     assert status.jobs[0].next_step.startswith("use precision: [fp32] with fuse: [false]")
     about = {"outcome": "failed", "stage": "build", "kind": "not_traceable", "reason": failed.text}
@@ -286,7 +286,7 @@ def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         journal.save_plan(records.plan(job))
         for _ in range(MAX_ATTEMPTS):
-            journal.add_failure(job.key, failed)
+            journal.attempts.add_failure(job.key, failed)
         status = read_status(journal, "phones")
     ranking = rank(to_frame([records.row(job, None, outcome="failed", reason=message)]), FREE, "s")
     shown = []
@@ -309,8 +309,8 @@ def test_status_counts_a_shared_accuracy_pass_once_and_before_the_rounds_end(rec
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         journal.save_plan(records.plan(one, other, rounds=2))
         for job in (one, other):
-            journal.add_block(records.block(job, 0, push_seconds=0.5))
-        journal.add_accuracy(records.accuracy(one, device_seconds=8.0, push_seconds=2.0))
+            journal.attempts.add_block(records.block(job, 0, push_seconds=0.5))
+        journal.attempts.add_accuracy(records.accuracy(one, device_seconds=8.0, push_seconds=2.0))
         status = read_status(journal, "phones")
     assert status.count("pending") == 2
     assert (status.spent.pushing_s, status.spent.evaluating_s) == (3.0, 8.0)
@@ -333,9 +333,9 @@ def test_status_tells_the_range_of_rounds_and_why_they_ended(
         journal.save_plan(replace(plan, sweep=full))
         for job, count in blocks.items():
             for round_ in range(count):
-                journal.add_block(records.block(job, round_))
+                journal.attempts.add_block(records.block(job, round_))
         for one in (settled, replace(settled, job_key=going.key, budget="race")):
-            journal.add_settled(one)
+            journal.attempts.add_settled(one)
         status = read_status(journal, "phones")
     print_status(status)
     lines = said(capsys)
@@ -368,7 +368,7 @@ def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stand
 def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.CaptureFixture[str]) -> None:
     def on(unit: str, number: int, **changes: object) -> ResultRow:
         row = records.row(records.job(number), ms=10.0 + number, device_id=unit, fingerprint=unit)
-        return replace(row, name=f"{row.name} · adb:{unit}", **changes)
+        return replace(row, name=f"{row.name} · adb:{unit}", device_word=f"adb:{unit}", **changes)
 
     rows = [
         *(on("R1", 0), on("R1", 1, job_key="other", trust=("throttled",))),
@@ -457,7 +457,7 @@ def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contr
     checked = replace(beside, settled=replace(ended, **ratio, checks=1), check_medians_ms=((8, 13.0),))
     lines = printed([won, checked])
     assert any(line.startswith("Batches are contradicted: left took 1.30 times as long") for line in lines)
-    on_unit = replace(checked, name=f"net · {checked.variant} · on Maker Phone (b)")
+    on_unit = replace(checked, name=f"net · {checked.variant} · adb:b", device_word="adb:b")
     assert any(f"contradicted: {checked.variant} took 1.30" in line for line in printed([won, on_unit]))
     assert cells(lines, "1?")[1:3] == ["left", "in batches"], "that block is no time"
 

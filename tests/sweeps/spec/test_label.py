@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from support_table import column_of, group_of, table_order
 
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.label import label_of
-from sweeps.surveys import column_of, group_of, table_order
 from sweeps.variant import Variant
 
 INT8 = {"precision": "int8", "quantization": "static_fx", "qengine": "qnnpack", "granularity": "per_tensor"}

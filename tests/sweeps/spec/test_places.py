@@ -6,22 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from sweeps.device_facts import DeviceFacts
 from sweeps.spec import catalog, places
 from sweeps.spec.fields import DeviceName
 from sweeps.spec.sweep import load
+from tests.builders import phone_facts
 
-PHONE = DeviceFacts(
-    device_id="R5",
-    name="host:lab-2/adb:R5",
-    maker="Google",
-    model="Pixel 8",
-    soc="Tensor G3",
-    os_build="1",
-    abi="arm64-v8a",
-    cores=9,
-    ram_bytes=None,
-)
+PHONE = phone_facts("R5", name="host:lab-2/adb:R5", maker="Google", model="Pixel 8", soc="Tensor G3", cores=9)
 GOOD = (
     "local",
     "adb:*",

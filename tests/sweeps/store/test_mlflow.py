@@ -144,10 +144,10 @@ def new_store(workspace):
 
 
 def measure(journal, records, job, rounds=2, **changes):
-    journal.add_artifact(records.manifest(job))
+    journal.artifacts.add(records.manifest(job))
     for round_ in range(rounds):
-        journal.add_block(records.block(job, round_, ms=5 + round_))
-    journal.add_accuracy(records.accuracy(job, **changes))
+        journal.attempts.add_block(records.block(job, round_, ms=5 + round_))
+    journal.attempts.add_accuracy(records.accuracy(job, **changes))
 
 
 def rows(uri, name):
@@ -175,7 +175,7 @@ def test_every_outcome_is_a_row_with_all_that_is_known(uri, name, journal, new_s
     journal.save_plan(plan)
     measure(journal, records, measured, labels=("invalid_output",))
     for _ in range(MAX_ATTEMPTS):
-        journal.add_failure(failed.key, records.failed("run", "signal 11"))
+        journal.attempts.add_failure(failed.key, records.failed("run", "signal 11"))
 
     assert new_store(uri).publish(journal, name) == 3
 
@@ -221,7 +221,7 @@ def test_every_run_can_be_read_in_mlflow_without_edgesweep(uri, name, journal, n
     measured, failed = records.job(1), records.job(2)
     journal.save_plan(records.plan(measured, failed, skipped=(records.skipped(),), name=name))
     measure(journal, records, measured)
-    journal.add_failure(failed.build_key, records.failed("build"))
+    journal.attempts.add_failure(failed.build_key, records.failed("build"))
     new_store(uri).publish(journal, name)
 
     client = client_of(uri)
@@ -247,7 +247,7 @@ def test_every_run_can_be_read_in_mlflow_without_edgesweep(uri, name, journal, n
     folder = Path(client.download_artifacts(run.info.run_id, "", str(tmp_path)))
     samples = json.loads((folder / "samples.json").read_text())
     assert [block["samples_ns"] for block in samples["blocks"]] == [
-        list(block.samples_ns) for block in journal.blocks(measured.key)
+        list(block.samples_ns) for block in journal.attempts.blocks(measured.key)
     ]
     assert samples["blocks"][0]["conditions"]["temp_start_c"] == 40.5
     assert records.manifest(measured).read(folder) == records.manifest(measured)
@@ -259,10 +259,10 @@ def test_what_was_only_checked_is_a_row_with_an_executor_and_without_any_time(ur
     checked, failed = records.checked_job(1), records.checked_job(2)
     journal.save_plan(records.plan(checked, failed, name=name))
     coverage = Coverage(operations={"CONV_2D": 35}, multiply_adds=1000, multiply_adds_covered_percent=99.5)
-    journal.add_artifact(records.manifest(checked).model_copy(update={"coverage": coverage}))
-    journal.add_accuracy(records.accuracy(checked, sqnr_db=61.5))
+    journal.artifacts.add(records.manifest(checked).model_copy(update={"coverage": coverage}))
+    journal.attempts.add_accuracy(records.accuracy(checked, sqnr_db=61.5))
     for _ in range(MAX_ATTEMPTS):
-        journal.add_failure(failed.key, records.failed("evaluate"))
+        journal.attempts.add_failure(failed.key, records.failed("evaluate"))
     assert new_store(uri).publish(journal, name) == 2
 
     row = rows(uri, name)[checked.name]
@@ -288,11 +288,11 @@ def test_an_accuracy_by_another_version_of_the_reference_takes_the_place_of_the_
 ):
     store, old = new_store(file_uri), records.checked_job(1)
     journal.save_plan(records.plan(old, name=name))
-    journal.add_accuracy(records.accuracy(old))
+    journal.attempts.add_accuracy(records.accuracy(old))
     store.publish(journal, name)
     new = replace(old, key="new", reference="reference:nnapi@2")
     journal.save_plan(records.plan(new, name=name))
-    journal.add_accuracy(records.accuracy(new, top1_percent=90.0))
+    journal.attempts.add_accuracy(records.accuracy(new, top1_percent=90.0))
     store.publish(journal, name)
 
     found = load(file_uri, name).frame
@@ -305,9 +305,9 @@ def test_which_images_results_were_computed_on_stands_beside_them(
     file_uri, name, journal, new_store, records, tmp_path
 ):
     journal.save_plan(records.plan(name=name))
-    journal.add_data_manifest(name, "e" * 64, '{"images":["abc"]}')
+    journal.artifacts.add_data(name, "e" * 64, '{"images":["abc"]}')
     new_store(file_uri).publish(journal, name)
-    journal.add_data_manifest(name, "f" * 64, '{"images":["def"]}')
+    journal.artifacts.add_data(name, "f" * 64, '{"images":["def"]}')
     new_store(file_uri).publish(journal, name)
     client = client_of(file_uri)
     [parent] = [
@@ -323,7 +323,7 @@ def test_which_images_results_were_computed_on_stands_beside_them(
 def test_a_long_sweep_file_comes_back_whole(uri, name, journal, new_store, records):
     plan = records.plan(records.job(0), name=name, models=150)
     journal.save_plan(plan)
-    journal.add_failure(records.job(0).build_key, records.failed("build"))
+    journal.attempts.add_failure(records.job(0).build_key, records.failed("build"))
     new_store(uri).publish(journal, name)
 
     assert len(plan.sweep.model_dump_json()) > 3 * run_content.MAX_TAG_LENGTH
@@ -334,8 +334,8 @@ def test_a_long_sweep_file_comes_back_whole(uri, name, journal, new_store, recor
 def test_values_that_are_too_long_or_odd_are_cut_and_never_an_error(uri, name, journal, new_store, records):
     long, odd = records.job(0, name="n" * 9000, model="m" * 9000), records.job(1, name="<script>☃\x00")
     journal.save_plan(records.plan(long, odd, name=name))
-    journal.add_failure(long.build_key, records.failed("build", "r" * 20_000))
-    journal.add_failure(odd.build_key, records.failed("build", "NUL \x00 and ☃\n| a table |"))
+    journal.attempts.add_failure(long.build_key, records.failed("build", "r" * 20_000))
+    journal.attempts.add_failure(odd.build_key, records.failed("build", "NUL \x00 and ☃\n| a table |"))
 
     assert new_store(uri).publish(journal, name) == 2
 
@@ -362,7 +362,7 @@ def test_a_sweep_of_several_pages_is_read_whole(uri, name, journal, new_store, r
     jobs = [records.job(number) for number in range(8)]
     journal.save_plan(records.plan(*jobs, name=name))
     for job in jobs:
-        journal.add_failure(job.build_key, records.failed("build"))
+        journal.attempts.add_failure(job.build_key, records.failed("build"))
     monkeypatch.setattr(store_client, "_PAGE", 3)
 
     assert new_store(uri).publish(journal, name) == 8
@@ -421,7 +421,7 @@ def test_figures_of_hand_run_tools_come_back_and_are_no_rows(uri, name, journal,
     before, updated = load(uri, name).frame, load(uri, name).updated
     hostile = imported(2, variant="<script>alert(1)</script> **b**\x00" * 4, log="\U0001f600" * 200)
     for one in (imported(1), hostile):
-        journal.add_imported(name, one)
+        journal.imports.add(name, one)
 
     assert store.publish(journal, name) == 0
 
@@ -432,10 +432,10 @@ def test_figures_of_hand_run_tools_come_back_and_are_no_rows(uri, name, journal,
 
 def test_figures_are_written_once_whoever_publishes(uri, name, journal, new_store, records):
     journal.save_plan(records.plan(records.job(0), name=name))
-    journal.add_imported(name, imported(1))
+    journal.imports.add(name, imported(1))
     store = new_store(uri)
     store.publish(journal, name)
-    journal.add_imported(name, imported(2))
+    journal.imports.add(name, imported(2))
     for publisher in (store, new_store(uri), store):
         publisher.publish(journal, name)
 
@@ -451,7 +451,7 @@ def test_a_figure_whose_driver_was_killed_is_whole_and_ended_by_the_next_one(
     file_uri, name, journal, new_store, records
 ):
     journal.save_plan(records.plan(records.job(0), name=name))
-    journal.add_imported(name, imported(1))
+    journal.imports.add(name, imported(1))
     new_store(file_uri).publish(journal, name)
     client = client_of(file_uri)
     experiment = client.get_experiment_by_name(name)
@@ -499,7 +499,7 @@ def test_more_rounds_replace_the_row_and_keep_its_profiles(
     assert store.publish(journal, name) == 0
     assert rows(file_uri, name)[job.name]["rounds"] == 2
 
-    journal.add_block(records.block(job, 2, ms=7))
+    journal.attempts.add_block(records.block(job, 2, ms=7))
 
     assert store.publish(journal, name) == 1
     (row,) = rows(file_uri, name).values()
@@ -577,7 +577,7 @@ def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(
 
     def look(number, ms):
         for part in range(CHECK_BLOCKS):
-            journal.add_block(records.block(job, round_of(number, part), ms=ms, job_key=job.sentinel))
+            journal.attempts.add_block(records.block(job, round_of(number, part), ms=ms, job_key=job.sentinel))
 
     journal.save_plan(records.plan(job, name=name))
     look(0, 5.0)
@@ -610,7 +610,7 @@ def test_an_accuracy_on_other_images_is_not_ranked_beside_new_ones(
     store.publish(journal, name)
     assert rows(file_uri, name)[job.name]["stale"]
 
-    journal.add_accuracy(records.accuracy(job, evaluation_id="9" * 64))
+    journal.attempts.add_accuracy(records.accuracy(job, evaluation_id="9" * 64))
     store.publish(journal, name)
     assert not rows(file_uri, name)[job.name]["stale"]
 
@@ -618,10 +618,10 @@ def test_an_accuracy_on_other_images_is_not_ranked_beside_new_ones(
 def test_a_retried_failure_stays_until_there_is_a_new_outcome(file_uri, name, journal, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
-    journal.add_failure(job.build_key, records.failed("build"))
+    journal.attempts.add_failure(job.build_key, records.failed("build"))
     store = new_store(file_uri)
     store.publish(journal, name)
-    journal.retry_failures(name)
+    journal.attempts.retry_failures(name)
     assert store.publish(journal, name) == 0
     assert rows(file_uri, name)[job.name]["outcome"] == "failed"
 
@@ -898,7 +898,7 @@ def test_the_twelfth_job_is_published_with_no_more_statements_than_the_first(
     # Six builds, each measured by two jobs.
     jobs = [replace(records.job(n), build_key=records.job(n - n % 2).build_key) for n in range(12)]
     journal.save_plan(records.plan(*jobs, name=name))
-    journal.add_data_manifest(name, records.evaluation_id, '{"source": "image folder", "images": []}')
+    journal.artifacts.add_data(name, records.evaluation_id, '{"source": "image folder", "images": []}')
     store = new_store(sqlite_uri)
     store.publish(journal, name)
     statements = []
@@ -957,11 +957,11 @@ def test_a_run_starts_and_ends_with_its_measurement(uri, name, journal, new_stor
     journal.save_plan(records.plan(measured, failed, name=name))
     dated(journal, 1, sweeps=f"name = '{name}'")
     for round_ in range(3):
-        journal.add_block(records.block(measured, round_, device_seconds=2.5))
+        journal.attempts.add_block(records.block(measured, round_, device_seconds=2.5))
         dated(journal, 10 + round_, attempts=f"kind = 'block' AND round = {round_}")
-    journal.add_accuracy(records.accuracy(measured))
+    journal.attempts.add_accuracy(records.accuracy(measured))
     for number in range(MAX_ATTEMPTS):
-        journal.add_failure(failed.key, records.failed("run"))
+        journal.attempts.add_failure(failed.key, records.failed("run"))
         dated(journal, 20 + number, attempts=f"id = (SELECT max(id) FROM attempts) AND key = '{failed.key}'")
     new_store(uri).publish(journal, name)
 
@@ -977,7 +977,7 @@ def test_device_and_host_are_params_and_are_bounded(uri, name, journal, new_stor
     facts = replace(records.facts, device_id="adb-1", maker="M" * 9000)
     job = records.job(0, device_id="adb-1")
     journal.save_plan(records.plan(job, name=name, facts=(facts,)))
-    journal.add_failure(job.build_key, records.failed("build"))
+    journal.attempts.add_failure(job.build_key, records.failed("build"))
     new_store(uri).publish(journal, name)
 
     (run,) = all_runs(uri, name)
@@ -990,7 +990,7 @@ def test_the_host_of_a_device_of_a_lab_is_the_one_that_it_is_attached_to(uri, na
     job = records.job(0, device_id="adb-1")
     facts = replace(records.facts, device_id="adb-1", name="host:lab-2/adb:R5")
     journal.save_plan(records.plan(job, name=name, facts=(facts,)))
-    journal.add_failure(job.build_key, records.failed("build"))
+    journal.attempts.add_failure(job.build_key, records.failed("build"))
     new_store(uri).publish(journal, name)
 
     (run,) = all_runs(uri, name)
@@ -1002,15 +1002,15 @@ def test_runs_name_the_images_that_their_figures_are_of(real_uri, name, journal,
     journal.save_plan(records.plan(job, calibrated, name=name))
     for one in (job, calibrated):
         measure(journal, records, one)
-    journal.add_artifact(records.manifest(calibrated).model_copy(update={"calibration_id": "c" * 64}))
+    journal.artifacts.add(records.manifest(calibrated).model_copy(update={"calibration_id": "c" * 64}))
     manifests = {
         "e" * 64: {"source": "image folder", "count": 2, "images": ["a", "b"]},
         # What a download showed has an id of its own, and names the one of the plan.
         "d" * 64: {"source": f"torchvision {'<b>' * 200}; as loaded for {'c' * 64}", "count": None, "images": ["a"]},
     }
     for key, manifest in manifests.items():
-        journal.add_data_manifest(name, key, json.dumps(manifest))
-    journal.add_data_manifest(name, "0" * 64, "no JSON")
+        journal.artifacts.add_data(name, key, json.dumps(manifest))
+    journal.artifacts.add_data(name, "0" * 64, "no JSON")
     new_store(real_uri).publish(journal, name)
 
     client = client_of(real_uri)
@@ -1044,7 +1044,7 @@ def test_each_build_is_one_logged_model_that_its_jobs_take(real_uri, name, journ
     journal.save_plan(records.plan(job, threads, other, name=name))
     for one in (job, threads, other):
         measure(journal, records, one)
-    journal.add_artifact(records.manifest(job).model_copy(update={"model": job.model}))
+    journal.artifacts.add(records.manifest(job).model_copy(update={"model": job.model}))
     new_store(real_uri).publish(journal, name)
     assert new_store(real_uri).publish(journal, name) == 0
 
@@ -1114,7 +1114,7 @@ def test_every_run_says_when_it_was_published_or_changed(uri, name, journal, new
     first, second = records.job(0), records.job(1)
     both = records.plan(first, second, skipped=(records.skipped(),), name=name)
     journal.save_plan(both)
-    journal.add_imported(name, imported(1))
+    journal.imports.add(name, imported(1))
     for job in (first, second):
         measure(journal, records, job)
     store = new_store(uri)

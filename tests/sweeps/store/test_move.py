@@ -43,10 +43,10 @@ def made() -> Path:
             for number, name in enumerate(SWEEPS):
                 job = records.job(number)
                 journal.save_plan(records.plan(job, name=name))
-                journal.add_artifact(records.manifest(job))
+                journal.artifacts.add(records.manifest(job))
                 for round_ in range(2):
-                    journal.add_block(records.block(job, round_))
-                journal.add_accuracy(records.accuracy(job))
+                    journal.attempts.add_block(records.block(job, round_))
+                journal.attempts.add_accuracy(records.accuracy(job))
                 assert store.publish(journal, name) == 1
 
     return shared.made_once("workspace to move", build) / "it's 100% #1"
@@ -102,8 +102,8 @@ def test_a_sweep_goes_on_at_the_new_place_and_leaves_the_old_one_alone(moved, ma
     with Journal.open(moved.journal) as journal:
         journal.save_plan(records.plan(job, name="phones"))
         for round_ in range(2):
-            journal.add_block(records.block(job, round_))
-        journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_block(records.block(job, round_))
+        journal.attempts.add_accuracy(records.accuracy(job))
         assert store.publish(journal, "phones") == 1
     assert len(list(moved.root.rglob("samples.json"))) == here + 1
     assert sorted(made.rglob("*")) == before

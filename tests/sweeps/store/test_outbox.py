@@ -22,7 +22,7 @@ from sweeps.journal.outcomes import verified_key
 from sweeps.records import Job
 from sweeps.store import publishing
 from sweeps.store.lag import Lag, Marks, read_lag
-from sweeps.store.outbox import LONGEST_WAIT_S, Outbox, Retry
+from sweeps.store.outbox import Outbox
 from sweeps.store.publisher import LOOK_S
 from sweeps.store.publishing import Publisher
 from sweeps.store.verify import verify_published
@@ -31,6 +31,7 @@ from tests.fresh_mlflow import fresh_mlflow
 from tests.mlflow_rows import load
 from tests.store_double import DoubleClient, doubled
 from tests.sweeps.conftest import Records
+from tests.waited_clock import Clock
 
 LIMIT_S = 60.0
 """For what takes a second on a machine that has nothing else to do."""
@@ -56,10 +57,10 @@ def planned(journal: Journal, records: Records, count: int) -> list[Job]:
 
 def measure(journal: Journal, records: Records, *jobs: Job) -> None:
     for job in jobs:
-        journal.add_artifact(records.manifest(job))
+        journal.artifacts.add(records.manifest(job))
         for round_ in range(2):
-            journal.add_block(records.block(job, round_))
-        journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_block(records.block(job, round_))
+        journal.attempts.add_accuracy(records.accuracy(job))
 
 
 def eventually(what: Callable[[], bool]) -> None:
@@ -140,6 +141,7 @@ import sys
 from pathlib import Path
 from sweeps.store.publishing import Publisher
 from sweeps.workspace import Workspace
+from tests.waited_clock import Clock
 
 publisher = Publisher(Workspace(Path(sys.argv[1])), "phones")
 print(publisher.pid, flush=True)
@@ -235,21 +237,6 @@ def flaky() -> Iterator[type[Flaky]]:
         yield Flaky
 
 
-class Clock:
-    """Time passes only where it is waited for."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.waits: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now += seconds
-
-
 def test_a_server_that_refuses_every_third_run_gets_all_of_them_once(
     flaky: type[Flaky], workspace: Workspace, journal: Journal, records: Records
 ) -> None:
@@ -289,21 +276,6 @@ def test_a_server_that_takes_nothing_is_given_up_after_a_minute_and_the_lag_says
     assert lag.text == f"1 finished job is not in MLflow yet, the first since {lag.since:%Y-%m-%d %H:%M} UTC"
 
 
-def test_waits_double_up_to_a_minute_and_begin_anew_after_a_success() -> None:
-    clock = Clock()
-    retry = Retry(clock)
-    waits = []
-    for _ in range(9):
-        retry.failed()
-        waits.append(retry.wait_s)
-    assert waits == [1, 2, 4, 8, 16, 32, LONGEST_WAIT_S, LONGEST_WAIT_S, LONGEST_WAIT_S]
-    clock.sleep(LONGEST_WAIT_S)
-    assert retry.wait_s == 0
-    retry.succeeded()
-    retry.failed()
-    assert retry.wait_s == 1
-
-
 # The lag
 
 
@@ -313,7 +285,7 @@ def test_a_build_that_fails_on_its_images_after_the_first_publication_is_publish
     [job] = planned(journal, records, 1)
     with Outbox.of(workspace, journal, "phones") as outbox:
         assert outbox.publish() == 0
-        journal.add_failure(verified_key(job.build_key, records.evaluation_id), records.failed("verify"))
+        journal.attempts.add_failure(verified_key(job.build_key, records.evaluation_id), records.failed("verify"))
         assert outbox.left() == 1
         assert outbox.publish() == 1
         assert outbox.left() == 0

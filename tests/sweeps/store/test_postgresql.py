@@ -64,10 +64,10 @@ def journal(workspace: Workspace) -> Iterator[Journal]:
 
 def measure(journal: Journal, records: Records, *jobs: Job) -> None:
     for job in jobs:
-        journal.add_artifact(records.manifest(job))
+        journal.artifacts.add(records.manifest(job))
         for round_ in range(2):
-            journal.add_block(records.block(job, round_, ms=5 + round_))
-        journal.add_accuracy(records.accuracy(job))
+            journal.attempts.add_block(records.block(job, round_, ms=5 + round_))
+        journal.attempts.add_accuracy(records.accuracy(job))
 
 
 def eventually(true: Callable[[], bool]) -> None:
@@ -107,7 +107,7 @@ def test_it_has_the_same_content_as_sqlite(workspace: Workspace, journal: Journa
     journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
     measure(journal, records, *jobs[:2])
     for _ in range(3):
-        journal.add_failure(jobs[2].key, records.failed())
+        journal.attempts.add_failure(jobs[2].key, records.failed())
     uris = workspace.tracking_uri, f"sqlite:///{fresh_mlflow(workspace.root)}"
     found = []
     for uri in uris:

@@ -20,7 +20,7 @@ from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.left import Left, left_of, waiting
-from sweeps.journal.results_table import Place
+from sweeps.journal.result_place import Place
 from sweeps.journal.told import told_by
 from sweeps.planning.size import estimate
 from sweeps.ranking.build_costs import costs_of
@@ -61,19 +61,19 @@ def fill(workspace, records, outcomes, phones=2):
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(plan)
         for job, medians in zip(jobs, outcomes, strict=True):
-            journal.add_artifact(records.manifest(job))
+            journal.artifacts.add(records.manifest(job))
             if medians:
                 measure(journal, records, job, medians)
             else:
                 for _ in range(3):
-                    journal.add_failure(job.key, records.failed())
+                    journal.attempts.add_failure(job.key, records.failed())
     return jobs
 
 
 def measure(journal, records, job, medians):
     for round_, ms in enumerate(medians):
-        journal.add_block(records.block(job, round_, ms=ms))
-    journal.add_accuracy(records.accuracy(job, accuracy_drop_high_points=0.9))
+        journal.attempts.add_block(records.block(job, round_, ms=ms))
+    journal.attempts.add_accuracy(records.accuracy(job, accuracy_drop_high_points=0.9))
 
 
 def by_mlflow(workspace, device=None):
@@ -105,7 +105,7 @@ def test_imported_figures_are_beside_the_same_devices(workspace, records):
     fill(workspace, records, [(5.0, 5.1, 5.2)] * 4)
     with Journal.open(workspace.journal) as journal:
         for device_id in ("phone-0", "phone-1", "elsewhere"):
-            journal.add_imported("phones", imported(device_id))
+            journal.imports.add("phones", imported(device_id))
     for device in (None, "phone-0", "phone"):
         assert rank_sweep(workspace.journal, "phones", device) == by_mlflow(workspace, device)
 
@@ -159,8 +159,8 @@ def test_stored_costs_of_builds_are_those_of_the_rows(workspace, records):
     def stored():
         cells = read_current(workspace, lambda verdicts: build_costs.cells(verdicts.db, "phones", model, phones))
         with Journal.open(workspace.journal, read_only=True) as journal:
-            objective = journal.spec("phones").objective
-            rows = {phone: journal.result_rows("phones", Place("phones", phone, model)) for phone in phones}
+            objective = journal.plans.spec("phones").objective
+            rows = {phone: journal.results.rows("phones", Place("phones", phone, model)) for phone in phones}
         assert cells == {phone: costs_of(rows[phone], objective) for phone in phones}
         return {cell.job_key: (cell.state, cell.ratio) for here in cells.values() for cell in here.values()}
 
@@ -218,14 +218,14 @@ def test_what_is_left_is_estimated_as_from_the_whole_plan(workspace, records):
         for job in (jobs[0], jobs[4], gone):
             measure(journal, records, job, (5.0, 5.01))
         journal.save_plan(plan)
-        journal.add_artifact(records.manifest(jobs[0]))
-        ended = journal.ended_jobs("phones", -1)
+        journal.artifacts.add(records.manifest(jobs[0]))
+        ended = journal.results.ended_jobs("phones", -1)
         assert set(ended) == {jobs[0].key, jobs[4].key}
-        expected = estimate(plan, journal.protocol("phones"), ended, {jobs[0].build_key})
+        expected = estimate(plan, journal.plans.protocol("phones"), ended, {jobs[0].build_key})
         assert left_of(journal, "phones") == Left(jobs=6, seconds=expected.seconds)
-        untold = estimate(plan, journal.protocol("phones"), ended, set())
+        untold = estimate(plan, journal.plans.protocol("phones"), ended, set())
         assert untold.seconds > expected.seconds
-        assert journal.builds_tried("phones", [jobs[0].build_key]) == {(jobs[0].build_key, "phone-0")}
+        assert journal.results.builds_tried("phones", [jobs[0].build_key]) == {(jobs[0].build_key, "phone-0")}
         with pytest.raises(EdgeSweepError, match="no sweep 'other'"):
             left_of(journal, "other")
 
@@ -233,8 +233,8 @@ def test_what_is_left_is_estimated_as_from_the_whole_plan(workspace, records):
 def test_some_rows_are_read_by_their_jobs(workspace, records):
     jobs = fill(workspace, records, [(5.0, 5.01, 5.02)] * 3)
     with Journal.open(workspace.journal) as journal:
-        found = journal.some_results("phones", [jobs[2].key, jobs[0].key, "another"])
-        assert found == {job.key: journal.stored_result("phones", job.key)[0] for job in (jobs[0], jobs[2])}
+        found = journal.results.some("phones", [jobs[2].key, jobs[0].key, "another"])
+        assert found == {job.key: journal.results.stored("phones", job.key)[0] for job in (jobs[0], jobs[2])}
 
 
 def test_only_places_with_news_are_ranked(workspace, records, monkeypatch):
@@ -253,9 +253,9 @@ def test_only_places_with_news_are_ranked(workspace, records, monkeypatch):
     assert judged == []
     with Journal.open(workspace.journal) as journal:
         for _ in range(3):
-            journal.add_failure(jobs[1].key, records.failed())
-        assert journal.outcome(journal.planned_job("phones", jobs[1].key)) is not None
-        journal.add_artifact(records.manifest(jobs[1]).model_copy(update={"file_bytes": 9_000_000}))
+            journal.attempts.add_failure(jobs[1].key, records.failed())
+        assert journal.outcomes.of_job(journal.jobs.planned("phones", jobs[1].key)) is not None
+        journal.artifacts.add(records.manifest(jobs[1]).model_copy(update={"file_bytes": 9_000_000}))
     overview(workspace)
     assert judged == ["phone-1"]
 
@@ -270,12 +270,13 @@ def test_jobs_that_wait_make_a_verdict_provisional(workspace, records):
         ("phone-0", "provisional", 1),
         ("phone-1", "waiting", 2),
     ]
-    [line] = waiting(workspace.journal, "phones")
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        [line] = waiting(journal, "phones")
     assert line.startswith("edgesweep run SWEEP.yaml measures the 3 jobs that wait (about ")
     with Journal.open(workspace.journal) as journal:
-        journal.add_failure(jobs[3].key, Failed(stage="load", kind="bad_model", message="no"))
+        journal.attempts.add_failure(jobs[3].key, Failed(stage="load", kind="bad_model", message="no"))
         before, jobs_left = left_of(journal, "phones").seconds, left_of(journal, "phones").jobs
-        journal.add_artifact(records.manifest(jobs[2]))
+        journal.artifacts.add(records.manifest(jobs[2]))
         assert 0 < left_of(journal, "phones").seconds < before, "what is built is not built again"
         for job in jobs[1:3]:
             measure(journal, records, job, (5.0, 5.01))
@@ -287,7 +288,7 @@ def test_where_nothing_may_win_and_jobs_wait_they_are_the_next_step(workspace, r
     jobs = [replace(records.job(number), device_id=facts[0].device_id) for number in range(2)]
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(*jobs, facts=facts, rounds=2))
-        journal.add_failure(jobs[0].key, Failed(stage="load", kind="bad_model", message="no"))
+        journal.attempts.add_failure(jobs[0].key, Failed(stage="load", kind="bad_model", message="no"))
     [found] = overview(workspace)
     assert (found.state, found.settle) == ("waiting", "edgesweep run SWEEP.yaml")
 
@@ -343,7 +344,7 @@ def test_a_file_of_verdicts_that_another_process_makes_just_now_is_left_to_it(wo
     with closing(sqlite3.connect(workspace.verdicts)) as db:
         made = "\n".join(db.iterdump())
     workspace.verdicts.unlink()
-    monkeypatch.setattr(verdicts_module, "_BUSY_S", 0.0)
+    monkeypatch.setattr(verdicts_module, "BRIEF_S", 0.0)
     with closing(sqlite3.connect(workspace.verdicts, isolation_level=None)) as other:
         other.execute(f"PRAGMA journal_mode = {mode}")
         other.execute("BEGIN IMMEDIATE")
@@ -364,7 +365,7 @@ def test_verdicts_are_made_anew_when_an_older_journal_was_put_back(workspace, re
     with Journal.open(workspace.journal) as journal, closing(sqlite3.connect(older)) as copy:
         journal.save_plan(records.plan(slow, fast, facts=devices(records, 1), rounds=3))
         measure(journal, records, slow, (5.0, 5.01, 5.02))
-        journal._db.backup(copy)
+        journal.file.db.backup(copy)
         measure(journal, records, fast, (1.0, 1.01, 1.02))
     assert [one.winner for one in overview(workspace)] == [fast.name]
     older.replace(workspace.journal)
@@ -382,12 +383,12 @@ def test_verdicts_are_made_anew_when_an_older_journal_was_put_back(workspace, re
 def test_a_row_that_cannot_be_read_is_made_again_for_every_reader(workspace, records, read):
     fill(workspace, records, [(5.0, 5.01, 5.02)] * 2)
     with Journal.open(workspace.journal) as journal:
-        written = journal.result_rows("phones")
+        written = journal.results.rows("phones")
     with closing(sqlite3.connect(workspace.journal)) as db, db:
         db.execute("UPDATE results SET trust = '['")
     read(workspace)
     with Journal.open(workspace.journal) as journal:
-        assert journal.result_rows("phones") == written
+        assert journal.results.rows("phones") == written
 
 
 def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):
@@ -401,6 +402,40 @@ def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):
         command = [sys.executable, "-c", code, "rank", "--workspace", str(workspace.root), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert "LOADED []" in done.stdout, words
+
+
+def test_a_run_is_made_of_the_journal_s_row_whose_table_is_made_again_if_it_is_damaged(workspace, records):
+    [job] = fill(workspace, records, [(5.0, 5.01, 5.02)], phones=1)
+
+    def published_load_ms():
+        by_mlflow(workspace)
+        frame = load(workspace.tracking_uri, "phones").frame
+        return frame[frame.job_key == job.key].load_ms.item()
+
+    with Journal.open(workspace.journal) as journal:
+        [measured] = [row.metrics["load_ms"] for row in journal.results.rows("phones") if row.timed]
+        journal.file.db.execute("UPDATE results SET load_ms = 1234.5")
+    assert published_load_ms() == 1234.5
+    with Journal.open(workspace.journal) as journal:
+        journal.file.db.execute("DROP TABLE results")
+    assert published_load_ms() == measured
+
+
+@pytest.mark.parametrize("words", [(), ("--device", "phone-0"), ("--all",), ("--json",)])
+def test_rank_opens_the_journal_once(workspace, records, monkeypatch, words):
+    fill(workspace, records, [(5.0, 5.01, 5.02), (7.0, 7.01, 7.02), ()])
+    opened, connect = [], sqlite3.connect
+
+    def connecting(database, *given, **named):
+        opened.append(str(database))
+        return connect(database, *given, **named)
+
+    monkeypatch.setattr(sqlite3, "connect", connecting)
+    done = CliRunner().invoke(main, ["rank", "--workspace", str(workspace.root), *words])
+    assert done.exit_code == 0, done.output
+    assert [name for name in opened if f"/{workspace.journal.name}" in name] == [
+        f"{workspace.journal.resolve().as_uri()}?mode=ro"
+    ]
 
 
 def test_rank_shows_the_winners_and_tables_when_they_are_asked_for(workspace, records):

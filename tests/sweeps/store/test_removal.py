@@ -6,7 +6,7 @@ from mlflow.exceptions import MlflowException
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.kept_sweeps import Labels
+from sweeps.journal.sweep_table import Labels
 from sweeps.store.beside import LABELS, NOTE, write_labels
 from sweeps.store.removal import Published, check_free, look_for, take_out
 from sweeps.store.run_content import JOB_KEY, RECORD

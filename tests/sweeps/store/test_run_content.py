@@ -6,6 +6,7 @@ import pytest
 
 from sweeps.batches import BatchShare
 from sweeps.journal.journal import Journal
+from sweeps.journal.result_row import row_of_job
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import PRESETS
 from sweeps.records import Measured
@@ -27,6 +28,10 @@ SETTLED = Settled(
 )
 
 
+def content_of(planned, outcome, blocks, manifest, *about):
+    return of_job(row_of_job("phones", planned, outcome, blocks, manifest, *about), planned, blocks, manifest)
+
+
 @pytest.fixture
 def run(records, tmp_path):
     """The content of a finished job's run; blocks may be changed first."""
@@ -36,12 +41,13 @@ def run(records, tmp_path):
         with Journal.open(tmp_path / f"{journal}.sqlite") as journal:
             journal.save_plan(records.plan(job))
             for block in blocks or [records.block(job, round_) for round_ in range(2)]:
-                journal.add_block(block)
-            journal.add_accuracy(accuracy or records.accuracy(job))
-            planned = journal.planned_job("phones", job.key)
-            outcome = journal.sweep_outcome("phones", job)
+                journal.attempts.add_block(block)
+            journal.attempts.add_accuracy(accuracy or records.accuracy(job))
+            planned = journal.jobs.planned("phones", job.key)
+            outcome = journal.outcomes.in_sweep("phones", job)
             assert isinstance(outcome, Measured)
-            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled, sessions, batches)
+            content = (outcome, journal.attempts.blocks(job.key), None, settled, sessions, batches)
+            return content_of(planned, *content)
 
     return make
 
@@ -125,8 +131,8 @@ def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, reco
     job = records.job(0)
     with Journal.open(tmp_path / "left.sqlite") as journal:
         journal.save_plan(records.plan(job))
-        planned = journal.planned_job("phones", job.key)
-    left = read(of_job("phones", planned, Measured(timing=None, accuracy=None), (), None, SETTLED, (), share))
+        planned = journal.jobs.planned("phones", job.key)
+    left = read(content_of(planned, Measured(timing=None, accuracy=None), (), None, SETTLED, (), share))
     assert (left.batch_seconds, left.timed_seconds, left.waited_seconds, left.device_seconds) == (7.0, 1.5, 2.0, 0.0)
     assert left.batch_medians_ms == in_batches
 
@@ -140,6 +146,14 @@ def test_a_last_digit_of_another_kind_of_cpu_makes_no_other_run(run, factor, sam
     assert here.is_in(here.attempt_key, here.metrics)
     assert written.is_in(here.attempt_key, here.metrics) == same
     assert not here.is_in("of another attempt", here.metrics)
+
+
+def test_a_figure_that_came_later_than_a_run_writes_it_not_again(run):
+    earlier = run()
+    later = replace(earlier, row=replace(earlier.row, metrics={**earlier.row.metrics, "p99_over_p50": 1.02}))
+    assert later.is_in(earlier.attempt_key, earlier.metrics)
+    fewer = {name: value for name, value in earlier.row.metrics.items() if name != "load_ms"}
+    assert not replace(earlier, row=replace(earlier.row, metrics=fewer)).is_in(earlier.attempt_key, earlier.metrics)
 
 
 def test_what_says_nothing_is_no_tag_and_is_read_as_its_default(run):
@@ -190,18 +204,18 @@ def test_a_block_that_checks_batches_costs_time_and_makes_no_figure(records, tmp
     with Journal.open(tmp_path / "check.sqlite") as journal:
         journal.save_plan(records.plan(job))
         for block in checks:
-            journal.add_block(block)
-        journal.add_accuracy(records.accuracy(job))
-        planned = journal.planned_job("phones", job.key)
-        assert journal.sweep_outcome("phones", job) is None, "it has no round yet"
-    row = read(of_job("phones", planned, Measured(timing=None, accuracy=None), checks, None, ended))
+            journal.attempts.add_block(block)
+        journal.attempts.add_accuracy(records.accuracy(job))
+        planned = journal.jobs.planned("phones", job.key)
+        assert journal.outcomes.in_sweep("phones", job) is None, "it has no round yet"
+    row = read(content_of(planned, Measured(timing=None, accuracy=None), checks, None, ended))
     assert not row.timed
     assert row.device_seconds == 5.0
     assert row.check_medians_ms == ((checks[0].visit, pytest.approx(5.003)),), "what cannot be trusted is left out"
     assert (row.block_medians_ms, row.confirmed_medians_ms, row.gate) == ((), (), "none")
     timed = [records.block(job, round_) for round_ in range(2, 4)]
     outcome = Measured(timing=summarize(job.key, timed, planned.protocol), accuracy=None)
-    row = read(of_job("phones", planned, outcome, [*checks, *timed], None, ended))
+    row = read(content_of(planned, outcome, [*checks, *timed], None, ended))
     assert row.metrics["latency_p50_ms"] == pytest.approx(5.003)
     assert len(row.block_medians_ms) == 2
     with pytest.raises(ValueError, match="not the blocks of job"):
@@ -213,5 +227,5 @@ def test_a_winner_with_one_confirming_block_has_that_one_and_no_interval(records
     one = records.block(job, 0, confirms=True)
     timing = summarize(job.key, [one], PRESETS["race"])
     assert timing.confirmed_medians_ms == ((one.visit, pytest.approx(5.003)),)
-    assert (timing.block_medians_ms, timing.latency_ci_low_ms) == ((), None)
+    assert (timing.block_medians_ms, timing.figures.get("latency_ci_low_ms")) == ((), None)
     assert "one_block" in timing.labels

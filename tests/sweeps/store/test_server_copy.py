@@ -26,6 +26,7 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.json_records import from_json, to_json
+from sweeps.operations.stored_results import open_results
 from sweeps.ranking.document import ranking_document
 from sweeps.records import Job
 from sweeps.store import result_files as files_module
@@ -33,7 +34,7 @@ from sweeps.store import server_copy, snapshot_upload
 from sweeps.store.mlflow import Store
 from sweeps.store.owner import read_owner
 from sweeps.store.read_journal import rank_sweep
-from sweeps.store.result_files import ResultFiles, copied_files, in_words, own_files, result_files
+from sweeps.store.result_files import ResultFiles, copied_files, in_words, own_files
 from sweeps.store.server_copy import CopyState, ServerCopy, copy_folder
 from sweeps.store.snapshot import SnapshotRecord, sha256_of
 from sweeps.store.snapshot_download import ReplacedError, download
@@ -69,10 +70,10 @@ class Team:
         with Journal.open(workspace.journal) as journal:
             journal.save_plan(self.records.plan(*jobs, name=sweep, rounds=rounds))
             for job in (jobs[number] for number in numbers):
-                journal.add_artifact(self.records.manifest(job))
-                for round_ in range(len(journal.blocks(job.key)), rounds):
-                    journal.add_block(self.records.block(job, round_, ms=ms + round_ / 100))
-                journal.add_accuracy(self.records.accuracy(job, accuracy_drop_high_points=0.9))
+                journal.artifacts.add(self.records.manifest(job))
+                for round_ in range(len(journal.attempts.blocks(job.key)), rounds):
+                    journal.attempts.add_block(self.records.block(job, round_, ms=ms + round_ / 100))
+                journal.attempts.add_accuracy(self.records.accuracy(job, accuracy_drop_high_points=0.9))
         self.publish(sweep, workspace)
         return jobs
 
@@ -90,7 +91,7 @@ class Team:
     def rows(self, sweep: str = "phones", **options: Any) -> dict[str, Any]:
         """The rows of a new copy, by job key; each key is there once."""
         with Journal.open(self.copy(**options).journal, read_only=True) as journal:
-            found = journal.result_rows(sweep)
+            found = journal.results.rows(sweep)
         assert len({row.job_key for row in found}) == len(found)
         return {row.job_key: row for row in found}
 
@@ -141,9 +142,9 @@ def imported(mean_ms: float = 7.0) -> Imported:
 def test_a_copy_is_read_as_a_journal_is(team: Team) -> None:
     jobs = team.measure(0, 1)
     with Journal.open(team.measuring.journal) as journal:
-        journal.add_imported("phones", imported())
+        journal.imports.add("phones", imported())
         for _ in range(3):
-            journal.add_failure(jobs[2].key, team.records.failed())
+            journal.attempts.add_failure(jobs[2].key, team.records.failed())
     team.publish()
     files = team.copy()
     assert (files.is_copy, files.complete, files.error, files.left_out) == (True, True, "", 0)
@@ -154,8 +155,8 @@ def test_a_copy_is_read_as_a_journal_is(team: Team) -> None:
         Journal.open(files.journal, read_only=True) as copy,
         Journal.open(team.measuring.journal, read_only=True) as journal,
     ):
-        assert copy.result_rows("phones") == journal.result_rows("phones")
-        assert copy.sweeps() == journal.sweeps()
+        assert copy.results.rows("phones") == journal.results.rows("phones")
+        assert copy.sweeps.all() == journal.sweeps.all()
     assert [one.winner for one in overview(files)] == [one.winner for one in overview(team.measuring)]
 
 
@@ -165,18 +166,18 @@ def check_that_a_copy_follows(team: Team) -> None:
     assert team.rows().keys() == {job.key for job in jobs[:2]}
     assert team.read == [2]
     with Journal.open(team.copy().journal, read_only=True) as journal:
-        before = journal.watermark()
+        before = journal.results.watermark()
     assert team.read == [], "nothing is new"
     team.measure(2)
     team.measure(0, rounds=3, sweep="other")
     files = team.copy()
     assert sorted(team.read) == [1, 3]
     with Journal.open(files.journal, read_only=True) as journal:
-        assert [row.rounds for row in journal.result_rows("other")] == [3]
-        assert {row.job_key for row in journal.result_rows("phones")} == {job.key for job in jobs[:3]}
-        changed = journal.matching_results({"model": ["net"]})
+        assert [row.rounds for row in journal.results.rows("other")] == [3]
+        assert {row.job_key for row in journal.results.rows("phones")} == {job.key for job in jobs[:3]}
+        changed = journal.results.matching({"model": ["net"]})
         assert len(changed) == 4
-        seqs = journal.watermark().seq - before.seq
+        seqs = journal.results.watermark().seq - before.seq
         assert seqs == 2, "rows that are as they were are not written again"
     experiment = team.client.get_experiment_by_name("other")
     team.client.delete_experiment(experiment.experiment_id)
@@ -232,11 +233,12 @@ def test_of_two_workspaces_with_one_sweep_name_each_job_is_shown_once_and_none_i
     assert rows.keys() == {job.key for job in jobs[:3]}
     assert [rows[job.key].rounds for job in jobs[:3]] == [2, 3, 3], "more rounds count"
     with Journal.open(team.measuring.journal, read_only=True) as journal:
-        mine = {row.job_key: row for row in journal.result_rows("phones")}
+        mine = {row.job_key: row for row in journal.results.rows("phones")}
     team.publish()
     assert team.rows() == rows, "whoever published last changes nothing"
     # A workspace that has the sweep reads its own journal alone.
-    assert result_files(team.measuring, "phones") == own_files(team.measuring)
+    with open_results(team.measuring, "phones") as stored:
+        assert stored.files == own_files(team.measuring)
     # Without the other one, its results go, and what it had hidden comes back.
     [theirs] = [run for run in team.parents() if run.data.tags["edgesweep.workspace"] == read_owner(other).name]
     team.client.delete_run(theirs.info.run_id)
@@ -317,8 +319,8 @@ def test_a_snapshot_comes_once_a_minute_and_at_the_end(team: Team, monkeypatch: 
     with Journal.open(team.measuring.journal) as journal:
 
         def sequence(*, last: bool = False) -> int:
-            journal.add_failure(jobs[1].key, team.records.failed())
-            journal.add_block(team.records.block(job, next(rounds)))
+            journal.attempts.add_failure(jobs[1].key, team.records.failed())
+            journal.attempts.add_block(team.records.block(job, next(rounds)))
             store.publish(journal, "phones", last=last)
             return team.snapshot()[1].sequence
 
@@ -619,9 +621,9 @@ def test_a_sweep_of_the_workspace_is_read_from_its_journal_without_asking_the_se
     team.measure(0)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     for sweep in ("phones", None):
-        files = result_files(team.measuring, sweep)
-        assert files == own_files(team.measuring)
-        assert (files.text, files.is_copy) == ("", False)
+        with open_results(team.measuring, sweep) as stored:
+            assert stored.files == own_files(team.measuring)
+            assert (stored.name, stored.files.text, stored.files.is_copy) == ("phones", "", False)
 
 
 def test_a_misspelt_sweep_is_told_with_what_there_is(team: Team) -> None:
@@ -629,6 +631,25 @@ def test_a_misspelt_sweep_is_told_with_what_there_is(team: Team) -> None:
     shown = rank(team, "phonse")
     assert (shown.exit_code, "there is no sweep 'phonse', here or in MLflow" in shown.output) == (1, True)
     assert "there is: phones" in shown.output
+
+
+def test_a_misspelt_sweep_copies_nothing_of_a_workspaces_own_store(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    team.measure(0)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    make(Path(team.measuring.tracking_uri.removeprefix("sqlite:///")))
+    shown = CliRunner().invoke(main, ["rank", "phonse", "--workspace", str(team.measuring.root)])
+    assert (shown.exit_code, "known sweeps: phones" in shown.output) == (1, True)
+    assert not copy_folder(team.measuring.tracking_uri).exists()
+
+
+def test_a_server_is_read_beside_a_workspace_that_another_version_has_written(team: Team) -> None:
+    team.measure(0, 1)
+    Journal.open(team.reading.journal).close()
+    with closing(sqlite3.connect(team.reading.journal)) as db:
+        db.execute("PRAGMA user_version = 15")
+    assert rank(team, "phones").exit_code == 0
+    latest = rank(team)
+    assert (latest.exit_code, "has version 15" in latest.output) == (1, True), "its latest sweep cannot be known"
 
 
 def test_rank_says_how_old_a_copy_is(team: Team) -> None:

@@ -12,6 +12,7 @@ from edgesweep_toy.runner import NAME, VERSION, features
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
+from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
@@ -25,10 +26,12 @@ class Toy(KeepsContract):
     name = "toy"
     module = "edgesweep_toy.runner"
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
         if (variant.backend, variant.precision) != ("abacus", "fp32"):
-            return f"a toy counts fp32 on its abacus, not {variant.precision} on {variant.backend}"
-        return None if catalog.is_host(facts.name) or facts.runtime_versions else f"{facts.name} has no Python"
+            reason = f"a toy counts fp32 on its abacus, not {variant.precision} on {variant.backend}"
+            return Skip("not_of_runtime", reason)
+        has_python = catalog.is_host(facts.name) or facts.runtime_versions
+        return None if has_python else Skip("needs_python", f"{facts.name} has no Python")
 
     def versions(self) -> dict[str, str]:
         return {"builder": "toy 1"}

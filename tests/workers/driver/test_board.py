@@ -85,9 +85,9 @@ def test_a_sweep_on_a_board_with_python_ends_ranked(board: Board, tmp_path: Path
     assert device["winner"] is not None
     assert len(device["ranking"]) == 2
     with Journal.open(tmp_path / "data" / "journal.sqlite", read_only=True) as journal:
-        (facts,) = journal.devices("board")
+        (facts,) = journal.plans.devices("board")
         assert (facts.name, facts.exec_context, facts.python) == (board.name, BOARD, sys.executable)
-        blocks = [block for job, _ in journal.jobs("board") for block in journal.blocks(job.key)]
+        blocks = [block for job, _ in journal.jobs.of_sweep("board") for block in journal.attempts.blocks(job.key)]
     assert len(blocks) == 2
     assert {block.runner.split()[0] for block in blocks} == {"python-torchscript"}
     assert {block.conditions.exec_context for block in blocks} == {BOARD}
@@ -116,9 +116,9 @@ def test_a_sweep_on_a_board_without_python_takes_the_compiled_runner_and_outlive
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
         cutting.join()
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
-        blocks = [block for job in sweep.plan.jobs for block in journal.blocks(job.key)]
-        assert [journal.failures(job.key) for job in sweep.plan.jobs] == [(), ()]
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
+        blocks = [block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key)]
+        assert [journal.attempts.failures(job.key) for job in sweep.plan.jobs] == [(), ()]
     assert {block.runner for block in blocks} == {native_runner.runner()}
     assert len((tmp_path / "starts").read_text().splitlines()) == len(blocks) == 2, "no block is repeated"
 

@@ -14,16 +14,16 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from tests import gallery
+from tests.faulty_device import Faults, FaultyDevice
 from tests.gallery import RememberingHost
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import Sweep
 from workers.artifacts import ArtifactStore
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver.events import Away, Building, Event, Measuring
 from workers.executors.build_queue import BuildQueue
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 
 LIMIT_S = 60.0
@@ -34,7 +34,7 @@ ANY = ObjectiveSpec(constraints=())
 RACE = {"budget": "race", "protocol": ProtocolSpec(preset="race", gate="none", sentinel_every=0)}
 
 
-class Phone(FakeDevice):
+class Phone(FaultyDevice):
     """`steady` is an Arm phone; `hot` calls itself a virtual phone, which is this computer."""
 
     def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
@@ -118,7 +118,7 @@ class Watched(InlineExecutor):
         if not name:
             return WatchedLane(facts.name, super().lane(facts), self._happens, self.log)
         device = Phone(self._folder, name, self._faults.get(name))
-        return WatchedLane(name, Bench(device, self._folder), self._happens, self.log)
+        return WatchedLane(name, DeviceRunner(device, self._folder), self._happens, self.log)
 
     def _happens(self, line: str) -> None:
         self._before(line)
@@ -160,7 +160,7 @@ def sweep_of(folder: Path, *phones: str, grid: GridSpec = BOTH, **changes: objec
 
 
 def measured(sweep: Sweep, journal: Journal) -> list[bool]:
-    return [isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs]
+    return [isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs]
 
 
 def test_a_phone_is_measured_while_only_other_phones_artifacts_are_built(tmp_path: Path, journal: Journal) -> None:
@@ -256,13 +256,13 @@ def test_a_stop_keeps_what_runs_on_a_phone_and_what_is_being_built(tmp_path: Pat
 
     executor = Watched(sweep, before)
     sweep.run(journal, stop=stopped.is_set, executor=executor)
-    assert sum(journal.block_count(job.key) for job in sweep.plan.jobs) == 1
-    assert sum(journal.artifact(job.build_key) is not None for job in sweep.plan.jobs) == 4
+    assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 1
+    assert sum(journal.artifacts.latest(job.build_key) is not None for job in sweep.plan.jobs) == 4
     again = Watched(sweep)
     sweep.run(journal, executor=again)
     assert all(measured(sweep, journal))
     assert not [line for line in again.log.lines if line.startswith("build")]
-    assert sum(journal.block_count(job.key) for job in sweep.plan.jobs) == 8
+    assert sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs) == 8
 
 
 def test_a_phone_is_pushed_to_and_cools_down_while_another_one_is_measured(tmp_path: Path, journal: Journal) -> None:

@@ -21,15 +21,15 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.trust import disqualified
+from tests.faulty_device import Faults, FaultyDevice
 from tests.gallery import RememberingHost
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver import contests
 from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.requests import BlockRequest, ReadyRequest
 
 # Eight jobs of two builds: threads make them differ.
@@ -46,7 +46,7 @@ class Latencies(dict[str, float]):
         return self.setdefault(digest, 10.0 * 1.12 ** len(self))
 
 
-class KnownPhone(FakeDevice):
+class KnownPhone(FaultyDevice):
     """One on which two files are never equally fast by chance, and nothing is evaluated twice."""
 
     latencies = Latencies()
@@ -70,13 +70,13 @@ class SimulatedPhones(InlineExecutor):
         super().__init__(folder)
         self._at = folder
         self._faults = faults
-        self.phones: list[FakeDevice] = []
+        self.phones: list[FaultyDevice] = []
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         faults = self._faults.get(facts.name) if isinstance(self._faults, dict) else self._faults
         phone = KnownPhone(self._at, facts.name.partition(":")[2], faults)
         self.phones.append(phone)
-        return Bench(phone, self._at)
+        return DeviceRunner(phone, self._at)
 
 
 def sweep_of(tmp_path: Path, phone: str, grid: GridSpec = TWO, **changes: object) -> BuiltSweep:
@@ -84,7 +84,7 @@ def sweep_of(tmp_path: Path, phone: str, grid: GridSpec = TWO, **changes: object
 
 
 def timing(journal: Journal, job: Job) -> Timing:
-    outcome = journal.sweep_outcome("tiny", job)
+    outcome = journal.outcomes.in_sweep("tiny", job)
     assert isinstance(outcome, Measured)
     assert outcome.timing is not None
     return outcome.timing
@@ -94,7 +94,7 @@ def test_a_race_ends_with_a_reason_for_every_job_and_less_work_than_measuring_al
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        settled = {job.key: journal.settled(job.key) for job in sweep.plan.jobs}
+        settled = {job.key: journal.attempts.settled(job.key) for job in sweep.plan.jobs}
         reasons = Counter(one.reason for one in settled.values() if one)
         assert sum(reasons.values()) == 8
         assert reasons["slower"] >= 4, "1 and 4 threads differ by a factor"
@@ -110,34 +110,36 @@ def test_an_interrupted_race_goes_on_and_nothing_is_measured_twice(tmp_path: Pat
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
     keys = [job.key for job in sweep.plan.jobs]
     with Journal.open(sweep.workspace.journal) as journal:
-        sweep.run(journal, stop=lambda: sum(len(journal.blocks(key)) for key in keys) >= 11)
-        kept = {key: journal.blocks(key) for key in keys}
+        sweep.run(journal, stop=lambda: sum(len(journal.attempts.blocks(key)) for key in keys) >= 11)
+        kept = {key: journal.attempts.blocks(key) for key in keys}
         assert sum(map(len, kept.values())) == 11
         sweep.run(journal)
         for key, blocks in kept.items():
-            assert journal.blocks(key)[: len(blocks)] == blocks
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+            assert journal.attempts.blocks(key)[: len(blocks)] == blocks
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
 def test_a_newcomer_races_against_whoever_was_undefeated(tmp_path: Path) -> None:
     first = sweep_of(tmp_path, "steady", budget="race", protocol=ProtocolSpec())
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
-        best = [job for job in first.plan.jobs if (found := journal.settled(job.key)) and found.reason == "best"]
-        before = len(journal.blocks(best[0].key))
+        best = [
+            job for job in first.plan.jobs if (found := journal.attempts.settled(job.key)) and found.reason == "best"
+        ]
+        before = len(journal.attempts.blocks(best[0].key))
         wider = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
         wider.run(journal)
-        assert len(journal.blocks(best[0].key)) > before
-        visits = {block.visit for block in journal.blocks(best[0].key)[before:]}
+        assert len(journal.attempts.blocks(best[0].key)) > before
+        visits = {block.visit for block in journal.attempts.blocks(best[0].key)[before:]}
         newcomers = [job for job in wider.plan.jobs if job.key not in {job.key for job in first.plan.jobs}]
-        assert visits & {block.visit for block in journal.blocks(newcomers[0].key)}, "rounds that both were in"
+        assert visits & {block.visit for block in journal.attempts.blocks(newcomers[0].key)}, "rounds that both were in"
 
 
 def test_who_lost_to_a_job_that_left_the_sweep_file_races_again(tmp_path: Path) -> None:
     first = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
-        settled = {job.key: journal.settled(job.key) for job in first.plan.jobs}
+        settled = {job.key: journal.attempts.settled(job.key) for job in first.plan.jobs}
         winner = next(key for key, one in settled.items() if one and one.leads)
         [gone] = [job.run.threads for job in first.plan.jobs if job.key == winner]
         lost = {key for key, one in settled.items() if one and one.by_key == winner}
@@ -147,9 +149,9 @@ def test_who_lost_to_a_job_that_left_the_sweep_file_races_again(tmp_path: Path) 
         here = {job.key for job in second.plan.jobs}
         journal.save_plan(second.plan)
         for key in lost & here:
-            assert journal.sweep_outcome("tiny", next(job for job in second.plan.jobs if job.key == key)) is None
+            assert journal.outcomes.in_sweep("tiny", next(job for job in second.plan.jobs if job.key == key)) is None
         second.run(journal)
-        after = {key: journal.settled(key) for key in here}
+        after = {key: journal.attempts.settled(key) for key in here}
         assert sum(bool(one and one.leads) for one in after.values()) == 1, "it has a winner of its own"
         assert all(one and (not one.eliminated or one.by_key in here) for one in after.values())
 
@@ -160,13 +162,13 @@ def test_another_sweep_of_the_same_jobs_has_a_race_of_its_own(tmp_path: Path) ->
     wider = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(), name="wider")
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
-        before = {job.key: journal.settled(job.key) for job in first.plan.jobs}
+        before = {job.key: journal.attempts.settled(job.key) for job in first.plan.jobs}
         wider.run(journal)
-        lost = [key for key in before if (one := journal.settled(key)) and one.eliminated]
+        lost = [key for key in before if (one := journal.attempts.settled(key)) and one.eliminated]
         assert set(lost) == set(before), "one thread is slowest"
         protocol = protocol_of(first.spec)
-        assert {key: journal.settled(key, protocol) for key in before} == before
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in first.plan.jobs)
+        assert {key: journal.attempts.settled(key, protocol) for key in before} == before
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in first.plan.jobs)
 
 
 def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +177,9 @@ def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, mon
     wider = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
     with Journal.open(first.workspace.journal) as journal:
         first.run(journal)
-        lost = {job.key: one for job in first.plan.jobs if (one := journal.settled(job.key)) and one.eliminated}
+        lost = {
+            job.key: one for job in first.plan.jobs if (one := journal.attempts.settled(job.key)) and one.eliminated
+        }
         assert lost
         beaters = {one.by_key for one in lost.values()}
 
@@ -185,7 +189,7 @@ def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, mon
         monkeypatch.setattr(contests, "precedence", judged_anew)
         wider.run(journal)
         for key in lost:
-            after = journal.settled(key)
+            after = journal.attempts.settled(key)
             assert after is not None
             assert after.by_key not in beaters
 
@@ -195,14 +199,14 @@ def test_who_leaves_a_race_before_its_first_rounds_are_over_has_ended(tmp_path: 
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(rounds=rounds))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        found = [one for job in sweep.plan.jobs if (one := journal.settled(job.key))]
+        found = [one for job in sweep.plan.jobs if (one := journal.attempts.settled(job.key))]
         assert any(one.eliminated and one.rounds < rounds for one in found), "this shows nothing"
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert sweep.run(journal) == []
 
 
 def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
-    class Crashing(Bench):
+    class Crashing(DeviceRunner):
         def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
             if isinstance(request, BlockRequest) and request.job.run.threads == 4 and request.round >= 2:
                 return Failed(stage="run", kind="crashed", message="signal 11")
@@ -215,17 +219,17 @@ def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(rounds=3))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=Phones(sweep.workspace.root))
-        outcomes = {job.key: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.key: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         failed = {key for key, outcome in outcomes.items() if isinstance(outcome, Failed)}
         assert failed
         assert None in outcomes.values(), "who lost to these is pending again"
         sweep.run(journal)
         for job in sweep.plan.jobs:
             if job.key not in failed:
-                settled = journal.settled(job.key)
+                settled = journal.attempts.settled(job.key)
                 assert settled is not None
                 assert settled.by_key not in failed
-                assert isinstance(journal.sweep_outcome("tiny", job), Measured)
+                assert isinstance(journal.outcomes.in_sweep("tiny", job), Measured)
         assert sweep.run(journal) == []
 
 
@@ -238,7 +242,7 @@ def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
         sweep.run(journal)
         for model in ("tiny", "other"):
             jobs = [job for job in sweep.plan.jobs if job.model == model]
-            found = [one for job in jobs if (one := journal.settled(job.key))]
+            found = [one for job in jobs if (one := journal.attempts.settled(job.key))]
             assert len(found) == 8
             assert any(one.reason == "best" for one in found), "each model has its winner"
             assert all(one.by.startswith(f"{model} ·") for one in found if one.eliminated)
@@ -249,16 +253,16 @@ def test_another_objective_is_another_race_on_the_same_blocks(tmp_path: Path) ->
     front = ObjectiveSpec(constraints=(), front="agreement_percent")
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        before = {job.key: journal.settled(job.key) for job in sweep.plan.jobs}
+        before = {job.key: journal.attempts.settled(job.key) for job in sweep.plan.jobs}
         other = BuiltSweep(
             tmp_path, GRID, devices=("fake:steady",), objective=front, budget="race", protocol=ProtocolSpec()
         )
         assert [job.key for job in other.plan.jobs] == list(before)
         journal.save_plan(other.plan)
-        assert not any(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in other.plan.jobs)
+        assert not any(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in other.plan.jobs)
         other.run(journal)
-        after = {job.key: journal.settled(job.key) for job in other.plan.jobs}
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in other.plan.jobs)
+        after = {job.key: journal.attempts.settled(job.key) for job in other.plan.jobs}
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in other.plan.jobs)
         assert all(
             one and two and one.question != two.question
             for one, two in zip(before.values(), after.values(), strict=True)
@@ -272,7 +276,7 @@ def test_full_measures_until_three_rounds_agree_and_marks_who_never_does(tmp_pat
         sweep.run(journal)
         for job in sweep.plan.jobs:
             found = timing(journal, job)
-            settled = journal.settled(job.key)
+            settled = journal.attempts.settled(job.key)
             assert settled is not None
             assert settled.reason == ("unstable" if "unstable" in found.labels else "stable")
             assert 3 <= found.rounds <= 10
@@ -286,7 +290,7 @@ def test_a_device_that_needs_more_rounds_gets_them_also_where_three_were_measure
     def counts(journal: Journal) -> dict[str, set[int]]:
         found: dict[str, set[int]] = {}
         for job in sweep.plan.jobs:
-            found.setdefault(job.device_id, set()).add(len(journal.blocks(job.key)))
+            found.setdefault(job.device_id, set()).add(len(journal.attempts.blocks(job.key)))
         return found
 
     with Journal.open(sweep.workspace.journal) as journal:
@@ -310,7 +314,7 @@ def test_a_hot_phone_is_waited_for_before_every_block(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "hot", protocol=protocol)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        blocks = [block for job in sweep.plan.jobs for block in journal.blocks(job.key)]
+        blocks = [block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key)]
     assert any(isinstance(event, Waiting) and "above 29 °C" in event.lacking[0] for event in events)
     assert all(block.conditions.gate == "ready" for block in blocks)
     assert all((block.conditions.temp_start_c or 99) <= 29.0 for block in blocks)
@@ -339,16 +343,16 @@ def test_a_phone_that_never_cools_ends_within_its_limit_and_the_sweep_goes_on(
     executor = SimulatedPhones(sweep.workspace.root, Faults(never_cools=True))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=executor)
-        outcomes = [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs]
+        outcomes = [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs]
         if on_not_ready == "fail":
             assert {(outcome.stage, outcome.kind) for outcome in outcomes if isinstance(outcome, Failed)} == {
                 ("run", "not_ready")
             }
             assert all(isinstance(outcome, Failed) for outcome in outcomes)
             assert "above 37 °C" in str(outcomes[0])
-            assert journal.retry_failures("tiny", kind="crashed") == 0
-            assert journal.retry_failures("tiny", kind="not_ready") == len(outcomes)
-            assert journal.sweep_outcome("tiny", sweep.plan.jobs[0]) is None, "another day, another state"
+            assert journal.attempts.retry_failures("tiny", kind="crashed") == 0
+            assert journal.attempts.retry_failures("tiny", kind="not_ready") == len(outcomes)
+            assert journal.outcomes.in_sweep("tiny", sweep.plan.jobs[0]) is None, "another day, another state"
         else:
             assert all("gate_timeout" in timing(journal, job).labels for job in sweep.plan.jobs)
     assert executor.phones[0].now_s() < 1200, "waited for once, not before every block"
@@ -360,7 +364,7 @@ def test_other_programs_are_waited_for_once_in_a_run_and_then_only_marked(tmp_pa
     busy = Faults(sensors=lambda _, found: replace(found, load=0.9))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, busy))
-        blocks = [block for job in sweep.plan.jobs for block in journal.blocks(job.key)]
+        blocks = [block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key)]
     assert len(blocks) == 6
     assert {block.conditions.gate for block in blocks} == {"busy"}
     assert all("busy_host" in block.labels and "gate_timeout" not in block.labels for block in blocks)
@@ -372,7 +376,7 @@ def test_an_unreadable_battery_is_not_ready(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "cool", protocol=protocol)
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, Faults(unreadable_battery=True)))
-        [first, *_] = [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs]
+        [first, *_] = [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs]
     assert isinstance(first, Failed)
     assert "cannot be read" in first.message
 
@@ -393,8 +397,8 @@ def test_times_that_cannot_be_fail_the_attempt(tmp_path: Path, times: str) -> No
     faults = Faults(times=times)  # type: ignore[arg-type]  # one of the parameters
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, faults))
-        outcomes = [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs]
-        assert not any(journal.blocks(job.key) for job in sweep.plan.jobs)
+        outcomes = [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs]
+        assert not any(journal.attempts.blocks(job.key) for job in sweep.plan.jobs)
     assert all(isinstance(outcome, Failed) and outcome.stage == "run" for outcome in outcomes)
 
 
@@ -405,7 +409,7 @@ def test_times_that_do_not_fit_their_block_win_nothing(tmp_path: Path, budget: L
     faults = Faults(times="nanoseconds")
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, faults))
-        labels = [timing(journal, job).labels for job in sweep.plan.jobs if journal.blocks(job.key)]
+        labels = [timing(journal, job).labels for job in sweep.plan.jobs if journal.attempts.blocks(job.key)]
     assert labels
     assert all("invalid_timing" in disqualified(one) for one in labels)
 
@@ -415,7 +419,7 @@ def test_a_clock_that_goes_back_fails_the_attempt(tmp_path: Path) -> None:
     faults = Faults(clock_jumps_back_s=999.0)
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, faults))
-        outcome = journal.sweep_outcome("tiny", sweep.plan.jobs[0])
+        outcome = journal.outcomes.in_sweep("tiny", sweep.plan.jobs[0])
     assert isinstance(outcome, Failed)
     assert outcome.kind == "clock_went_back"
 
@@ -425,9 +429,9 @@ def test_minutes_end_a_sweep_with_what_it_has(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "noisy", GRID, budget=budget, protocol=ProtocolSpec(min_seconds=1.0))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        settled = [journal.settled(job.key) for job in sweep.plan.jobs]
+        settled = [journal.attempts.settled(job.key) for job in sweep.plan.jobs]
         assert {one.reason for one in settled if one} & {"out_of_time"}
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert sweep.run(journal) == []
 
 
@@ -438,7 +442,7 @@ def test_the_sentinel_marks_what_was_measured_after_the_phone_changed(tmp_path: 
         events = sweep.run(journal)
         assert any(isinstance(event, DeviceChanged) for event in events)
         assert all(job.sentinel == sweep.plan.sentinels[0].key for job in sweep.plan.jobs)
-        blocks = [block for job in sweep.plan.jobs for block in journal.blocks(job.key, job.sentinel)]
+        blocks = [block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key, job.sentinel)]
         changed = [block.round for block in blocks if "device_changed" in block.labels]
         assert changed
         assert min(changed) > 0, "the first round was measured on a good device"
@@ -450,9 +454,9 @@ def test_more_rounds_of_some_jobs_are_added_to_what_is_there(tmp_path: Path) -> 
         sweep.run(journal)
         chosen = [job.key for job in sweep.plan.jobs[:2]]
         sweep.run(journal, more=dict.fromkeys(chosen, 4))
-        counts = [len(journal.blocks(job.key)) for job in sweep.plan.jobs]
+        counts = [len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs]
         assert counts == [7, 7, *[3] * 6]
-        visits = [{block.visit for block in journal.blocks(key)} for key in chosen]
+        visits = [{block.visit for block in journal.attempts.blocks(key)} for key in chosen]
         assert len(visits[0] & visits[1]) == 7
 
 
@@ -517,13 +521,13 @@ def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(
 
 
 def test_a_phone_that_does_not_leave_the_mode_keeps_its_round_and_its_jobs_wait(tmp_path: Path) -> None:
-    class Stubborn(FakeDevice):
+    class Stubborn(FaultyDevice):
         def set_fixed_performance(self, on: bool) -> bool:
             return (on or not self.fixed_performance) and super().set_fixed_performance(on)
 
     class Phones(InlineExecutor):
         def lane(self, facts: DeviceFacts) -> DeviceLane:
-            return Bench(Stubborn(sweep.workspace.root, "steady"), sweep.workspace.root)
+            return DeviceRunner(Stubborn(sweep.workspace.root, "steady"), sweep.workspace.root)
 
     sweep = sweep_of(tmp_path, "steady", protocol=ProtocolSpec(preset="quick", fixed_performance=True))
     keys = [job.key for job in sweep.plan.jobs]
@@ -531,9 +535,9 @@ def test_a_phone_that_does_not_leave_the_mode_keeps_its_round_and_its_jobs_wait(
         events = sweep.run(journal, executor=Phones(sweep.workspace.root))
         [away] = [event for event in events if isinstance(event, Away)]
         assert away.failed.kind == "mode_stays"
-        blocks = [block for key in keys for block in journal.blocks(key)]
+        blocks = [block for key in keys for block in journal.attempts.blocks(key)]
         assert [(block.round, block.conditions.fixed_performance) for block in blocks] == [(0, True)] * len(keys)
-        assert not any(journal.failures(key) for key in keys)
+        assert not any(journal.attempts.failures(key) for key in keys)
         sweep.run(journal)
         assert all(timing(journal, job).rounds == 3 for job in sweep.plan.jobs)
 
@@ -542,12 +546,12 @@ def test_what_a_decided_race_calls_best_is_one_of_its_undefeated(tmp_path: Path)
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        found = [one for job in sweep.plan.jobs if (one := journal.settled(job.key))]
+        found = [one for job in sweep.plan.jobs if (one := journal.attempts.settled(job.key))]
         [leader] = [one for one in found if one.leads]
         assert leader.reason == "best"
-        fastest = min(sweep.plan.jobs, key=lambda job: timing(journal, job).latency_p50_ms)
+        fastest = min(sweep.plan.jobs, key=lambda job: timing(journal, job).figures["latency_p50_ms"])
         best = timing(journal, next(job for job in sweep.plan.jobs if job.key == leader.job_key))
-        assert best.latency_p50_ms <= 1.02 * timing(journal, fastest).latency_p50_ms
+        assert best.figures["latency_p50_ms"] <= 1.02 * timing(journal, fastest).figures["latency_p50_ms"]
 
 
 @pytest.fixture(autouse=True)
@@ -563,13 +567,13 @@ def test_a_phone_that_slips_off_its_cable_is_waited_for_and_nothing_is_lost(tmp_
         events = sweep.run(journal, executor=slipped)
         assert any(isinstance(event, Waiting) for event in events)
         assert not any(isinstance(event, Away | AttemptFailed) for event in events)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
 def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_path: Path) -> None:
     asked: list[str] = []
 
-    class Noting(Bench):
+    class Noting(DeviceRunner):
         def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
             found = super().ask(request)
             if isinstance(request, ReadyRequest):
@@ -588,7 +592,7 @@ def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_pa
     slipped = NotingPhones(sweep.workspace.root, Faults(gone_from_s=1.0, gone_until_s=40.0))
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, executor=slipped)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     assert asked.count("block") == 6
     assert "away" in asked
     blocks = [place for place, what in enumerate(asked) if what != "ready"]
@@ -609,17 +613,17 @@ def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_g
         assert events[0] is away, "known before anything is built"
         assert (away.device, away.failed.kind, away.pending) == ("fake:steady", "offline", 2)
         assert "start its host" in away.failed.message
-        outcomes = [(job.device_id, journal.sweep_outcome("tiny", job)) for job in sweep.plan.jobs]
+        outcomes = [(job.device_id, journal.outcomes.in_sweep("tiny", job)) for job in sweep.plan.jobs]
         assert [outcome for device, outcome in outcomes if device == "fake-steady"] == [None, None]
         assert all(isinstance(outcome, Measured) for device, outcome in outcomes if device == "fake-cool")
         # Only the one that is away has something to do: it is told of, and nothing else happens.
         again = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
         assert again == [away]
         sweep.run(journal)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
-class Unmade(FakeDevice):
+class Unmade(FaultyDevice):
     """A phone of a package that does not work."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -635,9 +639,9 @@ def test_jobs_on_a_transport_that_no_longer_works_wait_until_it_does(
             stand_in(patch, "fake", f"{__name__}:{Unmade.__name__}")
             [away] = [event for event in sweep.run(journal) if isinstance(event, Away)]
         assert (away.device, away.failed.kind, away.pending) == ("fake:steady", "broken_transport", 2)
-        assert [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs] == [None, None]
+        assert [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs] == [None, None]
         sweep.run(journal)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
 def test_a_phone_that_stays_away_leaves_its_jobs_pending_and_the_others_go_on(tmp_path: Path) -> None:
@@ -647,13 +651,13 @@ def test_a_phone_that_stays_away_leaves_its_jobs_pending_and_the_others_go_on(tm
         events = sweep.run(journal, executor=only_one)
         [away] = [event for event in events if isinstance(event, Away)]
         assert (away.device, away.failed.kind, away.pending) == ("fake:steady", "offline", 2)
-        outcomes = {job.key: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.key: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         assert [outcomes[job.key] for job in sweep.plan.jobs if job.device_id == "fake-steady"] == [None, None]
         others = [outcomes[job.key] for job in sweep.plan.jobs if job.device_id == "fake-cool"]
         assert len(others) == 2
         assert all(isinstance(outcome, Measured) for outcome in others)
-        kept = {job.key: journal.blocks(job.key) for job in sweep.plan.jobs}
+        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
         sweep.run(journal)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         for key, blocks in kept.items():
-            assert journal.blocks(key)[: len(blocks)] == blocks, "only what was in flight is measured again"
+            assert journal.attempts.blocks(key)[: len(blocks)] == blocks, "only what was in flight is measured again"

@@ -19,6 +19,7 @@ from sweeps.records import Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
 from tests.faked_clock import faked_clock
+from tests.faulty_phone import FaultyPhone
 from tests.workers.driver_process import DriverProcess
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
@@ -32,16 +33,15 @@ from tests.workers.phone_sweep import (
     resume,
     timed,
 )
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 SIX = GridSpec(precision=("fp32",), layout=("nchw",), threads=(1, 2, 3, 4, 5, 6))
 
 
-def at_work(phone: VirtualPhone) -> bool:
+def at_work(phone: FaultyPhone) -> bool:
     """Whether a runner runs. The shell that led it may wait until its report was received."""
     return any("--model" in argv for _, argv in programs_on(phone))
 
@@ -223,6 +223,6 @@ def test_a_driver_whose_clock_jumps_goes_on(
     with Journal.open(sweep.workspace.journal) as journal:
         assert all(isinstance(outcome, Measured) for phone in pair for outcome in sweep.outcomes(journal, phone))
         assert [timed(phone) for phone in pair] == [6, 6]
-        created = [str(row[0])[:10] for row in journal._rows("SELECT created FROM attempts WHERE kind = 'block'")]
+        created = [str(row[0])[:10] for row in journal.file.rows("SELECT created FROM attempts WHERE kind = 'block'")]
         assert len(set(created)) > 1, "its clock did jump"
         assert_invariants(sweep, journal, faults=0)

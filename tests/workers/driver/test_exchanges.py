@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from sweeps.journal.journal import Journal
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import ONE_ROUND, PhoneSweep
 from workers.devices.adb.attempt import KEPT_SHELL
 from workers.devices.adb.kept_shell import KeptShell
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.wire import Deadline, Wire
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -22,7 +22,7 @@ SWITCH = "shell,v2,raw:cmd power set-fixed-performance-mode-enabled"
 
 @pytest.mark.parametrize("mode", [False, True], ids=["as it is", "fixed performance"])
 def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
-    pair: list[VirtualPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: bool
+    pair: list[FaultyPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: bool
 ) -> None:
     """The sensors before it, its program, the sensors after it; once a round the mode ends, begins, and has clocks.
 
@@ -30,9 +30,9 @@ def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
     before may be just ending, and is looked at, and perhaps ended, first.
     """
     services: list[str] = []
-    opened, sent = AdbLink.open, KeptShell.send
+    opened, sent = PhoneConnection.open, KeptShell.send
 
-    def counted(link: AdbLink, service: str, *words: Any, **named: Any) -> Any:
+    def counted(link: PhoneConnection, service: str, *words: Any, **named: Any) -> Any:
         if not service.endswith(KEPT_SHELL):  # what is sent to it is counted
             services.append(service)
         return opened(link, service, *words, **named)
@@ -41,13 +41,13 @@ def test_a_block_is_three_exchanges_and_a_round_three_more_for_its_mode(
         services.append(line)
         return sent(kept, line, deadline)
 
-    monkeypatch.setattr(AdbLink, "open", counted)
+    monkeypatch.setattr(PhoneConnection, "open", counted)
     monkeypatch.setattr(KeptShell, "send", counted_line)
     protocol = ONE_ROUND.model_copy(update={"rounds": ROUNDS, "fixed_performance": mode})
     sweep = PhoneSweep(tmp_path, built, pair[:1], protocol=protocol)
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == JOBS * ROUNDS
+        assert sum(len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs) == JOBS * ROUNDS
     blocks = [number for number, service in enumerate(services) if " --model " in service and EVALUATES not in service]
     assert len(blocks) == JOBS * ROUNDS
     between = services[blocks[0] : blocks[-1]]

@@ -15,8 +15,8 @@ from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from tests.conftest import OWN_NET, OWN_NET_INPUTS
+from tests.faulty_phone import FaultyPhone, faulty_phones
 from workers.devices.adb.host import AdbHost
-from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.ladder import AwayWait
 from workers.driver.sweep import Driver
 
@@ -35,9 +35,9 @@ objective: {constraints: []}
 
 
 @pytest.fixture
-def phones(port: int, tmp_path: Path) -> Iterator[list[VirtualPhone]]:
+def phones(port: int, tmp_path: Path) -> Iterator[list[FaultyPhone]]:
     host = AdbHost(port)
-    with up(4, tmp_path / "phones") as phones:
+    with faulty_phones(4, tmp_path / "phones") as phones:
         assert all(host.connect(phone.serial) for phone in phones)
         yield phones
         for phone in phones:
@@ -51,7 +51,7 @@ def edgesweep(*arguments: object) -> str:
     return ended.stdout
 
 
-def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
+def unplug_after_its_first_block(phone: FaultyPhone, journal: Path) -> None:
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         time.sleep(0.05)
@@ -59,8 +59,8 @@ def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
             continue
         try:
             with Journal.open(journal, read_only=True) as reader:
-                jobs = [job for job, _ in reader.jobs("four") if job.device_id == phone.serialno]
-                if any(reader.blocks(job.key) for job in jobs):
+                jobs = [job for job, _ in reader.jobs.of_sweep("four") if job.device_id == phone.serialno]
+                if any(reader.attempts.blocks(job.key) for job in jobs):
                     phone.unplug()
                     return
         except StoreError:
@@ -69,7 +69,7 @@ def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
 
 @pytest.mark.smoke
 def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_it_is_back(
-    phones: list[VirtualPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phones: list[FaultyPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.operations.run.Driver", partial(Driver, away_wait=AwayWait(3.0, 2.0)))
     (tmp_path / "net.py").write_text(OWN_NET)
@@ -87,8 +87,8 @@ def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_
     assert others <= {device_id for device_id, winner in winners.items() if winner}
     assert winners.get(lost.serialno) is None
     with Journal.open(journal, read_only=True) as reader:
-        kept = {job.key: reader.blocks(job.key) for job, _ in reader.jobs("four")}
-        assert {facts.exec_context for facts in reader.devices("four")} == {VIRTUAL_PHONE}
+        kept = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
+        assert {facts.exec_context for facts in reader.plans.devices("four")} == {VIRTUAL_PHONE}
     assert 0 < sum(len(blocks) for blocks in kept.values()) < 4 * 2 * 3
     assert all(block.runner.startswith("native-torchscript ") for blocks in kept.values() for block in blocks)
 
@@ -97,13 +97,13 @@ def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_
     again = json.loads(edgesweep("run", sweep, "--workspace", workspace, "--json"))
     assert {device["device_id"] for device in again["devices"] if device["winner"]} == others | {lost.serialno}
     with Journal.open(journal, read_only=True) as reader:
-        after = {job.key: reader.blocks(job.key) for job, _ in reader.jobs("four")}
+        after = {job.key: reader.attempts.blocks(job.key) for job, _ in reader.jobs.of_sweep("four")}
     assert sum(map(len, after.values())) == 4 * 2 * 3
     for key, blocks in kept.items():
         assert after[key][: len(blocks)] == blocks, "nothing that was accepted is measured again"
 
 
-def test_devices_lists_the_phones_and_cleans_them(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_devices_lists_the_phones_and_cleans_them(phones: list[FaultyPhone], tmp_path: Path) -> None:
     listed = json.loads(edgesweep("devices", "--workspace", tmp_path / "data", "--json"))
     found = {device["device_id"]: device for device in listed["devices"]}
     assert {phone.serialno for phone in phones} < set(found)

@@ -7,36 +7,18 @@ import pytest
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.quarantine import QuarantineBook, Rule
-from sweeps.records import Failed, Job
-from sweeps.variant import RunAxes, Variant
+from sweeps.records import Failed
+from tests.builders import job_of, phone_facts
 from workers.driver.health import TOGETHER_S, Health
 
 EVERY_FAULT = Rule(faults=1, apart_s=0.0)
-
-
-def phone(serial: str) -> DeviceFacts:
-    return DeviceFacts(
-        device_id=serial,
-        name=f"adb:{serial}",
-        maker="Acme",
-        model="Phone",
-        soc="SoC",
-        os_build="1",
-        abi="arm64-v8a",
-        cores=8,
-        ram_bytes=None,
-    )
-
-
-def job(key: str) -> Job:
-    return Job(key=key, build_key="b", name=key, model="m", grid="", variant=Variant(), run=RunAxes(), device_id="ONE")
 
 
 def failed(kind: str) -> Failed:
     return Failed(stage="run", kind=kind, message=f"it is {kind}")
 
 
-ONE, TWO = phone("ONE"), phone("TWO")
+ONE, TWO = phone_facts("ONE"), phone_facts("TWO")
 
 
 class Clock:
@@ -63,7 +45,7 @@ def health(book: QuarantineBook, clock: Clock) -> Health:
 
 
 def out(health: Health, facts: DeviceFacts, kinds: Iterable[str], key: str = "a") -> None:
-    outage = health.began(facts, job(key))
+    outage = health.began(facts, job_of(key))
     for kind in kinds:
         outage.add(failed(kind))
     health.ended(facts, outage)
@@ -104,9 +86,9 @@ def test_what_others_did_to_a_phone_is_not_its_fault(health: Health, book: Quara
 
 
 def test_phones_that_go_away_together_lost_what_they_share(health: Health, book: QuarantineBook, clock: Clock) -> None:
-    first = health.began(ONE, job("a"))
+    first = health.began(ONE, job_of("a"))
     clock.now_s += TOGETHER_S
-    second = health.began(TWO, job("b"))
+    second = health.began(TWO, job_of("b"))
     for outage, facts in ((first, ONE), (second, TWO)):
         outage.add(failed("offline"))
         clock.now_s += 100
@@ -125,7 +107,7 @@ def test_phones_that_go_away_one_after_the_other_do_so_by_themselves(
 
 def test_a_failed_block_counts_where_the_phone_is_to_blame(health: Health, book: QuarantineBook) -> None:
     for kind in ("rebooted", "crashed", "disconnected", "truncated", "timeout"):
-        health.failed(ONE, failed(kind), job("a"))
+        health.failed(ONE, failed(kind), job_of("a"))
     assert faults(book) == ["rebooted", "disconnected"]
 
 
@@ -134,7 +116,7 @@ def test_the_quarantine_is_told_once_when_it_begins(tmp_path: Path, clock: Clock
     health = Health(book, now_s=clock)
     told = []
     for key in "abcd":
-        told.append(health.failed(ONE, failed("rebooted"), job(key)))
+        told.append(health.failed(ONE, failed("rebooted"), job_of(key)))
     assert [one is not None for one in told] == [False, False, True, False]
     assert health.quarantine(ONE) == told[2]
     health.pass_canary(ONE)
@@ -144,6 +126,6 @@ def test_the_quarantine_is_told_once_when_it_begins(tmp_path: Path, clock: Clock
 def test_a_state_that_cannot_be_kept_ends_no_sweep(tmp_path: Path) -> None:
     (tmp_path / "devices").write_text("in the way")
     health = Health(QuarantineBook(tmp_path))
-    assert health.failed(ONE, failed("rebooted"), job("a")) is None
+    assert health.failed(ONE, failed("rebooted"), job_of("a")) is None
     assert health.quarantine(ONE) is None
     health.pass_canary(ONE)

@@ -21,6 +21,7 @@ from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.store.publishing import Publisher
+from tests.faulty_phone import FaultyPhone
 from tests.mlflow_rows import load
 from tests.workers.phone_sweep import (
     GRID,
@@ -35,7 +36,6 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from tests.workers.tiny_model import SOURCE
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Building, Event
 from workers.executors.ray import RayExecutor
 from workers.models.code import construct
@@ -44,7 +44,7 @@ from workers.plan import plan_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 TWO_BUILDS = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 
@@ -56,7 +56,7 @@ def published_run(sweep: PhoneSweep, journal: Journal) -> list[Event]:
 
 
 def all_measured(sweep: PhoneSweep, journal: Journal) -> bool:
-    return all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+    return all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
 @pytest.mark.suite
@@ -96,7 +96,7 @@ def test_a_builder_that_is_killed_for_memory_costs_its_build_until_the_next_run(
         killed.join()
         failed = [event for event in events if isinstance(event, AttemptFailed)]
         assert [(event.failed.stage, event.final) for event in failed] == [("build", False)]
-        outcomes = {job.variant.layout: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.variant.layout: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         assert isinstance(outcomes["nchw"], Measured)
         assert outcomes["nhwc"] is None
         assert_invariants(sweep, journal)
@@ -115,7 +115,7 @@ def test_a_variant_that_cannot_be_exported_is_one_failure(pair: Pair, built: Pat
 
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, prepare=prepare)
-        outcomes = {job.variant.layout: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.variant.layout: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         assert isinstance(outcomes["nchw"], Measured)
         assert isinstance(outcomes["nhwc"], Failed)
         assert outcomes["nhwc"].stage == "build"
@@ -182,7 +182,7 @@ def test_a_sweep_that_changed_is_measured_anew_where_it_did_and_old_rows_stay(
     sweep = PhoneSweep(tmp_path, built, pair[:1])
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        kept = {job.key: journal.blocks(job.key) for job in sweep.plan.jobs}
+        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
         old = sweep.plan
         grid = GRID.model_copy(update={"threads": (1, 3)})
         sweep.spec = sweep.spec.model_copy(update={"grids": (grid,)})
@@ -202,9 +202,9 @@ def test_a_sweep_that_changed_is_measured_anew_where_it_did_and_old_rows_stay(
         sweep.run(journal)
         assert timed(pair[0]) == 5
         assert all_measured(sweep, journal)
-        assert {job.key for job in old.jobs} <= {job.key for job, stale in journal.jobs("tiny") if stale}
+        assert {job.key for job in old.jobs} <= {job.key for job, stale in journal.jobs.of_sweep("tiny") if stale}
         for key, blocks in kept.items():
-            assert journal.blocks(key) == blocks
+            assert journal.attempts.blocks(key) == blocks
         assert_invariants(sweep, journal)
 
 
@@ -270,7 +270,7 @@ def test_a_host_whose_disk_is_full_stops_before_it_accepts_and_goes_on_when_ther
             sweep.run(journal)
         filled.join()
     with Journal.open(sweep.workspace.journal, read_only=True) as journal:
-        assert not any(journal.blocks(job.key) for job in sweep.plan.jobs)
+        assert not any(journal.attempts.blocks(job.key) for job in sweep.plan.jobs)
     filler.unlink()
     with Journal.open(sweep.workspace.journal) as journal:
         resume(sweep, journal)

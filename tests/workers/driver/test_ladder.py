@@ -3,7 +3,10 @@
 import pytest
 
 from sweeps.errors import ABSENT_KINDS, HOST_KINDS, LAB_KINDS, OWN_KINDS
-from workers.driver.ladder import BUDGET, DUE, RUNGS_OF, Ladder, Step
+from workers.driver.ladder import RUNGS, Ladder, Step
+
+MENDED = frozenset().union(*(rule.kinds for rule in RUNGS))
+"""The kinds of failure that a rung may end."""
 
 
 def ladder(*, has_rungs: bool = True, may_reboot: bool = True) -> Ladder:
@@ -49,7 +52,7 @@ def test_what_only_a_restart_ends_is_not_tried_otherwise(kind: str) -> None:
     assert climbed(ladder(), kind) == [(30.0, "reboot"), (210.0, "give_up")]
 
 
-@pytest.mark.parametrize("kind", sorted(ABSENT_KINDS - RUNGS_OF.keys() - LAB_KINDS))
+@pytest.mark.parametrize("kind", sorted(ABSENT_KINDS - MENDED - LAB_KINDS))
 def test_what_a_person_or_another_process_ends_is_waited_for(kind: str) -> None:
     assert climbed(ladder(), kind) == [(60.0, "give_up")]
 
@@ -70,8 +73,8 @@ def test_a_host_of_a_lab_is_waited_for_longer_and_then_its_device_has_its_time(k
 
 
 def test_every_rung_is_for_a_fault_of_the_device_and_none_for_one_of_its_host() -> None:
-    assert RUNGS_OF.keys() <= OWN_KINDS & ABSENT_KINDS
-    assert not RUNGS_OF.keys() & (HOST_KINDS | LAB_KINDS)
+    assert MENDED <= OWN_KINDS & ABSENT_KINDS
+    assert not MENDED & (HOST_KINDS | LAB_KINDS)
 
 
 def test_a_transport_without_rungs_is_waited_for() -> None:
@@ -100,12 +103,12 @@ def test_each_outage_begins_at_the_bottom_until_the_budget_of_the_run_is_spent()
     for _ in range(20):
         taken += [step for _, step in climbed(one, "unresponsive")]
         one.answered()
-    assert {rung: taken.count(rung) for rung in BUDGET} == BUDGET
+    assert [taken.count(rule.rung) for rule in RUNGS] == [rule.budget for rule in RUNGS]
 
 
 def test_a_step_that_was_refused_costs_nothing_and_is_not_tried_again_at_once() -> None:
     one = ladder()
-    for _ in range(2 * BUDGET["restart_adb"]):
+    for _ in range(2 * RUNGS[1].budget):
         assert one.next("offline", 20.0) == "reconnect"
         assert one.next("offline", 20.0) == "restart_adb"
         one.refused("restart_adb")
@@ -122,6 +125,6 @@ def test_a_restart_that_was_refused_is_not_waited_for() -> None:
 
 
 def test_rungs_come_due_gentle_ones_first_and_before_a_device_is_given_up() -> None:
-    shares = list(DUE.values())
+    shares = [rule.due_share for rule in RUNGS]
     assert shares == sorted(shares)
     assert shares[-1] < 1

@@ -41,7 +41,7 @@ def test_a_quiet_sweep_has_no_more_than_its_rounds_and_checks(sweep: ShiftingSwe
     device = sweep.device(steady)
     with sweep.open() as journal:
         sweep.run(journal, device)
-        assert [journal.block_count(job.key) for job in sweep.jobs] == [3] * BUILDS
+        assert [journal.attempts.block_count(job.key) for job in sweep.jobs] == [3] * BUILDS
         assert checks(sweep, device) == 4 * 3
         last_s = max(at_s for at_s, key in device.measured if key != sweep.sentinel.key)
         assert last_s < LAST_S < last_s + 6.0, "the shifts of the other tests are where they should be"
@@ -55,7 +55,7 @@ def test_what_the_last_check_makes_worthless_is_measured_again(sweep: ShiftingSw
         sweep.run(journal, device)
         ranking = sweep.ranked(journal)
         for job in sweep.jobs:
-            blocks = journal.blocks(job.key, job.sentinel)
+            blocks = journal.attempts.blocks(job.key, job.sentinel)
             assert sum("device_changed" not in block.labels for block in blocks) >= 3
         assert sweep.run(journal, device) == [], "it is over"
     assert ranking.winner is not None
@@ -72,10 +72,10 @@ def test_an_interrupted_run_goes_on_to_the_same_end(sweep: ShiftingSweep, slowne
     device = sweep.device(slowness)
     with sweep.open() as journal:
         sweep.run(journal, device, stop=lambda: len(device.measured) >= blocks)
-        kept = {job.key: journal.blocks(job.key) for job in sweep.jobs}
+        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.jobs}
         sweep.run(journal, device)
         for key, before in kept.items():
-            assert journal.blocks(key)[: len(before)] == before
+            assert journal.attempts.blocks(key)[: len(before)] == before
         ranking = sweep.ranked(journal)
         assert sweep.run(journal, device) == []
     assert ranking.winner is not None
@@ -101,7 +101,7 @@ def test_a_device_that_shifts_at_every_check_does_not_hold_a_sweep_for_ever(
     device = sweep.device(lambda at_s: 1.2 ** (at_s // 60.0))
     with sweep.open() as journal:
         sweep.run(journal, device)
-        assert max(journal.block_count(job.key) for job in sweep.jobs) <= most
+        assert max(journal.attempts.block_count(job.key) for job in sweep.jobs) <= most
         assert sweep.run(journal, device) == []
 
 
@@ -112,7 +112,9 @@ def test_the_winner_of_a_race_has_no_doubt_where_only_the_start_was_slow(tmp_pat
         sweep.run(journal, device)
         ranking = sweep.ranked(journal)
         assert ranking.winner is not None
-        assert journal.confirmation_count(ranking.winner.job_key) == 6, "three before the shift was found, three after"
+        assert journal.attempts.block_marks(ranking.winner.job_key).confirmations == 6, (
+            "three before the shift was found, three after"
+        )
         assert sweep.run(journal, device) == []
     assert "device_moved" not in ranking.winner.trust
     assert ranking.winner.figures["latency_p50_ms"] == pytest.approx(5.0, rel=0.02)

@@ -14,7 +14,9 @@ from click.testing import CliRunner
 from sweeps.cli import main as cli
 from sweeps.errors import DeviceError
 from sweeps.journal.journal import Journal
+from sweeps.locks import HostLock
 from sweeps.records import Measured
+from tests.faulty_phone import FaultyPhone
 from tests.workers.adb_server import kill_server
 from tests.workers.devices.adb.test_device import Stranger
 from tests.workers.phone_sweep import (
@@ -33,14 +35,12 @@ from tests.workers.phone_sweep import (
 )
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
-from workers.devices.adb.lease import Hold
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import plan_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 SWEEP = """
 name: tiny
@@ -151,7 +151,7 @@ def test_a_phone_unplugged_in_a_push_is_sent_the_whole_file_later(pair: Pair, bu
         [away] = [event for event in events if isinstance(event, Away)]
         assert (away.failed.kind, away.pending) == ("offline", 2)
         assert files(first, "images-") == []
-        assert [len(journal.blocks(job.key)) for job in sweep.plan.jobs] == [1, 1]
+        assert [len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs] == [1, 1]
         assert_invariants(sweep, journal)
         first.slow_down()
         first.plug()
@@ -261,7 +261,7 @@ def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_fli
         killed.join()
         assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
         assert all(2 <= timed(phone) <= 3 for phone in pair)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -283,7 +283,7 @@ def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
         events = sweep.run(journal, away_s=20.0)
         assert killed
         assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -308,10 +308,10 @@ def test_a_host_that_lost_its_adb_server_is_one_event_and_no_phone_s_failure(
         [away] = [event for event in events if isinstance(event, Away)]
         assert away.failed.kind == "adb_server"
         assert str(port) in away.failed.message
-        assert away.pending == sum(journal.sweep_outcome("tiny", job) is None for job in sweep.plan.jobs) > 2
+        assert away.pending == sum(journal.outcomes.in_sweep("tiny", job) is None for job in sweep.plan.jobs) > 2
         waits = [event.waited_seconds for event in events if isinstance(event, Waiting)]
         assert waits == sorted(set(waits)), "both phones waited, and one event told it"
-        assert not any(journal.failures(job.key) for job in sweep.plan.jobs), "no phone is to blame"
+        assert not any(journal.attempts.failures(job.key) for job in sweep.plan.jobs), "no phone is to blame"
         assert_invariants(sweep, journal)
         AdbHost(port).devices()  # starts a server again
         resume(sweep, journal)
@@ -363,7 +363,7 @@ def test_two_phones_of_one_serial_number_are_refused(pair: Pair, built: Path, tm
     sweep = PhoneSweep(tmp_path, built, [second])
     root, roots = sweep.workspace.root, (sweep.home,)
     told: list[str] = []
-    with VirtualPhone(tmp_path / "twin", first.serialno) as twin:
+    with FaultyPhone(tmp_path / "twin", first.serialno) as twin:
         AdbHost(port).connect(twin.serial)
         try:
             spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
@@ -408,7 +408,7 @@ def test_a_phone_that_another_sweep_measures_is_left_to_it(pair: Pair, built: Pa
     first, second = pair
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:
-        other = Hold(f"phone {first.serialno}")
+        other = HostLock(f"phone {first.serialno}")
         events = sweep.run(journal)
         other.release()
         [away] = [event for event in events if isinstance(event, Away)]

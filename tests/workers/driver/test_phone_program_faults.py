@@ -17,6 +17,7 @@ from sweeps.report.ranking import print_ranking
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
 from sweeps.trust import disqualified
+from tests.faulty_phone import FaultyPhone
 from tests.mlflow_rows import load
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
@@ -33,13 +34,12 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from workers.devices.interface import Sensors
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.measure import readiness, requests
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/hostile) [bold](y) \x1b[31m"
 HOSTILE_SERIAL = "a,b;$(touch /tmp/hostile)\x1b[2J<script>"
@@ -63,7 +63,7 @@ LIES = {
 
 
 def blocks(sweep: PhoneSweep, journal: Journal) -> list[Block]:
-    return [block for job in sweep.plan.jobs for block in journal.blocks(job.key)]
+    return [block for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key)]
 
 
 # Rows 9, 10, 20 to 22
@@ -84,7 +84,7 @@ def test_a_program_that_fails_or_lies_fails_its_own_job_alone(pair: Pair, built:
     fault(first, f'case "$*" in\n{cases}\nesac')
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        outcomes = {job.run.threads: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.run.threads: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         for number, (kind, words) in enumerate(LIES.values(), start=1):
             outcome = outcomes[number]
             assert isinstance(outcome, Failed), f"case {number}"
@@ -168,7 +168,7 @@ def test_a_program_that_hangs_is_ended_and_tried_again(
         assert "was killed" in attempt.failed.message
         assert not running_on(first, "84.5")
         assert [timed(phone) for phone in pair] == [3, 2]
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -185,16 +185,16 @@ def test_a_full_phone_fails_with_need_and_have_and_keeps_what_was_measured(
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
         for job in sweep.plan.jobs:
-            outcome = journal.sweep_outcome("tiny", job)
+            outcome = journal.outcomes.in_sweep("tiny", job)
             assert isinstance(outcome, Failed)
             assert (outcome.stage, outcome.kind) == ("evaluate", "no_space")
             assert first.serial in outcome.message
             assert re.search(r"needs 3\.1 MB, and 2\.\d MB are free", outcome.message)
             assert "free storage" in outcome.message
-            assert len(journal.blocks(job.key)) == 1
+            assert len(journal.attempts.blocks(job.key)) == 1
         assert_invariants(sweep, journal)
         (first.data / "local/others").unlink()
-        journal.retry_failures("tiny")
+        journal.attempts.retry_failures("tiny")
         resume(sweep, journal)
 
 
@@ -234,13 +234,13 @@ def test_a_push_that_hangs_ends_in_time_and_the_other_phone_goes_on(
         assert told
         assert {failed.kind for failed in told} <= {"unresponsive", "offline"}
         # It is waited for: that it hangs is no job's failure.
-        assert [journal.failures(job.key) for job in sweep.plan.jobs] == [()] * len(sweep.plan.jobs)
+        assert [journal.attempts.failures(job.key) for job in sweep.plan.jobs] == [()] * len(sweep.plan.jobs)
         assert all(first.serial in failed.message for failed in told)
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert_invariants(sweep, journal)
         first.go_on()
         first.slow_down()
-        journal.retry_failures("tiny")
+        journal.attempts.retry_failures("tiny")
         resume(sweep, journal)
 
 
@@ -264,7 +264,7 @@ def test_a_phone_that_is_started_anew_in_a_block_gives_nothing_of_it(
         assert {failed.kind for failed in attempts} <= {"rebooted", "disconnected", "no_exit_code"}
         assert all(first.serial in failed.message for failed in attempts)
         assert [timed(phone) for phone in pair] == [2 + len(attempts), 2], "no other block once more"
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
 
@@ -355,7 +355,7 @@ def test_a_phone_of_low_or_unreadable_battery_is_not_measured(
         assert timed(first) == 0
         assert_invariants(sweep, journal)
         first.drain(80)
-        journal.retry_failures("tiny", kind="not_ready")
+        journal.attempts.retry_failures("tiny", kind="not_ready")
         resume(sweep, journal)
 
 
@@ -387,7 +387,7 @@ def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_cannot_win(pair: Pai
         )
         with Journal.open(sweep.workspace.journal) as journal:
             sweep.run(journal)
-            found = {job.variant.backend: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+            found = {job.variant.backend: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
             assert all(isinstance(outcome, Measured) for outcome in found.values()), found
             assert [block.backend_ran for block in blocks(sweep, journal)] == ["cpu", "cpu"]
             assert_invariants(sweep, journal)
@@ -407,7 +407,7 @@ def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_cannot_win(pair: Pai
 # Rows 23 to 25
 
 
-def traces(phone: VirtualPhone) -> list[Path]:
+def traces(phone: FaultyPhone) -> list[Path]:
     """The files that there are if a shell, of the phone or of the host, ran hostile text."""
     return [path for path in (phone.data.parent / "tmp/hostile", Path("/tmp/hostile")) if path.exists()]
 

@@ -15,6 +15,7 @@ from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook, Rule
 from sweeps.records import Measured
 from sweeps.spec.recovery import RecoverySpec
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import (
     ONE_ROUND,
     ImpatientPhone,
@@ -28,21 +29,20 @@ from workers.devices.adb import recovery
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.interface import Completed, Sensors
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.canary import BLOCKS
 from workers.driver.events import Away, Quarantined, Readmitted, Recovering
 from workers.driver.ladder import AwayWait
 
 pytestmark = pytest.mark.system
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 MEASURES = """
 import sys
 from pathlib import Path
 from workers.devices.adb.device import AdbDevice
 device = AdbDevice(Path(), sys.argv[1])
-device.take_lease()
+device.take_lock()
 print("leased", flush=True)
 sys.stdin.read()
 """
@@ -53,11 +53,11 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "ANSWER_S", 3.0)
 
 
-def device_of(phone: VirtualPhone) -> AdbDevice:
+def device_of(phone: FaultyPhone) -> AdbDevice:
     return AdbDevice(Path(), phone.serial, answer_s=5.0)
 
 
-def name_of(phone: VirtualPhone) -> str:
+def name_of(phone: FaultyPhone) -> str:
     return f"adb:{phone.serial}"
 
 
@@ -120,7 +120,7 @@ def test_the_server_is_not_restarted_while_another_phone_is_measured(pair: Pair,
         assert other.stdout.readline() == "leased\n"
     else:
         device = device_of(second)
-        device.take_lease()
+        device.take_lock()
     try:
         with pytest.raises(DeviceError) as caught:
             recovery.climb(name_of(first), "restart_adb")
@@ -243,7 +243,7 @@ def test_a_sweep_restarts_a_phone_whose_mode_stays_if_its_file_allows_it(
         events = sweep.run(journal, away_wait=AwayWait(4.0, 0.5))
         taken = [(event.rung, event.refused) for event in events if isinstance(event, Recovering)]
         away = [event.failed.kind for event in events if isinstance(event, Away)]
-        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == (4 if allowed else 2)
+        assert sum(len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs) == (4 if allowed else 2)
         if allowed:
             assert (taken[0], away) == (("reboot", ""), [])
             assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
@@ -285,7 +285,7 @@ def test_a_phone_that_slips_twice_is_quarantined_and_let_in_by_its_canary(
         assert [event.failed.kind for event in events if isinstance(event, Away)] == ["quarantined"]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert book.quarantine(second.serialno) is None
-        kept, before = sum(len(journal.blocks(job.key)) for job in sweep.jobs(first)), timed(first)
+        kept, before = sum(len(journal.attempts.blocks(job.key)) for job in sweep.jobs(first)), timed(first)
         events = sweep.run(journal, book=book)
         assert [event.device for event in events if isinstance(event, Readmitted)] == [name_of(first)]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))

@@ -14,6 +14,7 @@ from sweeps.journal.assignments import EVERY_UNIT
 from sweeps.journal.journal import Journal
 from sweeps.records import Job, Measured
 from sweeps.spec.grid import GridSpec
+from tests.faulty_phone import FaultyPhone, faulty_phones
 from tests.workers.driver_process import DriverProcess
 from tests.workers.hosts.hosts import World
 from tests.workers.phone_sweep import (
@@ -27,7 +28,6 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from workers.devices.adb.host import AdbHost
-from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.events import AttemptFailed, Away
 from workers.driver.sharing import Sharing
 from workers.executors.lane import Lane
@@ -44,16 +44,16 @@ SHARED = {"protocol": ONE_ROUND.model_copy(update={"rounds": ROUNDS}), "share": 
 
 
 @pytest.fixture
-def third(pair: list[VirtualPhone], port: int, tmp_path: Path) -> Iterator[VirtualPhone]:
+def third(pair: list[FaultyPhone], port: int, tmp_path: Path) -> Iterator[FaultyPhone]:
     """Of the same class as the pair."""
-    with up(1, tmp_path / "phones") as [phone]:
+    with faulty_phones(1, tmp_path / "phones") as [phone]:
         assert AdbHost(port).connect(phone.serial)
         as_new(phone)
         yield phone
         AdbHost(port).disconnect(phone.serial)
 
 
-def tell(phone: VirtualPhone, ns: int, *, first: str = ":") -> None:
+def tell(phone: FaultyPhone, ns: int, *, first: str = ":") -> None:
     """Every iteration takes so long, by what the phone's runner tells. `first` is done before a block."""
     fault(
         phone,
@@ -64,11 +64,11 @@ esac""",
     )
 
 
-def on(sweep: PhoneSweep, phone: VirtualPhone) -> list[Job]:
+def on(sweep: PhoneSweep, phone: FaultyPhone) -> list[Job]:
     return [job for job in sweep.plan.jobs if job.device_id == phone.serialno]
 
 
-def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[VirtualPhone]) -> None:
+def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[FaultyPhone]) -> None:
     """All units measured the common variant, and each other variant was measured on one of them, beside it."""
     links = [job for job in sweep.plan.jobs if job.key == job.link]
     others = [job for job in sweep.plan.jobs if job.key != job.link]
@@ -76,18 +76,22 @@ def assert_shared(sweep: PhoneSweep, journal: Journal, units: list[VirtualPhone]
     assert len({(job.variant, job.run) for job in links}) == 1
     assert len({(job.variant, job.run) for job in others}) == len(others) == 3
     assert {job.device_id for job in others} == {phone.serialno for phone in units}, "each has something to do"
-    assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+    assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     for job in others:
-        rounds = {block.visit for block in journal.blocks(job.key)}
-        assert len(journal.blocks(job.key)) == ROUNDS
-        assert len(rounds - {block.visit for block in journal.blocks(job.link)}) <= 1, "the round that was cut off"
-    assigned = Counter(key for (key,) in journal._rows("SELECT pool_key FROM assignments"))
+        rounds = {block.visit for block in journal.attempts.blocks(job.key)}
+        assert len(journal.attempts.blocks(job.key)) == ROUNDS
+        assert len(rounds - {block.visit for block in journal.attempts.blocks(job.link)}) <= 1, (
+            "the round that was cut off"
+        )
+    assigned = Counter(key for (key,) in journal.file.rows("SELECT pool_key FROM assignments"))
     assert set(assigned.values()) == {1}, "once"
-    assert sorted(journal.assignments("tiny").values()) == sorted([EVERY_UNIT, *(job.device_id for job in others)])
+    assert sorted(journal.assignments.of_sweep("tiny").values()) == sorted(
+        [EVERY_UNIT, *(job.device_id for job in others)]
+    )
 
 
 def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_slower(
-    pair: list[VirtualPhone], third: VirtualPhone, built: Path, tmp_path: Path
+    pair: list[FaultyPhone], third: FaultyPhone, built: Path, tmp_path: Path
 ) -> None:
     sweep = PhoneSweep(tmp_path, built, [*pair, third], GRID, **SHARED)
     whole = sweep.plan
@@ -108,16 +112,16 @@ def test_phones_share_a_sweep_that_is_killed_and_go_on_without_the_one_that_is_s
     assert f"adb:{third.serial} is taken out of its class" in said
     assert "takes 1.300 times" in said
     with Journal.open(sweep.workspace.journal) as journal:
-        places = journal.assignments("tiny")
-        kept = {job.key: journal.blocks(job.key) for job in whole.jobs}
+        places = journal.assignments.of_sweep("tiny")
+        kept = {job.key: journal.attempts.blocks(job.key) for job in whole.jobs}
     assert {*places.values()} == {EVERY_UNIT, *(phone.serialno for phone in pair)}
 
     with DriverProcess(sweep) as driver:
         driver.ended()
     with Journal.open(sweep.workspace.journal) as journal:
-        assert journal.assignments("tiny") == places
+        assert journal.assignments.of_sweep("tiny") == places
         for key, blocks in kept.items():
-            assert journal.blocks(key)[: len(blocks)] == blocks
+            assert journal.attempts.blocks(key)[: len(blocks)] == blocks
         sweep.plan = Sharing(whole, journal).plan
         assert_shared(sweep, journal, pair)
         its = [(job, blocks) for job in whole.jobs if job.device_id == third.serialno and (blocks := kept[job.key])]
@@ -133,7 +137,7 @@ class OnAHost(Lane):
         raise NotImplementedError
 
 
-def test_phones_of_two_hosts_share_a_sweep(pair: list[VirtualPhone], built: Path, tmp_path: Path) -> None:
+def test_phones_of_two_hosts_share_a_sweep(pair: list[FaultyPhone], built: Path, tmp_path: Path) -> None:
     for phone in pair:
         tell(phone, USUAL_NS)
     sweep = PhoneSweep(tmp_path, built, pair, GRID, **SHARED)

@@ -8,9 +8,9 @@ import pytest
 
 from sweeps.journal.journal import Journal
 from sweeps.records import Measured
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import MANY_IMAGES, PAUSE, ImpatientPhone, PhoneSweep, fault, in_a_pause
 from workers.devices.adb.device import AdbDevice
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -29,7 +29,7 @@ exit $ended
 """
 
 
-def runs(phone: VirtualPhone) -> list[Interval]:
+def runs(phone: FaultyPhone) -> list[Interval]:
     """Of the runner, by the clock of this host: lines of two runs that overlapped would not be in order."""
     times = [float(line) for line in (phone.data / LOG).read_text().split()]
     assert times == sorted(times)
@@ -41,7 +41,7 @@ def overlap(one: Interval, other: Interval) -> bool:
 
 
 def test_phones_measure_at_once_and_each_does_one_thing_at_a_time(
-    pair: list[VirtualPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: list[FaultyPhone], built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pushes: dict[str, list[Interval]] = {phone.serial: [] for phone in pair}
     push = ImpatientPhone.push
@@ -60,7 +60,7 @@ def test_phones_measure_at_once_and_each_does_one_thing_at_a_time(
         met = in_a_pause(pair, lambda: None)
         sweep.run(journal)
         met.join()
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     first, second = (runs(phone) for phone in pair)
     assert len(first) == len(second) == 3, "two blocks and an evaluation"
     for own in (first, second):

@@ -22,7 +22,7 @@ class Recorder:
         self.calls: list[tuple[str, int, int]] = []
 
     def _note(self, word: str) -> None:
-        phone, here = (self._journal.block_count(key) for key in self._keys)
+        phone, here = (self._journal.attempts.block_count(key) for key in self._keys)
         self.calls.append((word, phone, here))
 
     def beside(self) -> None:

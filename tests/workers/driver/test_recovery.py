@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError, HostError
 from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook, Rule
 from sweeps.records import Failed, Measured
@@ -29,7 +30,7 @@ from workers.driver.ladder import AwayWait
 from workers.driver.recovery import merge_host_events
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request, failed
 from workers.measure.recovery import RecoverRequest, Taken
 from workers.measure.requests import BlockRequest
 
@@ -48,7 +49,9 @@ class Phone(FakeDevice):
 class Link:
     """A lane to a phone that stops answering at some of its blocks, counted from 1."""
 
-    def __init__(self, bench: Bench, faults: Mapping[int, str], mends: Rung | None, refuses: Rung | None) -> None:
+    def __init__(
+        self, bench: DeviceRunner, faults: Mapping[int, str], mends: Rung | None, refuses: Rung | None
+    ) -> None:
         """`faults`: kinds of failure. Only `mends` ends one; without it, the second pause does."""
         self._bench = bench
         self._faults = faults
@@ -81,8 +84,9 @@ class Link:
         return Taken(rung)
 
     def _failed(self) -> Failed:
-        whose = "the host lab-2: " if self._out == "host_away" else ""
-        return Failed(stage="run", kind=self._out, message=f"{whose}it is {self._out}")
+        if self._out == "host_away":
+            return failed("run", HostError(self._out, "the host lab-2", f"it is {self._out}"))
+        return failed("run", DeviceError(self._out, f"it is {self._out}"))
 
     def rest(self, seconds: float) -> None:
         self._bench.rest(seconds)
@@ -108,7 +112,7 @@ class Phones(InlineExecutor):
         self.links: list[Link] = []
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        bench = Bench(Phone(self._at, facts.name.partition(":")[2]), self._at)
+        bench = DeviceRunner(Phone(self._at, facts.name.partition(":")[2]), self._at)
         self.links.append(Link(bench, *self._words))
         return self.links[-1]
 
@@ -153,11 +157,11 @@ def of(kind: type, events: list[Event]) -> list[Event]:
 
 
 def measured(sweep: BuiltSweep, journal: Journal) -> list[bool]:
-    return [isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs]
+    return [isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs]
 
 
 def blocks(sweep: BuiltSweep, journal: Journal) -> list[int]:
-    return [len(journal.blocks(job.key)) for job in sweep.plan.jobs]
+    return [len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs]
 
 
 def test_a_cable_that_slips_needs_no_step(sweep: BuiltSweep, journal: Journal, book: QuarantineBook) -> None:
@@ -183,7 +187,7 @@ def test_a_phone_is_brought_back_by_the_gentlest_step_that_helps(
     assert taken(events) == [(step, True) for step in steps]
     assert of(Away, events) == []
     assert blocks(sweep, journal) == [3, 3], "nothing is lost, and nothing is measured twice"
-    assert not any(journal.failures(job.key) for job in sweep.plan.jobs), "no job is to blame"
+    assert not any(journal.attempts.failures(job.key) for job in sweep.plan.jobs), "no job is to blame"
 
 
 def test_a_step_that_is_refused_is_told_and_the_next_one_is_tried(tmp_path: Path, book: QuarantineBook) -> None:
@@ -281,7 +285,7 @@ def test_a_canary_that_the_phone_fails_keeps_it_out(
     assert away.pending == 2
     assert book.quarantine("fake-steady") == quarantine
     assert blocks(sweep, journal) == before
-    assert not any(journal.failures(job.key) for job in sweep.plan.jobs)
+    assert not any(journal.attempts.failures(job.key) for job in sweep.plan.jobs)
 
 
 def test_a_job_that_crashes_by_itself_makes_no_bad_canary(
@@ -336,13 +340,14 @@ def test_a_host_that_stays_away_is_told_of_once_a_minute_and_given_up_once() -> 
     host, lost = "the host lab-2", Failed(stage="run", kind="host_away", message="its connection is lost")
     events: list[Event] = [Waiting("fake:hot", ("it is hot",), 0.0)]
     for seconds in range(0, 130, 10):
-        events += [Waiting(host, ("its connection is lost",), seconds + late) for late in (0.0, 0.5)]
+        events += [Waiting(host, ("its connection is lost",), seconds + late, is_host=True) for late in (0.0, 0.5)]
     events += [Back("fake:one", host, 131.0), Back("fake:two", host, 131.5)]
-    events += [Waiting(host, ("its connection is lost",), 0.0), Away(host, lost, 2), Away(host, lost, 3)]
+    events += [Waiting(host, ("its connection is lost",), 0.0, is_host=True)]
+    events += [Away(host, lost, 2, is_host=True), Away(host, lost, 3, is_host=True)]
     told = list(merge_host_events(iter(events)))
     assert [event.waited_seconds for event in told if isinstance(event, Waiting)] == [0.0, 0.0, 60.0, 120.0, 0.0]
     assert of(Back, told) == [Back("fake:one", host, 131.0)]
-    assert told[-1] == Away(host, lost, 5)
+    assert told[-1] == Away(host, lost, 5, is_host=True)
     assert len(of(Away, told)) == 1
 
 

@@ -27,9 +27,9 @@ def test_one_of_each_program_is_timed_and_the_others_say_which(tmp_path: Path) -
     sweep = race(tmp_path, "nchw", "nhwc")
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        settled = {job.key: journal.settled(job.key) for job in sweep.plan.jobs}
-        outcomes = [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs]
-        raced = {job.key: journal.was_raced(job.key) for job in sweep.plan.jobs}
+        settled = {job.key: journal.attempts.settled(job.key) for job in sweep.plan.jobs}
+        outcomes = [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs]
+        raced = {job.key: journal.outcomes.was_raced(job.key) for job in sweep.plan.jobs}
         again = sweep.run(journal)
     same = {key: one for key, one in settled.items() if one.reason == "same_program"}
     assert len(same) == 2
@@ -51,9 +51,9 @@ def test_of_one_program_the_smaller_file_is_timed_and_wins(tmp_path: Path) -> No
     sweep = race(tmp_path, "nhwc")
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        [winner] = [job for job in sweep.plan.jobs if journal.settled(job.key).leads]
-        rounds = journal.sweep_outcome("tiny", winner).timing.rounds
-        sizes = {job.key: journal.artifact(job.build_key).file_bytes for job in sweep.plan.jobs}
+        [winner] = [job for job in sweep.plan.jobs if journal.attempts.settled(job.key).leads]
+        rounds = journal.outcomes.in_sweep("tiny", winner).timing.rounds
+        sizes = {job.key: journal.artifacts.latest(job.build_key).file_bytes for job in sweep.plan.jobs}
     assert rounds == 2, "of one alone nothing was selected, so there is nothing to confirm"
     assert sizes[winner.key] == min(sizes.values())
 
@@ -62,23 +62,25 @@ def test_the_other_build_races_once_the_timed_one_has_failed(tmp_path: Path) -> 
     sweep = race(tmp_path, "nhwc")
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        [winner] = [job for job in sweep.plan.jobs if journal.settled(job.key).leads]
+        [winner] = [job for job in sweep.plan.jobs if journal.attempts.settled(job.key).leads]
         [other] = [job for job in sweep.plan.jobs if job is not winner]
-        assert journal.settled(other.key).by_key == winner.key
+        assert journal.attempts.settled(other.key).by_key == winner.key
         # Its rounds were settled: a failure counts only for what is asked for anew.
-        journal.add_settled(journal.settled(winner.key).reopened())
-        journal.add_failure(winner.key, Failed(stage="load", kind="not_possible", message="it cannot be timed here"))
+        journal.attempts.add_settled(journal.attempts.settled(winner.key).reopened())
+        journal.attempts.add_failure(
+            winner.key, Failed(stage="load", kind="not_possible", message="it cannot be timed here")
+        )
         journal.save_plan(sweep.plan)
         sweep.run(journal)
-        assert journal.settled(other.key).leads
-        assert journal.sweep_outcome("tiny", other).timing is not None
+        assert journal.attempts.settled(other.key).leads
+        assert journal.outcomes.in_sweep("tiny", other).timing is not None
 
 
 def test_on_a_front_both_are_timed(tmp_path: Path) -> None:
     sweep = race(tmp_path, "nhwc", front="sqnr_db")
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        assert all(journal.was_raced(job.key) for job in sweep.plan.jobs)
+        assert all(journal.outcomes.was_raced(job.key) for job in sweep.plan.jobs)
 
 
 def test_without_a_race_both_are_timed(tmp_path: Path) -> None:
@@ -86,4 +88,4 @@ def test_without_a_race_both_are_timed(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, grid, devices=("fake:steady",), objective=ObjectiveSpec(constraints=()), budget="full")
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        assert all(journal.block_count(job.key) == 2 for job in sweep.plan.jobs)
+        assert all(journal.attempts.block_count(job.key) == 2 for job in sweep.plan.jobs)

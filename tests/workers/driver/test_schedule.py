@@ -4,7 +4,7 @@ from statistics import mean
 
 import pytest
 
-from tests.benchmarks.schedule_traces import ratios
+from tests.workers.driver.schedule_traces import ratios
 from workers.driver.schedule import Durations, Schedule
 
 

@@ -16,6 +16,7 @@ from sweeps.planning.budget import default_budget, keep_budget
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, Supports, expand
 from sweeps.records import Failed, Job
+from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.protocol import ProtocolSpec
@@ -63,7 +64,7 @@ def measure(journal: Journal, jobs: list[Job], ms: Callable[[Job], float] = lamb
     for job in jobs:
         for round_ in range(ROUNDS):
             shaken = 1 + 0.002 * (round_ - 1)
-            journal.add_block(Records().block(job, round_, ms(job) * shaken, session=1, labels=()))
+            journal.attempts.add_block(Records().block(job, round_, ms(job) * shaken, session=1, labels=()))
 
 
 def on(plan: Plan, unit: str) -> list[Job]:
@@ -156,7 +157,7 @@ def test_a_unit_on_which_blocks_take_longer_gets_less(path: Path) -> None:
                     waited_s = 20.0 if job.device_id == slower else 0.0
                     made = Records().block(job, round_, 5 + round_ / 1000, session=1, labels=(), device_seconds=10.0)
                     conditions = replace(made.conditions, waited_seconds=waited_s)
-                    journal.add_block(replace(made, conditions=conditions))
+                    journal.attempts.add_block(replace(made, conditions=conditions))
             assert sharing.advance(wait=True)
             counts = {unit: len(on(sharing.plan, unit)) - 1 for unit in "ab"}
         assert sum(counts.values()) == 7
@@ -204,8 +205,8 @@ def test_a_unit_that_differs_is_named_and_its_variants_are_measured_elsewhere(pa
         [line] = [line for line in sharing.lines() if "taken out of its class" in line]
         assert line.startswith("adb:b ")
         assert "1.300 times" in line
-        [own] = [job for job in whole.jobs if job.device_id == "b" and journal.blocks(job.key)]
-        assert len(journal.blocks(own.key)) == ROUNDS
+        [own] = [job for job in whole.jobs if job.device_id == "b" and journal.attempts.blocks(job.key)]
+        assert len(journal.attempts.blocks(own.key)) == ROUNDS
     with Journal.open(path) as journal:
         assert on(Sharing(whole, journal).plan, "b") == [], "it stays out"
 
@@ -218,10 +219,10 @@ def test_a_unit_that_is_found_to_differ_later_gives_its_variants_back(path: Path
         its = {(job.variant, job.run) for job in on(sharing.plan, "b") if job.key != job.link}
         [link] = [job for job in on(sharing.plan, "b") if job.key == job.link]
         for round_ in range(ROUNDS, 9 * ROUNDS):
-            journal.add_block(Records().block(link, round_, 7.0, session=2, labels=(), added=True))
+            journal.attempts.add_block(Records().block(link, round_, 7.0, session=2, labels=(), added=True))
         for other in [job for job in sharing.plan.jobs if job.key == job.link and job.device_id != "b"]:
             for round_ in range(ROUNDS, 9 * ROUNDS):
-                journal.add_block(Records().block(other, round_, 5.0, session=2, labels=(), added=True))
+                journal.attempts.add_block(Records().block(other, round_, 5.0, session=2, labels=(), added=True))
         assert sharing.advance(wait=False)
         assert on(sharing.plan, "b") == []
         assert its <= {(job.variant, job.run) for job in sharing.plan.jobs}
@@ -235,7 +236,7 @@ def test_a_common_variant_that_fails_on_every_unit_is_replaced_by_the_next(path:
         crash = Failed(stage="run", kind="crashed", message="signal 11")
         for job in first:
             for _ in range(3):
-                journal.add_failure(job.key, crash)
+                journal.attempts.add_failure(job.key, crash)
         assert sharing.advance(wait=False)
         second = [job for job in sharing.plan.jobs if job.key == job.link]
         assert [job.device_id for job in second] == ["a", "b"]
@@ -245,8 +246,8 @@ def test_a_common_variant_that_fails_on_every_unit_is_replaced_by_the_next(path:
 
 
 def test_a_common_variant_that_a_new_unit_cannot_run_is_assigned_like_the_others(path: Path) -> None:
-    def but_not_the_first(variant: Variant, facts: DeviceFacts) -> str | None:
-        return "lacks it" if facts.device_id == "n" and variant.layout == "nchw" else None
+    def but_not_the_first(variant: Variant, facts: DeviceFacts) -> Skip | None:
+        return Skip("not_of_runtime", "lacks it") if facts.device_id == "n" and variant.layout == "nchw" else None
 
     with Journal.open(path) as journal:
         first = Sharing(planned(*units("a", "b")), journal).plan.jobs[0]
@@ -267,7 +268,7 @@ def test_a_unit_on_which_only_the_common_variant_fails_gets_nothing(path: Path) 
         good, bad = sharing.plan.jobs
         measure(journal, [good])
         for _ in range(3):
-            journal.add_failure(bad.key, Failed(stage="run", kind="crashed", message="signal 11"))
+            journal.attempts.add_failure(bad.key, Failed(stage="run", kind="crashed", message="signal 11"))
         assert sharing.advance(wait=True)
         assert len(on(sharing.plan, "a")) == 6
         assert on(sharing.plan, "b") == [replace(bad, link=bad.key)]
@@ -280,7 +281,7 @@ def test_a_unit_whose_blocks_cannot_be_trusted_is_not_compared_and_gets_nothing(
         good, bad = sharing.plan.jobs
         measure(journal, [good])
         for round_ in range(ROUNDS):
-            journal.add_block(Records().block(bad, round_, 9.0, labels=("throttled",)))
+            journal.attempts.add_block(Records().block(bad, round_, 9.0, labels=("throttled",)))
         assert sharing.advance(wait=True)
         assert [len(on(sharing.plan, unit)) for unit in "ab"] == [6, 1]
         assert any("adb:b gets no variant" in line and "trusted" in line for line in sharing.lines())
@@ -369,20 +370,20 @@ def test_an_interrupted_run_goes_on_in_rounds_with_the_common_variant(tmp_path: 
         assert len(others) == 2
 
         def count() -> int:
-            return sum(journal.block_count(job.key) for job in sweep.plan.jobs)
+            return sum(journal.attempts.block_count(job.key) for job in sweep.plan.jobs)
 
         before = count()
         sweep.run(journal, stop=lambda: count() >= before + 2)
-        kept = {job.key: journal.blocks(job.key) for job in sweep.plan.jobs}
+        kept = {job.key: journal.attempts.blocks(job.key) for job in sweep.plan.jobs}
         assert count() == before + 2
 
         sweep.plan = Sharing(whole, journal).plan
         sweep.run(journal)
         for job in others:
-            blocks = journal.blocks(job.key)
+            blocks = journal.attempts.blocks(job.key)
             assert blocks[: len(kept[job.key])] == kept[job.key]
             assert len(blocks) == sweep.plan.protocol.rounds
-            alone = {block.visit for block in blocks} - {block.visit for block in journal.blocks(job.link)}
+            alone = {block.visit for block in blocks} - {block.visit for block in journal.attempts.blocks(job.link)}
             assert len(alone) <= 1, "only the round that was cut off"
         assert sweep.run(journal) == []
 
@@ -401,20 +402,20 @@ def test_phones_share_a_sweep_and_the_one_that_is_slower_is_taken_out(
     assert "times (1.2" in told
 
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
-        present = [job for job, stale in journal.jobs("shared") if not stale]
-        [apart] = [job for job, stale in journal.jobs("shared") if stale]
-        assert (apart.device_id, len(journal.blocks(apart.key))) == ("fake-three", ROUNDS), "its own rows stay"
+        present = [job for job, stale in journal.jobs.of_sweep("shared") if not stale]
+        [apart] = [job for job, stale in journal.jobs.of_sweep("shared") if stale]
+        assert (apart.device_id, len(journal.attempts.blocks(apart.key))) == ("fake-three", ROUNDS), "its own rows stay"
         assert {job.device_id for job in present} == {"fake-one", "fake-two"}
         links = [job for job in present if job.key == job.link]
         others = [job for job in present if job.key != job.link]
         assert (len(links), len(others), len({job.variant for job in others})) == (2, 3, 3)
         assert {job.device_id for job in others} == {"fake-one", "fake-two"}
         for job in others:
-            visits = {block.visit for block in journal.blocks(job.key)}
+            visits = {block.visit for block in journal.attempts.blocks(job.key)}
             assert len(visits) == ROUNDS
-            assert visits <= {block.visit for block in journal.blocks(job.link)}, "in the same rounds"
-        artifacts = {job.build_key: journal.artifact(job.build_key) for job in present}
-        before = journal.assignments("shared")
+            assert visits <= {block.visit for block in journal.attempts.blocks(job.link)}, "in the same rounds"
+        artifacts = {job.build_key: journal.artifacts.latest(job.build_key) for job in present}
+        before = journal.assignments.of_sweep("shared")
 
     [entry] = json.loads(printed)["devices"]
     assert entry["device_id"].startswith("class:")
@@ -437,4 +438,4 @@ def test_phones_share_a_sweep_and_the_one_that_is_slower_is_taken_out(
     shown, _ = edgesweep("plan", sweep, "--workspace", workspace, "--json")
     assert {job["job_key"] for job in json.loads(shown)["jobs"]} == {job.key for job in present}
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
-        assert journal.assignments("shared") == before
+        assert journal.assignments.of_sweep("shared") == before

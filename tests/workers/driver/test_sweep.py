@@ -27,14 +27,14 @@ def test_everything_is_built_before_the_first_block_and_ends_measured(tmp_path: 
     sweep = Sweep(tmp_path, TWO)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        outcomes = [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs]
+        outcomes = [journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs]
         first_block = min(index for index, event in enumerate(events) if isinstance(event, Measuring))
         assert all(not isinstance(event, Building) for event in events[first_block:])
         assert isinstance(events[0], Preparing)
         assert all(isinstance(outcome, Measured) and outcome.timing and outcome.accuracy for outcome in outcomes)
         last = [event for event in events if isinstance(event, Measuring)][-1]
         assert (last.done, last.total) == (6, 6), "two rounds and one accuracy pass each"
-        assert len(journal.data_manifests("tiny")) == 2
+        assert len(journal.artifacts.data("tiny")) == 2
 
         again = sweep.run(journal)
         assert again == [], "what is done costs nothing"
@@ -45,13 +45,13 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, TWO)
     with Journal.open(sweep.workspace.journal) as journal:
         keys = [job.key for job in sweep.plan.jobs]
-        sweep.run(journal, stop=lambda: sum(len(journal.blocks(key)) for key in keys) >= 3)
-        kept = {key: journal.blocks(key) for key in keys}
+        sweep.run(journal, stop=lambda: sum(len(journal.attempts.blocks(key)) for key in keys) >= 3)
+        kept = {key: journal.attempts.blocks(key) for key in keys}
         assert sum(map(len, kept.values())) == 3
         sweep.run(journal)
         for key, blocks in kept.items():
-            assert journal.blocks(key)[: len(blocks)] == blocks
-            assert len(journal.blocks(key)) == 2
+            assert journal.attempts.blocks(key)[: len(blocks)] == blocks
+            assert len(journal.attempts.blocks(key)) == 2
 
 
 @pytest.mark.parametrize("later_s", [0, -3600])
@@ -63,10 +63,10 @@ def test_runs_that_start_in_the_same_second_or_before_the_last_one_are_two_sessi
     now_s = 1_800_000_000
     monkeypatch.setattr("workers.driver.sweep.time", SimpleNamespace(time=lambda: now_s, monotonic=time.monotonic))
     with Journal.open(sweep.workspace.journal) as journal:
-        sweep.run(journal, stop=lambda: journal.block_count(job.key) == 1)
+        sweep.run(journal, stop=lambda: journal.attempts.block_count(job.key) == 1)
         now_s += later_s
         sweep.run(journal)
-        assert [block.session for block in journal.blocks(job.key)] == [1_800_000_000, 1_800_000_001]
+        assert [block.session for block in journal.attempts.blocks(job.key)] == [1_800_000_000, 1_800_000_001]
 
 
 @pytest.mark.fault(42, "an artifact cut off", "built again")
@@ -75,12 +75,12 @@ def test_a_damaged_artifact_is_built_again(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, GridSpec(precision=("fp32",), layout=("nchw",)))
     [job] = sweep.plan.jobs
     with Journal.open(sweep.workspace.journal) as journal:
-        sweep.run(journal, stop=lambda: journal.artifact(job.build_key) is not None)
+        sweep.run(journal, stop=lambda: journal.artifacts.latest(job.build_key) is not None)
         model = sweep.workspace.artifact(job.build_key) / "model.pt"
         model.write_bytes(model.read_bytes()[:-7])
         events = sweep.run(journal)
         assert any(isinstance(event, Building) for event in events)
-        assert isinstance(journal.sweep_outcome("tiny", job), Measured)
+        assert isinstance(journal.outcomes.in_sweep("tiny", job), Measured)
 
 
 def test_a_job_whose_runner_fails_is_tried_again_and_then_failed_while_others_go_on(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_a_job_whose_runner_fails_is_tried_again_and_then_failed_while_others_go
         events = sweep.run(journal)
         attempts = [event for event in events if isinstance(event, AttemptFailed)]
         assert [attempt.final for attempt in attempts] == [False] * (MAX_ATTEMPTS - 1) + [True]
-        outcomes = {job.run.cpus: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.run.cpus: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         assert isinstance(outcomes["all"], Measured)
         failed = outcomes["4000,4001"]
         assert isinstance(failed, Failed)
         assert failed.stage == "run"
         assert sweep.run(journal) == [], "a failed job is not tried for ever"
-        assert journal.retry_failures("tiny") == 1
+        assert journal.attempts.retry_failures("tiny") == 1
         assert any(isinstance(event, AttemptFailed) for event in sweep.run(journal))
 
 
@@ -112,7 +112,7 @@ def test_a_tracking_server_that_goes_down_stops_nothing(tmp_path: Path) -> None:
 
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, publish=publish)
-        assert isinstance(journal.sweep_outcome("tiny", sweep.plan.jobs[0]), Measured)
+        assert isinstance(journal.outcomes.in_sweep("tiny", sweep.plan.jobs[0]), Measured)
     assert events[-1] == TrackingDown("MLflow is down")
     assert calls, "it was tried"
 
@@ -128,7 +128,7 @@ def test_logits_of_another_shape_are_one_failed_job(tmp_path: Path) -> None:
 
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, prepare=prepare)
-        outcome = journal.sweep_outcome("tiny", sweep.plan.jobs[0])
+        outcome = journal.outcomes.in_sweep("tiny", sweep.plan.jobs[0])
     assert isinstance(outcome, Failed)
     assert (outcome.stage, outcome.kind) == ("evaluate", "output_shape")
 
@@ -147,7 +147,7 @@ def test_a_model_that_cannot_be_used_fails_its_own_jobs_and_no_others(tmp_path: 
     sweep = BuiltSweep(tmp_path, TWO, models=(dict_maker(tmp_path), *tiny))
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        outcomes = {job.name: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        outcomes = {job.name: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         odd = [outcome for name, outcome in outcomes.items() if name.startswith("odd")]
         rest = [outcome for name, outcome in outcomes.items() if not name.startswith("odd")]
         assert len(odd) == len(rest) == 2
@@ -170,7 +170,7 @@ def test_a_calibration_set_that_cannot_be_used_fails_what_is_calibrated_and_noth
     assert [line for line in told if "nowhere" in line and "calibrated will fail" in line] == told != []
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
-        found = {job.variant.precision: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        found = {job.variant.precision: journal.outcomes.in_sweep("tiny", job) for job in sweep.plan.jobs}
         assert isinstance(found["fp32"], Measured)
         assert isinstance(found["int8"], Failed)
         assert (found["int8"].stage, found["int8"].kind) == ("build", "bad_calibration")
@@ -187,7 +187,7 @@ def test_a_crash_while_building_inline_is_one_failed_build(tmp_path: Path) -> No
 
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, prepare=prepare)
-        outcome = journal.sweep_outcome("tiny", sweep.plan.jobs[0])
+        outcome = journal.outcomes.in_sweep("tiny", sweep.plan.jobs[0])
     assert isinstance(outcome, Failed)
     assert (outcome.stage, outcome.kind) == ("build", "crashed")
 

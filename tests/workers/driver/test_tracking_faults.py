@@ -8,15 +8,15 @@ import pytest
 from sweeps.journal.journal import Journal
 from sweeps.records import Measured
 from sweeps.store.publishing import Publisher
+from tests.faulty_phone import FaultyPhone
 from tests.fresh_mlflow import fresh_mlflow
 from tests.mlflow_servers import MODES, MlflowServer, Proxy
 from tests.workers.phone_sweep import PhoneSweep, amid, assert_invariants, timed
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import Event, TrackingDown
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.suite]
 
-Pair = list[VirtualPhone]
+Pair = list[FaultyPhone]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def run(sweep: PhoneSweep, journal: Journal) -> list[Event]:
 
 
 def whole(sweep: PhoneSweep, journal: Journal) -> None:
-    assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+    assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in sweep.plan.jobs)
     assert [timed(phone) for phone in sweep.phones] == [2, 2]
     assert_invariants(sweep, journal, faults=0)
 

@@ -16,7 +16,8 @@ from sweeps.errors import ClusterError
 from sweeps.protocol.presets import resolve
 from sweeps.records import Block, Failed, Job
 from sweeps.spec.protocol import ProtocolSpec
-from sweeps.variant import RunAxes, Variant
+from sweeps.variant import Variant
+from tests.builders import job_of
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.devices.interface import Sensors
@@ -63,16 +64,7 @@ def two_nodes(cluster_of_two: tuple[str, dict[str, Path]], monkeypatch: pytest.M
 
 
 def _job(build_key: str, variant: Variant) -> Job:
-    return Job(
-        key="job-" + build_key,
-        build_key=build_key,
-        name="tiny",
-        model="tiny",
-        grid="",
-        variant=variant,
-        run=RunAxes(),
-        device_id=local_facts().device_id,
-    )
+    return job_of("job-" + build_key, build_key, local_facts().device_id, variant=variant)
 
 
 def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_folder(

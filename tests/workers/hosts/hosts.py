@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.records import Failed, Job, Stage
-from sweeps.variant import RunAxes, Variant
+from sweeps.records import Failed, Stage
+from sweeps.variant import Variant
 from tests import gallery
+from tests.builders import job_of, phone_facts
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import PackedArtifact
 from workers.hosts.agent import HostAgent, Identity
@@ -22,36 +23,13 @@ from workers.hosts.inventory import Inventory
 from workers.hosts.lab import Lab
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
-from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.device_runner import AnswerT, DeviceRunner, Request
 from workers.measure.recovery import RecoverRequest, Taken
 
 PATIENCE_S = 300.0
 """On a busy computer what is waited for may take long; what does not come ends its test here."""
 VERSIONS = Versions(edgesweep="1", protocol=1, python="3", ray="2")
-JOB = Job(
-    key="job",
-    build_key="a" * 64,
-    name="tiny int8",
-    model="tiny",
-    grid="",
-    variant=Variant(),
-    run=RunAxes(),
-    device_id="one",
-)
-
-
-def facts(device_id: str = "one", **changes: object) -> DeviceFacts:
-    about: dict[str, object] = {
-        "name": f"adb:{device_id}",
-        "maker": "Maker",
-        "model": "Model",
-        "soc": "SoC",
-        "os_build": "1",
-        "abi": "arm64-v8a",
-        "cores": 8,
-        "ram_bytes": None,
-    }
-    return DeviceFacts(device_id=device_id, **(about | changes))  # type: ignore[arg-type]
+JOB = job_of("job", "a" * 64, name="tiny int8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +44,7 @@ class Ask(Request[str]):
     def result_id(self) -> str:
         return f"result {self.number}" if self.kept else ""
 
-    def answer(self, bench: Bench) -> str:
+    def answer(self, bench: DeviceRunner) -> str:
         raise NotImplementedError
 
 
@@ -115,7 +93,7 @@ class TestHost:
         self.held = False
         """Whether workers wait to be let go."""
         self.make_worker: Callable[[DeviceFacts], Worker] = self._worker
-        self.make: Callable[[str], DeviceFacts] = lambda name: facts(name.removeprefix("adb:"))
+        self.make: Callable[[str], DeviceFacts] = lambda name: phone_facts(name.removeprefix("adb:"))
         self.apart: Callable[[Callable[[], None]], object] = lambda call: call()
         self.identity: dict[str, object] = {"name": name, "machine": name, "boot": 1, "versions": VERSIONS} | identity
         self.start()

@@ -14,7 +14,8 @@ from sweeps.errors import ABSENT_KINDS, DeviceError
 from sweeps.records import Failed
 from sweeps.variant import Variant
 from tests import gallery
-from tests.workers.hosts.hosts import JOB, Ask, ControlledWorker, TestHost, facts
+from tests.builders import phone_facts
+from tests.workers.hosts.hosts import JOB, Ask, ControlledWorker, TestHost
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.hosts.interface import TIME_TO_LIVE_S, Beat, Granted, Queued
@@ -211,7 +212,7 @@ def test_a_device_that_hangs_while_it_is_handed_back_holds_up_no_other(tmp_path:
         def close(self) -> None:
             hangs.wait(60)
 
-    workers = {"one": Hanging(facts("one")), "two": ControlledWorker(facts("two"))}
+    workers = {"one": Hanging(phone_facts("one")), "two": ControlledWorker(phone_facts("two"))}
     host.make_worker = lambda device: workers[device.device_id]
     host.start()
     for number, (device_id, worker) in enumerate(workers.items()):
@@ -301,6 +302,6 @@ def test_an_artifact_that_arrives_while_another_phone_looks_for_it_stays(
 def test_facts_of_a_device_that_comes_back_changed_are_read_anew(host: TestHost) -> None:
     host.names = []
     host.agent.tend()
-    host.names, host.make = ["adb:one"], lambda name: facts("one", os_build="2")
+    host.names, host.make = ["adb:one"], lambda name: phone_facts("one", os_build="2")
     host.agent.tend()
     assert host.agent.hello().devices[0].facts.os_build == "2"

@@ -19,7 +19,7 @@ from sweeps.records import Failed, Job, Stage
 from tests.sweeps.conftest import Records
 from workers.devices import registry
 from workers.hosts.device_process import DeviceProcess
-from workers.measure.bench import Bench, Request
+from workers.measure.device_runner import DeviceRunner, Request
 
 ROOT = Path(__file__).parents[3]
 _AGENT = """
@@ -38,7 +38,7 @@ class WhoAmI(Request[int]):
 
     stage: ClassVar[Stage] = "run"
 
-    def answer(self, bench: Bench) -> int:
+    def answer(self, bench: DeviceRunner) -> int:
         return os.getpid()
 
 
@@ -49,7 +49,7 @@ class Sum(Request[Failed]):
     arrays: tuple[np.ndarray, ...]
     stage: ClassVar[Stage] = "run"
 
-    def answer(self, bench: Bench) -> Failed:
+    def answer(self, bench: DeviceRunner) -> Failed:
         writable = all(one.flags.writeable for one in self.arrays)
         message = f"{[float(one.sum()) for one in self.arrays]}, writable: {writable}"
         return Failed(stage="run", kind="sum", message=message)
@@ -62,7 +62,7 @@ class Hang(Request[int]):
     file: str
     stage: ClassVar[Stage] = "run"
 
-    def answer(self, bench: Bench) -> int:
+    def answer(self, bench: DeviceRunner) -> int:
         Path(self.file).touch()
         time.sleep(1000)
         return 0

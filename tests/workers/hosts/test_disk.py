@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ray.exceptions import RayError, RayTaskError
 
 from sweeps.cli.hosts import troubles
-from sweeps.errors import LAB_KINDS, DeviceError
+from sweeps.errors import LAB_KINDS, DeviceError, StoreError
 from sweeps.records import Failed
-from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, ControlledWorker, TestHost, World, facts
-from workers.hosts.away import host_away
+from tests.builders import phone_facts
+from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, ControlledWorker, TestHost, World
+from workers.hosts.actors import HostActor
 from workers.hosts.disk import LEAST_BYTES
 from workers.hosts.interface import Granted
-from workers.hosts.raising import why_not
+from workers.hosts.raising import not_started
+from workers.hosts.this_machine import HostConfig
 from workers.measure.recovery import RecoverRequest
 
 
@@ -59,7 +62,7 @@ def world(tmp_path: Path, disk: SmallDisk) -> Iterator[World]:
 
 
 def named() -> object:
-    return facts("one", name="host:lab-1/adb:one")
+    return phone_facts("one", name="host:lab-1/adb:one")
 
 
 def said(host: TestHost) -> list[str]:
@@ -71,10 +74,8 @@ def full(answer: object) -> str:
     assert isinstance(answer, Failed), answer
     assert answer.kind == "host_disk"
     assert answer.kind in LAB_KINDS, "it is waited for, and costs no attempt"
-    told = host_away(answer)
-    assert told is not None
-    assert told[0] == "the host lab-1", "one line for all of its devices"
-    return told[1]
+    assert answer.host == "the host lab-1", "one line for all of its devices"
+    return answer.condition
 
 
 def test_a_host_whose_disk_is_full_says_so_and_its_devices_wait_for_room(world: World, disk: SmallDisk) -> None:
@@ -105,7 +106,7 @@ def test_a_block_in_which_the_disk_fills_up_arrives_and_none_is_started_after_it
                 disk.fill()
             return answer
 
-    worker = Filling(facts("one"))
+    worker = Filling(phone_facts("one"))
     worker.go.set()
     host.make_worker = lambda device: worker
     assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
@@ -129,7 +130,7 @@ def test_a_program_that_ends_as_the_hosts_disk_fills_up_is_no_failure_of_its_job
                 disk.fill(but=LEAST_BYTES // 2)
             return Failed(stage="run", kind="no_space", message="No space left")
 
-    host.make_worker = lambda device: Failing(facts("one"))  # type: ignore[return-value]
+    host.make_worker = lambda device: Failing(phone_facts("one"))  # type: ignore[return-value]
     answer = lane.ask(Ask(JOB, 1))
     assert isinstance(answer, Failed)
     assert answer.kind == "no_space", "there is room on the host: the device is full"
@@ -173,17 +174,12 @@ def test_an_agent_starts_on_a_full_disk_and_works_once_there_is_room(disk: Small
     assert host.agent.run("one", again.epoch, Ask(JOB, 1)) == "answer 0 to 1", "what was kept is there"
 
 
-def test_an_agent_that_does_not_start_says_why_in_its_own_words() -> None:
-    words = (
-        "The actor died because of an error raised in its creation task, ray::HostActor.__init__() (pid=7)\n"
-        '  File "actors.py", line 39, in __init__\n'
-        "sweeps.errors.StoreError: the results that wait on this host cannot be stored in /o: disk I/O error\n"
-        "  -> free space on its disk, and check who owns the file\n"
-    )
-    error = why_not(words)
-    assert error.message == (
-        "the agent of this host does not start: the results that wait on this host cannot be stored in /o: "
-        "disk I/O error"
-    )
-    assert error.next_step == "free space on its disk, and check who owns the file"
-    assert why_not("killed").message == "the agent of this host does not start: killed"
+def test_an_agent_that_does_not_start_says_why_in_its_own_words(tmp_path: Path) -> None:
+    (tmp_path / "state" / "outbox.sqlite").mkdir(parents=True)
+    config = HostConfig(name="lab-1", state=tmp_path / "state")
+    with pytest.raises(StoreError) as caught:
+        HostActor.__ray_actor_class__(config, 1).check()
+    told = not_started(RayTaskError("check", "Traceback ...", caught.value))
+    assert told.message == f"the agent of this host does not start: {caught.value.message}"
+    assert told.next_step == caught.value.next_step != ""
+    assert not_started(RayError("killed")).message == "the agent of this host does not start: killed"

@@ -10,9 +10,9 @@ from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.interface import HOST_PROTOCOL, Beat, Granted, Hello, Queued
 from workers.measure import batch_request, recovery, requests
-from workers.measure.bench import Request
+from workers.measure.device_runner import Request
 
-_DIGESTS = {7: "1dbe8e5cb1903db9"}
+_DIGESTS = {8: "30a179f2f9d88053"}
 """Of the fields of all that crosses, by protocol."""
 
 

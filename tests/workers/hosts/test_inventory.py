@@ -10,19 +10,10 @@ import pytest
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
+from tests.builders import phone_facts
 from workers.hosts.inventory import Inventory
 
-FACTS = DeviceFacts(
-    device_id="one",
-    name="adb:one",
-    maker="Maker",
-    model="Model",
-    soc="SoC",
-    os_build="1",
-    abi="arm64-v8a",
-    cores=8,
-    ram_bytes=None,
-)
+FACTS = phone_facts("one")
 
 
 class Cable:

@@ -13,13 +13,14 @@ import pytest
 
 from sweeps.errors import QUEUED_KIND, DeviceError
 from sweeps.records import Failed
-from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, Wire, World, facts, wait_for
+from tests.builders import phone_facts
+from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, Wire, World, wait_for
 from workers.artifacts import ArtifactStore
 from workers.hosts.executor import LabLane
 from workers.hosts.interface import SILENT_S, TIME_TO_LIVE_S, Hello
 from workers.hosts.lab import Lab
-from workers.measure.kept import KeptRequest
 from workers.measure.recovery import RecoverRequest, Taken
+from workers.measure.stored_answer import StoredAnswerRequest
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def named(device_id: str, host: str = "lab-1") -> Any:
-    return facts(device_id, name=f"host:{host}/adb:{device_id}")
+    return phone_facts(device_id, name=f"host:{host}/adb:{device_id}")
 
 
 def kind_of(answer: object) -> str:
@@ -48,7 +49,7 @@ def test_devices_are_found_by_transport_host_class_and_tag(world: World) -> None
     other, _ = world.add("lab-2", "three")
     other.names = []
     other.agent.tend()
-    other.make = lambda name: facts("three", model="Pixel 8", maker="Google")
+    other.make = lambda name: phone_facts("three", model="Pixel 8", maker="Google")
     other.names = ["adb:three"]
     other.agent.tend()
     lab = world.lab()
@@ -201,7 +202,7 @@ def test_a_device_that_is_another_one_where_it_comes_back_is_not_measured_as_the
     assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
     first.names = []
     first.agent.tend()
-    second.make = lambda name: facts(name.removeprefix("adb:"), **there)
+    second.make = lambda name: phone_facts(name.removeprefix("adb:"), **there)
     second.names = ["adb:two", "adb:one"]
     second.agent.tend()
     wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
@@ -333,7 +334,7 @@ def test_a_host_whose_results_cannot_be_kept_says_so_and_they_still_arrive(world
 
 def test_devices_without_a_host_in_their_name_are_this_machines_own(world: World, tmp_path: Path) -> None:
     executor = world.executor(world.lab())
-    lane = executor.lane(facts("gone", name="fake:gone"))
+    lane = executor.lane(phone_facts("gone", name="fake:gone"))
     assert kind_of(lane.ask(Ask(JOB, 1))) == "unknown_device"
     executor.close()
 
@@ -416,12 +417,12 @@ def test_a_host_whose_answer_is_an_unexpected_error_is_heard_again_once_it_answe
     wait_for(lambda: [answers for _, answers in lab.hellos()] == [True])
 
 
-def lose_answer(world: World, wire: Wire, lane: LabLane) -> KeptRequest[str]:
+def lose_answer(world: World, wire: Wire, lane: LabLane) -> StoredAnswerRequest[str]:
     """A block ends, and its driver does not hear of it. Returns how to ask for what is kept."""
     wire.faulty = lambda method, _: method == "run"
     assert kind_of(lane.ask(Ask(JOB, 1))) == "host_away"
     wire.faulty = lambda *_: False
-    return KeptRequest(JOB, Ask(JOB, 1))
+    return StoredAnswerRequest(JOB, Ask(JOB, 1))
 
 
 def lane_of(world: World, lab: Lab, device_id: str = "one") -> LabLane:
@@ -457,7 +458,7 @@ def test_collecting_does_not_wait_for_another_drivers_block(world: World) -> Non
         wait_for(lambda: len(host.workers) > 1 and host.workers[1].asked.is_set())
         assert kind_of(lane.ask(Ask(JOB, 1))) == QUEUED_KIND
         assert lane.ask(kept) == "answer 0 to 1"
-        assert kind_of(lane.ask(KeptRequest(JOB, Ask(JOB, 2)))) == "not_kept"
+        assert kind_of(lane.ask(StoredAnswerRequest(JOB, Ask(JOB, 2)))) == "not_kept"
         host.workers[1].go.set()
         assert block.result(60) == "answer 0 to 7"
 

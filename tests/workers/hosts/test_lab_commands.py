@@ -152,9 +152,9 @@ def test_a_host_of_another_version_is_told_nothing(world: World) -> None:
 
 
 def test_a_name_that_means_several_devices_of_a_lab_or_none_is_refused(world: World, edgesweep: Command) -> None:
-    several = edgesweep("devices", "quarantine", "class:Maker Model")
+    several = edgesweep("devices", "quarantine", "class:Maker Phone")
     assert several.returncode == 1
-    assert "'class:Maker Model' names 3 devices" in said(several)
+    assert "'class:Maker Phone' names 3 devices" in said(several)
     assert "host:lab-1/adb:one, host:lab-1/adb:two, host:lab-2/adb:three" in said(several)
     assert edgesweep("devices", "quarantine", "host:lab-2/adb:nobody").returncode == 1
     assert QuarantineBook().records() == []

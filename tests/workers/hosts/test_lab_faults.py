@@ -156,9 +156,9 @@ class LabSweep:
         """Whole, as the command and the hosts say it."""
         assert run.wait(PATIENCE_S) == 0, self.said()
         with Journal.open(self.workspace.journal) as journal:
-            jobs = [job for job, _ in journal.jobs("tiny")]
+            jobs = [job for job, _ in journal.jobs.of_sweep("tiny")]
             assert len(jobs) == JOBS
-            assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in jobs)
+            assert all(isinstance(journal.outcomes.in_sweep("tiny", job), Measured) for job in jobs)
         assert [one["used_by"] for host in self._lab.hosts() for one in host["devices"]] == [None, None]
 
     def check(self, in_flight: int, *, counted: bool = True) -> None:
@@ -273,7 +273,9 @@ def test_a_host_whose_disk_fills_in_a_block_is_waited_for_and_loses_nothing(faul
     assert f"without the host {OTHER}: host:{OTHER}/adb:" in sweep.said()
     assert " is away (" not in sweep.said()
     with Journal.open(sweep.workspace.journal) as journal:
-        assert [journal.failures(job.key) for job, _ in journal.jobs("tiny")] == [()] * JOBS, "no job lost an attempt"
+        assert [journal.attempts.failures(job.key) for job, _ in journal.jobs.of_sweep("tiny")] == [()] * JOBS, (
+            "no job lost an attempt"
+        )
     # The block that ran came to its end, and its result arrived.
     sweep.check(in_flight=0)
 
@@ -315,7 +317,7 @@ def test_a_sweep_whose_head_is_killed_says_so_and_the_same_command_goes_on(fault
     assert "waiting for the lab's head (" in sweep.said()
     assert "run the same command again when they are back" in sweep.said(), sweep.said()
     with Journal.open(sweep.workspace.journal) as journal:
-        kept = {job.key: len(journal.blocks(job.key)) for job, _ in journal.jobs("tiny")}
+        kept = {job.key: len(journal.attempts.blocks(job.key)) for job, _ in journal.jobs.of_sweep("tiny")}
     assert sum(kept.values()) > 0
     network.add(HEAD)
     lab.plug(HEAD, phone, CABLE_BYTES_PER_S)
@@ -324,6 +326,6 @@ def test_a_sweep_whose_head_is_killed_says_so_and_the_same_command_goes_on(fault
     lab.wait(lambda: [len(host["devices"]) for host in lab.hosts()] == [1, 1])
     sweep.end(sweep.start())
     with Journal.open(sweep.workspace.journal) as journal:
-        assert all(len(journal.blocks(key)) >= count for key, count in kept.items()), "none was lost"
+        assert all(len(journal.attempts.blocks(key)) >= count for key, count in kept.items()), "none was lost"
     # What the head's phone had counted went with its computer.
     sweep.check(in_flight=len(faulty.phones), counted=False)

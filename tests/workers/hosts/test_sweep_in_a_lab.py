@@ -77,8 +77,8 @@ def run(lab: Lab, sweep: BuiltSweep, journal: Journal) -> list[Event]:
 def check_blocks(journal: Journal, sweep: BuiltSweep) -> None:
     """Each job is measured, with one block for each round."""
     for job in sweep.plan.jobs:
-        assert isinstance(journal.sweep_outcome("tiny", job), Measured)
-        rounds = Counter((block.session, block.round) for block in journal.blocks(job.key))
+        assert isinstance(journal.outcomes.in_sweep("tiny", job), Measured)
+        rounds = Counter((block.session, block.round) for block in journal.attempts.blocks(job.key))
         assert set(rounds.values()) == {1}
         assert len(rounds) == sweep.plan.protocol.rounds
 
@@ -90,7 +90,7 @@ def test_a_sweep_measures_on_two_hosts_and_leaves_nothing_behind(tmp_path: Path,
     with Journal.open(sweep.workspace.journal) as journal:
         events = run(lab, sweep, journal)
         check_blocks(journal, sweep)
-        where = {(job.device_id, one.host) for job in sweep.plan.jobs for one in journal.blocks(job.key)}
+        where = {(job.device_id, one.host) for job in sweep.plan.jobs for one in journal.attempts.blocks(job.key)}
         assert where == {("fake-steady", "lab-1"), ("fake-cool", "lab-2")}
     assert not any(isinstance(event, Away | AttemptFailed | Waiting) for event in events)
     assert {job.device_id for job in sweep.plan.jobs} == {"fake-steady", "fake-cool"}
@@ -228,9 +228,11 @@ def test_a_block_that_ends_after_its_driver_died_is_the_next_runs(tmp_path: Path
     with Journal.open(sweep.workspace.journal) as journal:
         run(again, sweep, journal)
         check_blocks(journal, sweep)
-        sessions = {block.session for job in sweep.plan.jobs for block in journal.blocks(job.key)}
+        sessions = {block.session for job in sweep.plan.jobs for block in journal.attempts.blocks(job.key)}
         assert len(sessions) == 2
-        first = [one for job in sweep.plan.jobs for one in journal.blocks(job.key) if one.session == min(sessions)]
+        first = [
+            one for job in sweep.plan.jobs for one in journal.attempts.blocks(job.key) if one.session == min(sessions)
+        ]
         assert len(first) == 3, "it is of the session in which it was measured"
     assert set(blocks.values()) == {1}, "no block was measured twice"
     assert host.agent.hello().stored == 0
@@ -250,7 +252,7 @@ def test_a_block_whose_answer_was_lost_is_collected_although_the_device_is_taken
             journal, executor=LabExecutor(lab, sweep.workspace.root), away_wait=AwayWait(limit_s=0.1, poll_s=0.02)
         )
         assert any(isinstance(event, Away) for event in events)
-        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == sum(blocks.values()) == 2
+        assert sum(len(journal.attempts.blocks(job.key)) for job in sweep.plan.jobs) == sum(blocks.values()) == 2
     assert host.agent.hello().stored == 0
 
 
@@ -280,7 +282,7 @@ def test_a_phone_that_was_updated_meanwhile_is_told_and_planned_anew(tmp_path: P
         assert "os_build: 2, not " in away.failed.message
         assert len([event for event in events if isinstance(event, Waiting)]) == 1, "it is said once"
         assert sum(blocks.values()) == 2
-        assert not [failed for job in sweep.plan.jobs for failed in journal.failures(job.key)]
+        assert not [failed for job in sweep.plan.jobs for failed in journal.attempts.failures(job.key)]
         old = {job.key for job in sweep.plan.jobs}
     again = plan_sweep(sweep.spec, sweep.workspace.root, (tmp_path / "sweep of ann",), lab=lab.select)
     assert not old & {job.key for job in again.jobs}
@@ -317,7 +319,7 @@ def test_a_phone_that_comes_while_a_sweep_runs_joins_it(
     assert capsys.readouterr().err.count("host:lab-1/fake:cool came: measured now") == 1
     with Journal.open(sweep.workspace.journal) as journal:
         check_blocks(journal, sweep)
-        assert {facts.device_id for facts in journal.devices("tiny")} == {"fake-steady", "fake-cool"}
+        assert {facts.device_id for facts in journal.plans.devices("tiny")} == {"fake-steady", "fake-cool"}
         sweep.plan = plan_sweep(sweep.spec, sweep.workspace.root, roots, lab=lab.select)
         check_blocks(journal, sweep)
     assert len(sweep.plan.jobs) == 4

@@ -19,8 +19,9 @@ from ray._private.utils import check_version_info, compute_version_info
 from sweeps.cli.hosts import troubles
 from sweeps.errors import ClusterError, DeviceError
 from sweeps.records import Failed
+from tests.builders import phone_facts
 from tests.free_port import free_port
-from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost, facts
+from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost
 from workers.executors.lane import Lane
 from workers.executors.loopback import LOOPBACK
 from workers.hosts import access, node
@@ -200,7 +201,7 @@ def token_file(tmp_path: Path, mode: int = 0o600, text: str = "a" * 64) -> Path:
 
 
 def test_without_its_lab_a_device_of_it_is_away_and_no_job_fails(tmp_path: Path) -> None:
-    device = facts("one", name="host:lab-1/adb:one")
+    device = phone_facts("one", name="host:lab-1/adb:one")
     answer = Lane(device, tmp_path).ask(ReadyRequest(JOB, None, 0.0))
     assert isinstance(answer, Failed)
     assert answer.kind == "offline"

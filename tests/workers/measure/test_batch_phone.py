@@ -11,14 +11,14 @@ from sweeps.protocol.presets import resolve
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import Variant
 from tests import gallery
+from tests.faulty_phone import FaultyPhone
 from tests.workers.runtimes import batches
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.measure import processes
 from workers.measure.attach import Attached, attach
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.readiness import Readiness
 from workers.runtimes.torchscript import native_runner
 
@@ -29,7 +29,7 @@ VARIANTS = {"a" * 64: Variant(), "b" * 64: Variant(format="ptl")}
 
 
 @pytest.fixture(scope="module")
-def attached(phone: VirtualPhone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
+def attached(phone: FaultyPhone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
     found = attach(f"adb:{phone.serial}", tmp_path_factory.mktemp("attached"))
     yield found
     found.device.release()
@@ -39,7 +39,7 @@ def test_each_job_of_a_batch_has_its_item_and_both_formats_share_a_program(attac
     for key, variant in VARIANTS.items():
         gallery.build(tmp_path / "artifacts", key, variant, tiny_inputs())
     store = ArtifactStore(tmp_path / "artifacts")
-    bench = Bench(attached.device, tmp_path, attached.facts, attached.programs, store)
+    bench = DeviceRunner(attached.device, tmp_path, attached.facts, attached.programs, store)
     jobs = [tiny_job(key, variant, key=variant.format) for key, variant in VARIANTS.items()]
     ready = Readiness(sensors=attached.device.sensors(load=False), lacking=(), busy_only=False)
     batch = bench.ask(BatchRequest.of(jobs, replace(QUICK, fixed_performance=False), ready))

@@ -16,13 +16,13 @@ from sweeps.stats import median
 from sweeps.trust import disqualified
 from sweeps.variant import RunAxes, Variant
 from tests import gallery
+from tests.faulty_device import Faults, FaultyDevice
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.devices.interface import Completed, Sensors
 from workers.devices.local import LocalDevice
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import Bench
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.readiness import Readiness
 from workers.runtimes.interface import BatchRuntime, Program
 from workers.runtimes.registry import get
@@ -48,7 +48,7 @@ class Alone:
     name = "torchscript"
 
 
-class Ending(FakeDevice):
+class Ending(FaultyDevice):
     """Its batches end in the second item, or before the first, with this exit code."""
 
     def __init__(self, folder: Path, exit_code: int, *, silent: bool = False) -> None:
@@ -71,7 +71,7 @@ def artifacts(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(tmp_path / "artifacts")
 
 
-def ask(bench: Bench, jobs: Sequence[Job] = JOBS) -> Batch:
+def ask(bench: DeviceRunner, jobs: Sequence[Job] = JOBS) -> Batch:
     answer = bench.ask(BatchRequest.of(jobs, QUICK, READY))
     assert not isinstance(answer, Failed), answer
     return answer
@@ -82,7 +82,7 @@ def kinds(batch: Batch) -> list[str]:
 
 
 def test_each_job_of_a_real_batch_has_its_outcome(tmp_path: Path, artifacts: ArtifactStore) -> None:
-    bench = Bench(LocalDevice(tmp_path), tmp_path)
+    bench = DeviceRunner(LocalDevice(tmp_path), tmp_path)
     batch = ask(bench, [JOBS[1], JOBS[2], JOBS[0]])
     assert kinds(batch) == ["BatchItem", "no_artifact", "BatchItem"]
     items = [one for one in batch.outcomes if isinstance(one, BatchItem)]
@@ -93,7 +93,7 @@ def test_each_job_of_a_real_batch_has_its_outcome(tmp_path: Path, artifacts: Art
         assert item.artifact_sha256 == manifest.file_sha256
         assert item.runner == f"{TorchScript().runner()} batch 1"
         assert len(item.samples_ns) >= 3
-        assert sum(item.warmup_ns) > 0.2e9, "half of the preset's: the process is busy already"
+        assert item.warmup_ns
         assert item.first_inference_ns
         assert item.load_ns
         assert (item.backend_ran, item.threads_ran) == ("cpu", 1)
@@ -104,17 +104,20 @@ def test_each_job_of_a_real_batch_has_its_outcome(tmp_path: Path, artifacts: Art
 
 
 def test_a_brief_block_lasts_half_as_long(tmp_path: Path, artifacts: ArtifactStore) -> None:
-    phone = Bench(FakeDevice(tmp_path, "steady"), tmp_path)
+    phone = DeviceRunner(FaultyDevice(tmp_path, "steady"), tmp_path)
     batch = phone.ask(BatchRequest.of(JOBS[:2], replace(QUICK, min_seconds=1.0), READY, brief=["job 1"]))
     assert isinstance(batch, Batch)
-    timed_s = [sum(one.samples_ns) / 1e9 for one in batch.outcomes if isinstance(one, BatchItem)]
-    assert timed_s == pytest.approx([1.0, 0.5], rel=0.1)
+    items = [item for item in batch.outcomes if isinstance(item, BatchItem)]
+    assert [sum(item.samples_ns) / 1e9 for item in items] == pytest.approx([1.0, 0.5], rel=0.1)
+    assert [sum(item.warmup_ns) / 1e9 for item in items] == pytest.approx([0.25, 0.25], rel=0.1), (
+        "half of the preset's: the process is busy already"
+    )
 
 
 def test_items_are_labelled_like_blocks(tmp_path: Path, artifacts: ArtifactStore) -> None:
     sensors = Sensors(temp_c=30.0, temp_is_battery=True, load=0.9)
     request = BatchRequest.of(JOBS[:1], replace(QUICK, iterations=10**6), replace(READY, sensors=sensors))
-    batch = Bench(FakeDevice(tmp_path, "steady"), tmp_path).ask(request)
+    batch = DeviceRunner(FaultyDevice(tmp_path, "steady"), tmp_path).ask(request)
     assert isinstance(batch, Batch)
     (item,) = batch.outcomes
     assert isinstance(item, BatchItem)
@@ -126,8 +129,8 @@ def test_simulated_phones_have_batches_in_the_order_that_was_asked_for(
     tmp_path: Path, artifacts: ArtifactStore
 ) -> None:
     hashes = [manifest.file_sha256 for job in JOBS[:2] if (manifest := artifacts.find(job.build_key))]
-    phone = FakeDevice(tmp_path, "steady", true_ms=dict(zip(hashes, (5.0, 20.0), strict=True)))
-    bench = Bench(phone, tmp_path)
+    phone = FaultyDevice(tmp_path, "steady", true_ms=dict(zip(hashes, (5.0, 20.0), strict=True)))
+    bench = DeviceRunner(phone, tmp_path)
     for jobs, expected in ((JOBS[:2], (5.0, 20.0)), ((JOBS[1], JOBS[0]), (20.0, 5.0))):
         began_s = phone.now_s()
         batch = ask(bench, jobs)
@@ -145,7 +148,7 @@ def test_what_ended_the_process_is_a_failure_of_the_item_at_which_it_ended(
     tmp_path: Path, artifacts: ArtifactStore, exit_code: int, kind: str
 ) -> None:
     jobs = [JOBS[0], JOBS[1], replace(JOBS[0], key="again")]
-    batch = ask(Bench(Ending(tmp_path, exit_code), tmp_path), jobs)
+    batch = ask(DeviceRunner(Ending(tmp_path, exit_code), tmp_path), jobs)
     assert kinds(batch) == ["BatchItem", kind, "NotReached"]
     assert batch.outcomes[2] == NotReached()
     culprit = batch.outcomes[1]
@@ -156,21 +159,21 @@ def test_what_ended_the_process_is_a_failure_of_the_item_at_which_it_ended(
 def test_a_process_that_ended_before_its_first_item_is_a_failure_of_no_item(
     tmp_path: Path, artifacts: ArtifactStore
 ) -> None:
-    answer = Bench(Ending(tmp_path, 1, silent=True), tmp_path).ask(BatchRequest.of(JOBS[:2], QUICK, READY))
+    answer = DeviceRunner(Ending(tmp_path, 1, silent=True), tmp_path).ask(BatchRequest.of(JOBS[:2], QUICK, READY))
     assert isinstance(answer, Failed)
     assert (answer.stage, answer.kind) == ("run", "crashed")
     assert "the last words" in answer.message
 
 
 def test_a_batch_without_any_artifact_runs_nothing(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "steady")
-    batch = ask(Bench(phone, tmp_path))
+    phone = FaultyDevice(tmp_path, "steady")
+    batch = ask(DeviceRunner(phone, tmp_path))
     assert kinds(batch) == ["no_artifact"] * 3
     assert (batch.device_seconds, phone.now_s()) == (0.0, 0.0)
 
 
 def test_another_file_under_an_artifacts_name_is_noticed(tmp_path: Path, artifacts: ArtifactStore) -> None:
-    bench = Bench(FakeDevice(tmp_path, "steady"), tmp_path)
+    bench = DeviceRunner(FaultyDevice(tmp_path, "steady"), tmp_path)
     _, path = bench.files.artifact(KEYS[0])
     Path(path).unlink()  # it may be a link to the artifact
     Path(path).write_bytes(b"something else")
@@ -180,22 +183,22 @@ def test_another_file_under_an_artifacts_name_is_noticed(tmp_path: Path, artifac
 def test_impossible_times_fail_their_items_and_an_impossible_clock_the_batch(
     tmp_path: Path, artifacts: ArtifactStore
 ) -> None:
-    odd = Bench(FakeDevice(tmp_path, "steady", faults=Faults(times="negative")), tmp_path)
+    odd = DeviceRunner(FaultyDevice(tmp_path, "steady", faults=Faults(times="negative")), tmp_path)
     assert kinds(ask(odd, JOBS[:2])) == ["garbled", "garbled"]
-    back = Bench(FakeDevice(tmp_path, "steady", faults=Faults(clock_jumps_back_s=1e6)), tmp_path)
+    back = DeviceRunner(FaultyDevice(tmp_path, "steady", faults=Faults(clock_jumps_back_s=1e6)), tmp_path)
     answer = back.ask(BatchRequest.of(JOBS[:2], QUICK, READY))
     assert isinstance(answer, Failed)
     assert answer.kind == "clock_went_back"
 
 
 def test_times_that_do_not_fit_their_item_are_labelled(tmp_path: Path, artifacts: ArtifactStore) -> None:
-    odd = Bench(FakeDevice(tmp_path, "steady", faults=Faults(times="nanoseconds")), tmp_path)
+    odd = DeviceRunner(FaultyDevice(tmp_path, "steady", faults=Faults(times="nanoseconds")), tmp_path)
     items = [one for one in ask(odd, JOBS[:2]).outcomes if isinstance(one, BatchItem)]
     assert [disqualified(item.labels) for item in items] == [["invalid_timing"]] * 2
 
 
 def test_a_phone_that_goes_away_fails_no_item(tmp_path: Path, artifacts: ArtifactStore) -> None:
-    bench = Bench(FakeDevice(tmp_path, "steady", faults=Faults(gone_from_s=0.5)), tmp_path)
+    bench = DeviceRunner(FaultyDevice(tmp_path, "steady", faults=Faults(gone_from_s=0.5)), tmp_path)
     answer = bench.ask(BatchRequest.of(JOBS[:2], QUICK, READY))
     assert isinstance(answer, Failed)
     assert answer.kind == "offline"
@@ -204,15 +207,15 @@ def test_a_phone_that_goes_away_fails_no_item(tmp_path: Path, artifacts: Artifac
 def test_a_runtime_or_a_program_without_batches_is_told_before_anything_is_run(
     tmp_path: Path, artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    phone = FakeDevice(tmp_path, "steady")
+    phone = FaultyDevice(tmp_path, "steady")
     tool = Program(path="tool", tool=SpeedBenchmark("0" * 12, "qnnpack"))
     programs = {("torchscript", "pt"): tool, ("torchscript", "ptl"): tool}
     request = BatchRequest.of(JOBS[:2], QUICK, READY)
-    answers = [Bench(phone, tmp_path, phone.facts(), programs, artifacts).ask(request)]
+    answers = [DeviceRunner(phone, tmp_path, phone.facts(), programs, artifacts).ask(request)]
     entry = replace(catalog.runtimes()["torchscript"], target=f"{__name__}:{Alone.__name__}")
     monkeypatch.setitem(catalog.runtimes(), "torchscript", entry)
     assert not isinstance(get("torchscript"), BatchRuntime)
-    answers.append(Bench(phone, tmp_path).ask(request))
+    answers.append(DeviceRunner(phone, tmp_path).ask(request))
     assert [answer.kind for answer in answers if isinstance(answer, Failed)] == ["no_batches"] * 2
     assert phone.now_s() == 0.0
 
@@ -230,9 +233,11 @@ def test_jobs_that_cannot_share_a_process_are_no_batch(tmp_path: Path, artifacts
             BatchRequest.of([one, other], QUICK, READY)
     with pytest.raises(ValueError, match="at least one"):
         BatchRequest.of([], QUICK, READY)
-    phone = FakeDevice(tmp_path, "steady")
+    phone = FaultyDevice(tmp_path, "steady")
     programs = {("torchscript", "pt"): Program(path="full"), ("torchscript", "ptl"): Program(path="lite")}
-    answer = Bench(phone, tmp_path, phone.facts(), programs, artifacts).ask(BatchRequest.of(JOBS[:2], QUICK, READY))
+    answer = DeviceRunner(phone, tmp_path, phone.facts(), programs, artifacts).ask(
+        BatchRequest.of(JOBS[:2], QUICK, READY)
+    )
     assert isinstance(answer, Failed)
     assert (answer.kind, "pt, ptl" in answer.message) == ("not_possible", True)
 
@@ -242,12 +247,12 @@ def test_every_item_has_time_for_its_load_its_warm_up_and_its_longest_measuremen
 ) -> None:
     seen: list[tuple[list[str], float]] = []
 
-    class Seeing(FakeDevice):
+    class Seeing(FaultyDevice):
         def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
             seen.append(([*argv], deadline_s))
             return super().run(argv, deadline_s)
 
-    ask(Bench(Seeing(tmp_path, "steady"), tmp_path), JOBS[:2])
+    ask(DeviceRunner(Seeing(tmp_path, "steady"), tmp_path), JOBS[:2])
     [(argv, deadline_s)] = seen
     item_seconds = 60 + 3 * 7 + 0.5
     assert argv[-2:] == ["--item-seconds", repr(item_seconds)]

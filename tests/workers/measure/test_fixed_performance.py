@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import ABSENT_KINDS, DeviceError
-from workers.devices.fake.device import FakeDevice, Faults
+from tests.faulty_device import Faults, FaultyDevice
 from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
 
 ID = "0123/45:67 'quoted'"
 INSIDE = """
 import sys, time
 from pathlib import Path
-from workers.devices.fake.device import FakeDevice
+from tests.faulty_device import FaultyDevice
 from workers.measure.fixed_performance import FixedPerformance
 
 folder = Path(sys.argv[1])
-with FixedPerformance(FakeDevice(folder, "steady"), sys.argv[2], folder) as fixed:
+with FixedPerformance(FaultyDevice(folder, "steady"), sys.argv[2], folder) as fixed:
     print("on" if fixed.on else "off", flush=True)
     time.sleep(120)
 """
@@ -28,7 +28,7 @@ with FixedPerformance(FakeDevice(folder, "steady"), sys.argv[2], folder) as fixe
 
 def is_on(folder: Path) -> bool:
     """As the phone itself has it."""
-    return FakeDevice(folder, "steady").fixed_performance
+    return FaultyDevice(folder, "steady").fixed_performance
 
 
 def markers(folder: Path) -> list[Path]:
@@ -37,14 +37,14 @@ def markers(folder: Path) -> list[Path]:
 
 def left_on(folder: Path) -> None:
     """By a phone that went away within a block."""
-    phone = FakeDevice(folder, "steady", faults=Faults(gone_from_s=10))
+    phone = FaultyDevice(folder, "steady", faults=Faults(gone_from_s=10))
     with FixedPerformance(phone, ID, folder):
         phone.rest(20)
     assert is_on(folder)
 
 
 def test_the_mode_is_on_inside_and_off_after(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "steady")
+    phone = FaultyDevice(tmp_path, "steady")
     with FixedPerformance(phone, ID, tmp_path) as fixed:
         assert fixed.on is True
         assert is_on(tmp_path)
@@ -54,7 +54,7 @@ def test_the_mode_is_on_inside_and_off_after(tmp_path: Path) -> None:
 
 
 def test_one_object_serves_many_blocks(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "steady")
+    phone = FaultyDevice(tmp_path, "steady")
     fixed = FixedPerformance(phone, ID, tmp_path)
     for _ in range(3):
         with fixed:
@@ -92,19 +92,19 @@ def test_the_mode_does_not_stay_on_after_a_block_of_no_round_or_one_that_failed(
 
 
 def test_a_device_without_the_mode_has_none_that_stays_on(tmp_path: Path) -> None:
-    fixed = FixedPerformance(FakeDevice(tmp_path, "hot"), ID, tmp_path)
+    fixed = FixedPerformance(FaultyDevice(tmp_path, "hot"), ID, tmp_path)
     with fixed.during(0):
         assert fixed.on is None
     assert not fixed.stays_on
 
 
 def test_a_device_without_the_mode_is_left_alone(tmp_path: Path) -> None:
-    with FixedPerformance(FakeDevice(tmp_path, "hot"), ID, tmp_path) as fixed:
+    with FixedPerformance(FaultyDevice(tmp_path, "hot"), ID, tmp_path) as fixed:
         assert fixed.on is None
         assert markers(tmp_path) == []
 
 
-class Stubborn(FakeDevice):
+class Stubborn(FaultyDevice):
     """Notes what is asked of its mode; answers that it has none to what it `refuses`."""
 
     def __init__(self, folder: Path, refuses: tuple[bool, ...] = ()) -> None:
@@ -176,7 +176,7 @@ def test_a_device_that_does_not_leave_the_mode_keeps_its_marker(tmp_path: Path) 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyboardInterrupt(), DeviceError("timeout", "it hangs")])
 def test_the_mode_ends_with_a_block_that_fails(tmp_path: Path, error: BaseException) -> None:
-    with pytest.raises(type(error)), FixedPerformance(FakeDevice(tmp_path, "steady"), ID, tmp_path):
+    with pytest.raises(type(error)), FixedPerformance(FaultyDevice(tmp_path, "steady"), ID, tmp_path):
         raise error
     assert not is_on(tmp_path)
     assert markers(tmp_path) == []
@@ -189,17 +189,17 @@ def test_a_host_that_is_killed_inside_is_cleaned_up_at_the_next_contact(tmp_path
         os.kill(host.pid, signal.SIGKILL)
     assert host.returncode == -signal.SIGKILL
     assert is_on(tmp_path), "a kill left nothing to restore: the test shows nothing"
-    assert restore_leftovers(FakeDevice(tmp_path, "steady"), "another phone", tmp_path) is False
+    assert restore_leftovers(FaultyDevice(tmp_path, "steady"), "another phone", tmp_path) is False
     assert is_on(tmp_path)
 
-    assert restore_leftovers(FakeDevice(tmp_path, "steady"), ID, tmp_path) is True
+    assert restore_leftovers(FaultyDevice(tmp_path, "steady"), ID, tmp_path) is True
     assert not is_on(tmp_path)
     assert markers(tmp_path) == []
-    assert restore_leftovers(FakeDevice(tmp_path, "steady"), ID, tmp_path) is False
+    assert restore_leftovers(FaultyDevice(tmp_path, "steady"), ID, tmp_path) is False
 
 
 def test_a_device_that_goes_away_inside_is_restored_when_it_is_back(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "steady", faults=Faults(gone_from_s=10, gone_until_s=60))
+    phone = FaultyDevice(tmp_path, "steady", faults=Faults(gone_from_s=10, gone_until_s=60))
     with FixedPerformance(phone, ID, tmp_path):
         phone.rest(20)
     assert is_on(tmp_path)
@@ -214,7 +214,7 @@ def test_a_device_that_goes_away_inside_is_restored_when_it_is_back(tmp_path: Pa
 
 
 def test_why_a_block_failed_is_not_hidden_by_a_device_that_is_gone(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "steady", faults=Faults(gone_from_s=10))
+    phone = FaultyDevice(tmp_path, "steady", faults=Faults(gone_from_s=10))
     crash = DeviceError("crashed", "the runner ended with exit code 139")
 
     def block() -> None:
@@ -229,7 +229,7 @@ def test_why_a_block_failed_is_not_hidden_by_a_device_that_is_gone(tmp_path: Pat
 
 def test_the_mode_is_not_switched_on_where_nothing_can_remember_it(tmp_path: Path) -> None:
     (tmp_path / "fixed-performance").write_text("in the way")
-    phone = FakeDevice(tmp_path, "steady")
+    phone = FaultyDevice(tmp_path, "steady")
     with pytest.raises(DeviceError) as caught, FixedPerformance(phone, ID, tmp_path):
         pytest.fail("it went in")
     assert caught.value.kind == "os_error"

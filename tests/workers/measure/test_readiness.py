@@ -9,7 +9,7 @@ import pytest
 from sweeps.errors import DeviceError
 from sweeps.protocol.presets import PRESETS, Gate
 from sweeps.records import Conditions
-from workers.devices.fake.device import FakeDevice, Faults
+from tests.faulty_device import Faults, FaultyDevice
 from workers.devices.interface import Sensors
 from workers.measure.readiness import POLL_SECONDS, await_ready, judge, started_hot
 
@@ -22,9 +22,9 @@ def gate() -> Gate:
     return found
 
 
-def heated(tmp_path: Path, faults: Faults | None = None) -> FakeDevice:
+def heated(tmp_path: Path, faults: Faults | None = None) -> FaultyDevice:
     """A phone whose battery is far above 37 °C after minutes of work."""
-    phone = FakeDevice(tmp_path, "hot", faults=faults)
+    phone = FaultyDevice(tmp_path, "hot", faults=faults)
     source = tmp_path / "model"
     source.write_bytes(b"any model")
     model = phone.push(source, "model")
@@ -34,7 +34,7 @@ def heated(tmp_path: Path, faults: Faults | None = None) -> FakeDevice:
 
 
 def test_a_cool_charged_idle_device_is_ready_at_once(tmp_path: Path) -> None:
-    found = await_ready(FakeDevice(tmp_path, "cool"), gate(), 60)
+    found = await_ready(FaultyDevice(tmp_path, "cool"), gate(), 60)
     assert (found.ready, found.lacking, found.busy_only, found.waited_seconds) == (True, (), False, 0.0)
 
 
@@ -51,13 +51,13 @@ def test_a_hot_device_is_waited_for_until_it_is_cool_and_no_longer(tmp_path: Pat
 
 
 def test_a_device_that_never_cools_is_given_up_after_the_limit(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "hot", faults=Faults(never_cools=True))
+    phone = FaultyDevice(tmp_path, "hot", faults=Faults(never_cools=True))
     found = await_ready(phone, gate(), 1200)
     assert not found.ready
     assert not found.busy_only
     assert found.waited_seconds == pytest.approx(1200)
     # Thermal throttling begins at 39 °C.
-    assert found.lacking == ("battery at 45.0 °C, above 37 °C", "thermal status 3, above 0")
+    assert found.words == ("battery at 45.0 °C, above 37 °C", "thermal status 3, above 0")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, 1e-9])
@@ -69,7 +69,7 @@ def test_without_time_to_wait_it_looks_once(tmp_path: Path, seconds: float) -> N
 
 
 def test_a_wait_ends_at_its_limit_although_the_clock_rounds(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "hot", faults=Faults(never_cools=True))
+    phone = FaultyDevice(tmp_path, "hot", faults=Faults(never_cools=True))
     phone.rest(1e9 + 0.1)
     for seconds in (0.3, 1.7, 3 * POLL_SECONDS + 0.1):
         assert await_ready(phone, gate(), seconds).waited_seconds == pytest.approx(seconds, abs=0.01)
@@ -77,7 +77,7 @@ def test_a_wait_ends_at_its_limit_although_the_clock_rounds(tmp_path: Path) -> N
 
 def test_a_limit_that_is_no_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a number"):
-        await_ready(FakeDevice(tmp_path, "cool"), gate(), math.nan)
+        await_ready(FaultyDevice(tmp_path, "cool"), gate(), math.nan)
 
 
 def test_no_sensor_lacks_nothing_but_is_not_known_to_be_cool() -> None:
@@ -89,9 +89,9 @@ def test_no_sensor_lacks_nothing_but_is_not_known_to_be_cool() -> None:
 
 
 def test_a_battery_that_cannot_be_read_is_too_low(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True))
+    phone = FaultyDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True))
     found = await_ready(phone, gate(), 60)
-    assert found.lacking == ("battery level cannot be read, 30 % is asked for",)
+    assert found.words == ("battery level cannot be read, 30 % is asked for",)
     assert judge(phone.sensors(), replace(gate(), min_battery_percent=0.0)).ready
     assert judge(Sensors(has_battery=False, battery_percent=None), gate()).ready
 
@@ -121,7 +121,7 @@ def test_each_sensor_is_held_against_its_limit(sensors: Sensors, lacking: str | 
         assert found.ready
     else:
         assert len(found.lacking) == 1
-        assert found.lacking[0].startswith(lacking)
+        assert found.words[0].startswith(lacking)
 
 
 def test_only_the_load_of_others_is_told_apart_from_heat() -> None:
@@ -144,7 +144,7 @@ def test_other_programs_are_waited_for(tmp_path: Path) -> None:
     def shown(now_s: float, sensors: Sensors) -> Sensors:
         return replace(sensors, load=0.6 if now_s < 42 else 0.02)
 
-    phone = FakeDevice(tmp_path, "cool", faults=Faults(sensors=shown))
+    phone = FaultyDevice(tmp_path, "cool", faults=Faults(sensors=shown))
     impatient = await_ready(phone, gate(), 10)
     assert (impatient.ready, impatient.busy_only) == (False, True)
     assert impatient.waited_seconds == pytest.approx(10)
@@ -156,7 +156,7 @@ def test_another_benchmark_is_waited_for(tmp_path: Path) -> None:
     def shown(now_s: float, sensors: Sensors) -> Sensors:
         return replace(sensors, competing=("executor_runner (process 7)",) if now_s < 42 else ())
 
-    phone = FakeDevice(tmp_path, "cool", faults=Faults(sensors=shown))
+    phone = FaultyDevice(tmp_path, "cool", faults=Faults(sensors=shown))
     assert await_ready(phone, gate(), 60).ready
     assert 42 <= phone.now_s() <= 42 + POLL_SECONDS
 
@@ -170,9 +170,9 @@ def test_a_temperature_that_is_gone_while_it_is_waited_for_is_not_cool(tmp_path:
     first = phone.sensors()
     found = await_ready(phone, gate(), 60)
     gone = ("the temperature cannot be read any more", "the thermal status cannot be read any more")
-    assert found.lacking == gone
+    assert found.words == gone
     # The same where a long wait is cut into short ones.
-    assert await_ready(phone, gate(), 10, first).lacking == gone
+    assert await_ready(phone, gate(), 10, first).words == gone
     assert await_ready(phone, gate(), 10).ready
 
 
@@ -182,13 +182,13 @@ def test_another_thermometer_does_not_stand_in_for_the_battery_s(temp_c: float) 
     assert judge(zones, gate()).ready
     assert judge(zones, gate(), zones).ready
     assert judge(COOL, gate(), zones).ready
-    assert judge(zones, gate(), COOL).lacking == ("the battery's temperature cannot be read any more",)
+    assert judge(zones, gate(), COOL).words == ("the battery's temperature cannot be read any more",)
 
 
 def test_a_battery_that_is_gone_is_too_low() -> None:
     gone = replace(COOL, has_battery=False, battery_percent=None)
     assert judge(gone, gate()).ready
-    assert judge(gone, gate(), COOL).lacking == ("battery level cannot be read, 30 % is asked for",)
+    assert judge(gone, gate(), COOL).words == ("battery level cannot be read, 30 % is asked for",)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_battery_that_is_gone_is_too_low() -> None:
 def test_a_device_that_ends_to_answer_while_it_is_waited_for_is_an_error(
     tmp_path: Path, faults: Faults, kind: str
 ) -> None:
-    phone = FakeDevice(tmp_path, "hot", faults=faults)
+    phone = FaultyDevice(tmp_path, "hot", faults=faults)
     with pytest.raises(DeviceError) as caught:
         await_ready(phone, gate(), 1200)
     assert caught.value.kind == kind

@@ -22,6 +22,7 @@ from sweeps.spec.protocol import ProtocolSpec
 from sweeps.store.mlflow import Store
 from sweeps.tool_logs.pytorch import parse_speed_benchmark
 from sweeps.variant import Variant
+from tests.faulty_phone import FaultyPhone
 from tests.mlflow_rows import load
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.tiny_model import tiny_inputs, tiny_job
@@ -29,11 +30,10 @@ from tests.workers.tiny_sweep import PROTOCOL, Sweep
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, host_abi, local_facts
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed
 from workers.measure.attach import attach
-from workers.measure.bench import Bench
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 from workers.models.package import BuildInputs
@@ -107,7 +107,7 @@ def version_of(runners: Path) -> str:
 
 
 def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
-    phone: VirtualPhone, runners: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phone: FaultyPhone, runners: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundled, "MAX_IMAGES", IMAGES)
     grids = (
@@ -137,7 +137,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
         assert "no program that runs ptl artifacts" in refused[lite.name].message
         assert len(attempts) == 2  # none was tried again
 
-        blocks = journal.blocks(first.key)
+        blocks = journal.attempts.blocks(first.key)
         assert len(blocks) == 2
         for block in blocks:
             assert (block.runner, block.runtime_version, block.engine_ran) == (runner, version, "none")
@@ -151,7 +151,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
             enough = math.ceil(PROTOCOL.min_seconds * 1e9 / min(glance))
             assert (iterations, samples) == (max(PROTOCOL.iterations, enough), block.samples_ns)
         assert {file.read_text() for file in kept.glob("*.openmp")} == {"1\n"}
-        outcome = journal.sweep_outcome("tiny", first)
+        outcome = journal.outcomes.in_sweep("tiny", first)
         assert isinstance(outcome, Measured)
         assert outcome.accuracy is not None
         assert (outcome.accuracy.images, outcome.accuracy.labels) == (IMAGES, ("part_of_images",))
@@ -169,7 +169,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
 
 
 def test_our_own_runner_goes_first_and_a_format_of_its_own_has_a_program_of_its_own(
-    phone: VirtualPhone, runners: Path, tmp_path: Path
+    phone: FaultyPhone, runners: Path, tmp_path: Path
 ) -> None:
     lite = runners / programs.RUNNERS["ptl"]
     lite.symlink_to(native_runner.program())
@@ -198,10 +198,10 @@ def inputs() -> BuildInputs:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, inputs: BuildInputs) -> Callable[[Variant, str], tuple[Bench, Job]]:
+def bench(tmp_path: Path, inputs: BuildInputs) -> Callable[[Variant, str], tuple[DeviceRunner, Job]]:
     """This host, measured with the stand-in, whose library has the engine x86."""
 
-    def bench(variant: Variant, form: str) -> tuple[Bench, Job]:
+    def bench(variant: Variant, form: str) -> tuple[DeviceRunner, Job]:
         key = "b" * 64
         ArtifactStore(tmp_path / "artifacts").build(key, variant, inputs)
         program = Program(
@@ -210,14 +210,14 @@ def bench(tmp_path: Path, inputs: BuildInputs) -> Callable[[Variant, str], tuple
         )
         device = LocalDevice(tmp_path)
         job = tiny_job(key, variant)
-        return Bench(device, tmp_path, device.facts(), {("torchscript", variant.format): program}), job
+        return DeviceRunner(device, tmp_path, device.facts(), {("torchscript", variant.format): program}), job
 
     return bench
 
 
 @pytest.mark.parametrize("form", ["pt", "ptl"])
 def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
-    bench: Callable[[Variant, str], tuple[Bench, Job]], tmp_path: Path, inputs: BuildInputs, form: str
+    bench: Callable[[Variant, str], tuple[DeviceRunner, Job]], tmp_path: Path, inputs: BuildInputs, form: str
 ) -> None:
     measured, job = bench(replace(INT8, format=form), form)
     assert isinstance(measured.ask(ReadyRequest(job, None, 0.0)), Readiness)
@@ -232,7 +232,7 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == there
     answer = measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(answer, Failed), answer
-    own = Bench(LocalDevice(tmp_path / "python"), tmp_path)
+    own = DeviceRunner(LocalDevice(tmp_path / "python"), tmp_path)
     expected = own.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(expected, Failed), expected
     np.testing.assert_allclose(answer.logits, expected.logits, rtol=5e-5, atol=6e-5)
@@ -242,7 +242,7 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
 
 
 def test_a_tool_that_refuses_the_artifact_fails_with_its_own_words(
-    bench: Callable[[Variant, str], tuple[Bench, Job]], inputs: BuildInputs
+    bench: Callable[[Variant, str], tuple[DeviceRunner, Job]], inputs: BuildInputs
 ) -> None:
     measured, job = bench(Variant(), "ptl")  # which reads no pt
     for failed in (

@@ -7,7 +7,7 @@ import pytest
 
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.records import Failed
-from workers.devices.fake.device import FakeDevice, Faults
+from tests.faulty_device import Faults, FaultyDevice
 from workers.devices.interface import Sensors
 from workers.measure.readiness import Readiness, await_ready
 from workers.measure.waiting import LOOK_S, WaitLimits, wait_until_ready
@@ -18,11 +18,11 @@ def protocol(wait: float = 300.0, load_wait: float = 60.0, **changes: object) ->
     return replace(PRESETS["full"], gate=gate, **changes)
 
 
-def phone(folder: Path, **faults: object) -> FakeDevice:
-    return FakeDevice(folder, "cool", faults=Faults(**faults))
+def phone(folder: Path, **faults: object) -> FaultyDevice:
+    return FaultyDevice(folder, "cool", faults=Faults(**faults))
 
 
-def waited_for(device: FakeDevice, limits: WaitLimits, asked: Protocol) -> Readiness | Failed:
+def waited_for(device: FaultyDevice, limits: WaitLimits, asked: Protocol) -> Readiness | Failed:
     """Before one block."""
     assert asked.gate is not None
     gate = asked.gate
@@ -34,7 +34,7 @@ def waited_for(device: FakeDevice, limits: WaitLimits, asked: Protocol) -> Readi
     return wait_until_ready(look, limits)
 
 
-def seconds_before_each_block(device: FakeDevice, asked: Protocol, blocks: int) -> list[float]:
+def seconds_before_each_block(device: FaultyDevice, asked: Protocol, blocks: int) -> list[float]:
     limits = WaitLimits(asked)
     taken = []
     for _ in range(blocks):

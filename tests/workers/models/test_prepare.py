@@ -432,7 +432,12 @@ def test_an_unknown_model_is_answered_with_the_ones_that_come_close(workspace: W
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [("mobilenet_v2", {}), ("vit_b_16", {"image_size": 64}), ("googlenet", {})]
+    ("name", "arguments"),
+    [
+        ("mobilenet_v2", {}),
+        pytest.param("vit_b_16", {"image_size": 64}, marks=pytest.mark.system),  # 86 million weights
+        ("googlenet", {}),
+    ],
 )
 def test_settled_weights_answer_different_images_differently(
     workspace: Workspace, name: str, arguments: dict[str, int]

@@ -20,7 +20,7 @@ import torch
 
 from sweeps.errors import RunnerError
 from tests.workers.native.damage import damaged
-from tests.workers.runtimes.runs import evaluating
+from tests.workers.runtimes.runs import evaluating, request_of
 from workers.devices.local import LocalDevice
 from workers.measure import processes as runs
 from workers.runtimes.interface import RunRequest
@@ -36,16 +36,9 @@ DEADLINE_S = 60.0
 REFUSED = {"load_failed", "run_failed", "runtime_skew", "wrong_format", "wrong_backend", "output_shape"}
 
 
-def request_of(file: Path, images: Path) -> RunRequest:
-    return RunRequest(
-        model=str(file),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=(1, 3, 8, 8),
-        memory_format="contiguous_format",
-        **evaluating(images, torch.linspace(-1, 1, IMAGES * 3 * 64).reshape(IMAGES, 3, 8, 8)),
+def evaluation_of(file: Path, images: Path) -> RunRequest:
+    return request_of(
+        file, 1, 3, 8, 8, **evaluating(images, torch.linspace(-1, 1, IMAGES * 3 * 64).reshape(IMAGES, 3, 8, 8))
     )
 
 
@@ -88,7 +81,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(written: Path, tmp_path: Path) -> Callable[[str], RunRequest]:
     """A request for one of the files, copied to where it can be damaged."""
-    return lambda name: request_of(Path(shutil.copy(written / name, tmp_path)), tmp_path)
+    return lambda name: evaluation_of(Path(shutil.copy(written / name, tmp_path)), tmp_path)
 
 
 @pytest.mark.parametrize("form", ["pt", "ptl"])

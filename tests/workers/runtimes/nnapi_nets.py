@@ -213,3 +213,10 @@ class Int8Resize(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = functional.interpolate(self.conv(self.slopes(self.stem(x))), scale_factor=2.0)
         return self.head(x.mean(0, keepdim=True))
+
+
+def serialized_model(module: torch.jit.ScriptModule) -> bytes:
+    """The serialized NNAPI model inside a module from `lower`, also after saving and loading. See `parse`."""
+    wrapper = module if hasattr(module, "nnapi") else module.core
+    serialized: torch.Tensor = wrapper.nnapi.ser_model
+    return serialized.numpy().tobytes()

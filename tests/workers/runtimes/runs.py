@@ -3,7 +3,9 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +38,9 @@ def asking_for(manifest: Manifest, folder: Path) -> RunRequest:
     )
 
 
-def request_of(file: Path, *shape: int) -> RunRequest:
+def request_of(file: Path | str, *shape: int, **changes: Any) -> RunRequest:
     """Any file as an fp32 artifact for the CPU, without timing; its input is (2, 3, 4, 4) unless said otherwise."""
-    return RunRequest(
+    request = RunRequest(
         model=str(file),
         backend="cpu",
         engine="none",
@@ -47,6 +49,7 @@ def request_of(file: Path, *shape: int) -> RunRequest:
         input_shape=shape or (2, 3, 4, 4),
         memory_format="contiguous_format",
     )
+    return replace(request, **changes)
 
 
 def run(request: RunRequest) -> RunReport:

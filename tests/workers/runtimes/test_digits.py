@@ -17,12 +17,12 @@ from sweeps.spec.inputs import ModelSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests.demo_weights import demo_weights
+from tests.faulty_phone import FaultyPhone
 from tests.workers.measure.test_capture import GATORD
 from tests.workers.runtimes import stock_stand_ins
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.adb.host import AdbHost
 from workers.devices.local import local_facts
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.models import prepare as models
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Images, Labels, Logits
@@ -118,7 +118,7 @@ def test_int8_of_the_small_vit_keeps_its_answers(
 @pytest.mark.runtime("executorch")
 @pytest.mark.runtime("onnxruntime")
 def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
-    digits: Digits, port: int, phones: list[VirtualPhone]
+    digits: Digits, port: int, phones: list[FaultyPhone]
 ) -> None:
     """With the answers of the eager model to all digits on each, by runners in Python and C++."""
     text = SPEC.read_text(encoding="utf-8")
@@ -205,7 +205,7 @@ def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
 @pytest.mark.runtime("executorch")
 @pytest.mark.runtime("onnxruntime")
 def test_the_runtimes_own_tools_are_ranked_and_say_what_they_do_not_tell(
-    digits: Digits, port: int, phones: list[VirtualPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits: Digits, port: int, phones: list[FaultyPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "runners" / local_facts().abi
     folder.mkdir(parents=True)

@@ -13,10 +13,11 @@ from sweeps.errors import RunnerError
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec.label import label_of
 from sweeps.variant import Variant
+from tests.workers.runtimes.runs import request_of
 from workers.models.package import BuildInputs
 from workers.runtimes.eager.package_file import NoPackage, read, write
 from workers.runtimes.eager.runtime import Eager
-from workers.runtimes.interface import RunReport, RunRequest
+from workers.runtimes.interface import RunReport
 
 LOCAL = DeviceFacts(
     **{"device_id": "host", "name": "local", "maker": "m", "model": "m", "soc": "s", "os_build": "1", "abi": "x86_64"},
@@ -27,16 +28,7 @@ EAGER = resolve_variant(Variant(runtime="eager"), "x86_64")
 
 
 def run(file: Path, shape: tuple[int, ...], **changes: object) -> RunReport:
-    request = RunRequest(
-        model=str(file),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=shape,
-        memory_format="contiguous_format",
-        iterations=3,
-    )
+    request = request_of(file, *shape, iterations=3)
     argv = Eager().command(replace(request, **changes))
     return Eager().parse(subprocess.run(argv, capture_output=True, check=False).stdout)
 
@@ -49,12 +41,12 @@ def test_no_axis_has_a_choice(axes: dict[str, str | bool]) -> None:
 
 def test_it_runs_only_where_python_does() -> None:
     assert Eager().supports(EAGER, LOCAL) is None
-    assert "phone" in (Eager().supports(EAGER, replace(LOCAL, name="phone")) or "")
+    assert "phone" in str(Eager().supports(EAGER, replace(LOCAL, name="phone")))
 
 
 @pytest.mark.parametrize("axes", [{"layout": "nhwc"}, {"precision": "int8"}, {"backend": "nnapi"}])
 def test_what_is_more_than_eager_has_a_reason(axes: dict[str, str]) -> None:
-    assert next(iter(axes.values())) in (Eager().supports(replace(EAGER, **axes), LOCAL) or "")
+    assert next(iter(axes.values())) in str(Eager().supports(replace(EAGER, **axes), LOCAL))
 
 
 def test_a_package_survives_its_file_and_the_same_package_is_the_same_bytes(tiny: BuildInputs, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.backends._nnapi.serializer import NNAPI_OperandCode
 from torch.fx import GraphModule
 from torch.jit.mobile import _load_for_lite_interpreter
 
@@ -21,8 +22,8 @@ from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.exact_int8 import exact_int8
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.interfaces import Core, split, with_numbers
-from workers.runtimes.torchscript.nnapi.lower import Lowered, Options, lower, serialized_model
-from workers.runtimes.torchscript.nnapi.model import OPERAND_TYPES, parse
+from workers.runtimes.torchscript.nnapi.lower import Lowered, Options, lower
+from workers.runtimes.torchscript.nnapi.model import parse
 from workers.runtimes.torchscript.nnapi.rewrite import fit
 from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.save import save
@@ -233,10 +234,11 @@ def test_a_resize_and_a_mean_over_the_batch_are_int8_and_prelu_stays_float(
     lowered = lower(core.core, x, options(nhwc=nhwc, flexible=flexible), "core", core)
     difference = (lowered.module(x) - exactly(graph, x, tmp_path)).abs() / core.output.scale
     assert float((difference < 1.01).double().mean()) >= 0.995
-    model = parse(serialized_model(lowered.module))
-    types = {operation.name: OPERAND_TYPES[model.operands[operation.inputs[0]].type] for operation in model.operations}
-    assert (types["RESIZE_NEAREST_NEIGHBOR"], types["MEAN"]) == ("TENSOR_QUANT8_ASYMM", "TENSOR_QUANT8_ASYMM")
-    assert types["PRELU"] == "TENSOR_FLOAT32"
+    model = parse(nnapi_nets.serialized_model(lowered.module))
+    types = {operation.name: model.operands[operation.inputs[0]].type for operation in model.operations}
+    int8 = NNAPI_OperandCode.TENSOR_QUANT8_ASYMM
+    assert (types["RESIZE_NEAREST_NEIGHBOR"], types["MEAN"]) == (int8, int8)
+    assert types["PRELU"] == NNAPI_OperandCode.TENSOR_FLOAT32
 
 
 @pytest.mark.compiler
@@ -378,6 +380,6 @@ def test_the_serialized_model_is_found_in_a_saved_module(tmp_path: Path) -> None
     for interface in ("core", "full"):
         lowered = lower(core.core, x[:1], options(), interface, core)
         torch.jit.save(lowered.module, str(tmp_path / "model.pt"))
-        model = parse(serialized_model(torch.jit.load(str(tmp_path / "model.pt"))))
+        model = parse(nnapi_nets.serialized_model(torch.jit.load(str(tmp_path / "model.pt"))))
         assert model.counts() == dict(lowered.coverage.operations)
         assert model.operands[model.inputs[0]].dimensions == (1, 6, 12, 12)

@@ -9,9 +9,10 @@ from torch import nn
 from torch.backends._nnapi.serializer import _NnapiSerializer
 
 from sweeps.errors import BuildError
+from tests.workers.runtimes import nnapi_nets
 from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.interfaces import Core, QParams
-from workers.runtimes.torchscript.nnapi.lower import Options, lower, serialized_model
+from workers.runtimes.torchscript.nnapi.lower import Options, lower
 from workers.runtimes.torchscript.nnapi.model import parse
 from workers.runtimes.torchscript.nnapi.operators import CONVERTERS
 from workers.runtimes.torchscript.nnapi.several import lower_several
@@ -245,7 +246,7 @@ def test_two_answers_are_a_tuple_also_after_saving_and_loading(tmp_path: Path) -
     x = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0])
     answers(SumAndDifference(), *x)
     module = lower_several(SumAndDifference().eval(), x, options(nhwc=False, flexible=False)).module
-    assert parse(serialized_model(module)).counts() == {"ADD": 1, "SUB": 1}
+    assert parse(nnapi_nets.serialized_model(module)).counts() == {"ADD": 1, "SUB": 1}
     module.save(str(tmp_path / "model.pt"))
     total, difference = torch.jit.load(str(tmp_path / "model.pt"))(*x)
     assert total.tolist() == [2.0, 5.0]

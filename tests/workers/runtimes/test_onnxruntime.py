@@ -25,8 +25,8 @@ from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, local_facts
 from workers.measure.attach import attach
 from workers.measure.batch_request import BatchRequest
-from workers.measure.bench import Bench
 from workers.measure.device_files import Evaluation
+from workers.measure.device_runner import DeviceRunner
 from workers.measure.partition import Partition, partition
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, Evaluated, LogitsRequest
@@ -132,7 +132,7 @@ def test_what_a_provider_took_is_counted_on_the_device(
 ) -> None:
     folder, manifest = onnxruntime.built["fp32"]
     shutil.copytree(folder, tmp_path / "artifacts" / manifest.build_key)
-    bench = Bench(LocalDevice(tmp_path), tmp_path)
+    bench = DeviceRunner(LocalDevice(tmp_path), tmp_path)
     job = tiny_job(manifest.build_key, manifest.axes)
     assert partition(bench, job, 120.0) == Partition(), "the CPU leaves nothing to itself"
     # There is one provider here: it stands for one that took all, and for what another one left.
@@ -167,7 +167,7 @@ def test_what_its_tool_does_not_answer_is_answered_here_as_on_the_device(
         folder, manifest = onnxruntime.built[name]
         there = tmp_path / name
         shutil.copytree(folder, there / "artifacts" / manifest.build_key)
-        bench = Bench(LocalDevice(there), there, local_facts(), {("onnxruntime", "onnx"): program})
+        bench = DeviceRunner(LocalDevice(there), there, local_facts(), {("onnxruntime", "onnx"): program})
         job = tiny_job(manifest.build_key, manifest.axes)
         answer = bench.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=tiny.verification)))
         assert isinstance(answer, Evaluated), answer
@@ -279,7 +279,7 @@ def test_where_two_releases_do_not_fit_the_failure_names_both(onnxruntime: Expor
     manifest.model_copy(update={"file_sha256": sha256, "versions": {"onnxruntime": "2.0.0"}}).write(there)
     facts = replace(local_facts(), runners=(("onnxruntime", "native-onnxruntime 1 and onnxruntime 1.32.0"),))
     program = Program(path=onnxruntime.native())
-    bench = Bench(LocalDevice(tmp_path), tmp_path, facts, {("onnxruntime", "onnx"): program})
+    bench = DeviceRunner(LocalDevice(tmp_path), tmp_path, facts, {("onnxruntime", "onnx"): program})
     protocol = resolve(ProtocolSpec(preset="quick"))
     ready = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
     job = tiny_job(manifest.build_key, manifest.axes)

@@ -7,6 +7,7 @@ from importlib import metadata
 import pytest
 
 from sweeps.errors import EdgeSweepError
+from sweeps.extras import install_line
 from sweeps.spec import built_in, catalog
 from workers.runtimes import registry
 
@@ -34,12 +35,12 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(catalog.runtimes(), "eager", lacking)
     with pytest.raises(EdgeSweepError, match="library_that_nobody_has") as caught:
         registry.get("eager")
-    assert caught.value.next_step == "pip install 'edgesweep[workers]'"
+    assert caught.value.next_step == install_line("workers")
 
 
 def test_a_runtime_of_an_extra_names_it_and_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its class needs a library, and where only its versions do."""
-    expected = "pip install 'edgesweep[workers,runtimes]' (390 MB)"
+    expected = f"{install_line('workers', 'runtimes')} (390 MB)"
     monkeypatch.setattr(metadata, "version", lacking_onnxscript)
     with pytest.raises(EdgeSweepError, match="the runtime onnxruntime needs onnxscript, which") as caught:
         registry.get("onnxruntime").versions()

@@ -15,8 +15,9 @@ import pytest
 import torch
 
 from sweeps.variant import Variant
+from tests.workers.runtimes import forked_runs
 from tests.workers.runtimes.nets import Keeps
-from tests.workers.runtimes.runs import refused, run
+from tests.workers.runtimes.runs import request_of, run
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
@@ -30,16 +31,7 @@ def artifact(mobilenet: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -
     """A built model in fp32, as a request that is quickly answered."""
     out = tmp_path_factory.mktemp("fp32 'quoted'")
     RUNTIME.build(Variant(fuse=True, optimize=True, layout="nhwc"), "a" * 64, mobilenet, out)
-    return RunRequest(
-        model=str(out / "model.pt"),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=(1, 3, 64, 64),
-        memory_format="channels_last",
-        iterations=3,
-    )
+    return request_of(out / "model.pt", 1, 3, 64, 64, memory_format="channels_last", iterations=3)
 
 
 @pytest.fixture
@@ -50,15 +42,7 @@ def saved(tmp_path: Path) -> Callable[[torch.nn.Module], RunRequest]:
         path = tmp_path / "model.pt"
         with build_state("none"):
             torch.jit.save(torch.jit.script(module.eval()), str(path))
-        return RunRequest(
-            model=str(path),
-            backend="cpu",
-            engine="none",
-            threads=1,
-            cpus="all",
-            input_shape=(2, 3, 4, 4),
-            memory_format="contiguous_format",
-        )
+        return request_of(path, 2, 3, 4, 4)
 
     return saved
 
@@ -87,16 +71,16 @@ def test_a_block_reports_every_iteration_and_what_ran(artifact: RunRequest) -> N
 
 
 def test_a_block_takes_at_least_its_seconds_and_ends_after_its_maximum(artifact: RunRequest) -> None:
-    report = run(replace(artifact, warmup_seconds=0.2, iterations=1, min_seconds=0.3))
+    report = forked_runs.run(replace(artifact, warmup_seconds=0.2, iterations=1, min_seconds=0.3))
     assert sum(report.warmup_ns) > 0.15e9
     assert sum(report.samples_ns) > 0.25e9
-    bounded = run(replace(artifact, iterations=10**7, max_seconds=0.2))
+    bounded = forked_runs.run(replace(artifact, iterations=10**7, max_seconds=0.2))
     assert 0.1e9 < sum(bounded.samples_ns) < 30e9
     assert len(bounded.samples_ns) < 10**7
 
 
 def test_a_maximum_of_nothing_still_runs_once(artifact: RunRequest) -> None:
-    assert len(run(replace(artifact, iterations=50, max_seconds=0.0)).samples_ns) == 1
+    assert len(forked_runs.run(replace(artifact, iterations=50, max_seconds=0.0)).samples_ns) == 1
 
 
 def test_two_threads_are_two_threads(artifact: RunRequest) -> None:
@@ -143,18 +127,9 @@ def test_the_engine_is_in_force_when_an_int8_model_is_loaded(mobilenet: BuildInp
     inputs.write_bytes(mobilenet.verification.astype("<f4").tobytes())
     answers = {}
     for engine in ("qnnpack", "x86"):
-        request = RunRequest(
-            model=str(tmp_path / "model.pt"),
-            backend="cpu",
-            engine=engine,
-            threads=1,
-            cpus="all",
-            input_shape=(1, 3, 64, 64),
-            memory_format="contiguous_format",
-            eval_inputs=str(inputs),
-            eval_outputs=str(tmp_path / f"{engine}.bin"),
-        )
-        report = run(request)
+        files = {"eval_inputs": str(inputs), "eval_outputs": str(tmp_path / f"{engine}.bin")}
+        request = request_of(tmp_path / "model.pt", 1, 3, 64, 64, engine=engine, **files)
+        report = forked_runs.run(request)
         assert (report.engine_ran, report.eval_images, report.eval_classes) == (engine, 24, 10)
         answers[engine] = (tmp_path / f"{engine}.bin").read_bytes()
     assert len(answers["qnnpack"]) == 24 * 10 * 4
@@ -165,7 +140,7 @@ def test_the_last_batch_need_not_be_full(saved: Callable[[torch.nn.Module], RunR
     images = np.arange(5 * 48, dtype="<f4")
     (tmp_path / "in.bin").write_bytes(images.tobytes())
     files = {"eval_inputs": str(tmp_path / "in.bin"), "eval_outputs": str(tmp_path / "out.bin")}
-    report = run(replace(saved(Flat()), **files))
+    report = forked_runs.run(replace(saved(Flat()), **files))
     assert (report.eval_images, report.eval_classes) == (5, 48)
     np.testing.assert_array_equal(np.fromfile(tmp_path / "out.bin", "<f4"), images)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.bin", "model.pt", "out.bin"]
@@ -178,21 +153,21 @@ def test_a_quantized_input_is_quantized_outside_of_the_model(
     (tmp_path / "in.bin").write_bytes(images.tobytes())
     files = {"eval_inputs": str(tmp_path / "in.bin"), "eval_outputs": str(tmp_path / "out.bin")}
     request = replace(saved(Dequantized()), input_dtype="quint8", input_scale=0.25, input_zero_point=128)
-    run(replace(request, **files))
+    forked_runs.run(replace(request, **files))
     answer = np.fromfile(tmp_path / "out.bin", "<f4")
     np.testing.assert_allclose(answer, np.round(images * 4) / 4)
-    assert len(run(replace(request, iterations=2, reuse_input=False)).samples_ns) == 2
+    assert len(forked_runs.run(replace(request, iterations=2, reuse_input=False)).samples_ns) == 2
 
 
 def test_without_reuse_every_iteration_gets_an_input_of_its_own(saved: Callable[[torch.nn.Module], RunRequest]) -> None:
     request = replace(saved(Keeps()), iterations=5, reuse_input=False)
-    assert len(run(request).samples_ns) == 5
+    assert len(forked_runs.run(request).samples_ns) == 5
 
 
 def test_with_reuse_every_iteration_gets_the_same_tensor_filled_anew(
     saved: Callable[[torch.nn.Module], RunRequest],
 ) -> None:
-    error = refused(replace(saved(Keeps()), iterations=5, reuse_input=True))
+    error = forked_runs.refused(replace(saved(Keeps()), iterations=5, reuse_input=True))
     assert (error.kind, error.message) == ("run_failed", "an input was given twice")
 
 
@@ -218,7 +193,7 @@ def test_an_output_that_is_no_logits_is_told(
 ) -> None:
     (tmp_path / "in.bin").write_bytes(bytes(2 * 48 * 4))
     files = {"eval_inputs": str(tmp_path / "in.bin"), "eval_outputs": str(tmp_path / "out.bin")}
-    error = refused(replace(saved(module), **files))
+    error = forked_runs.refused(replace(saved(module), **files))
     assert (error.kind, error.message) == ("bad_output", message)
     assert not (tmp_path / "out.bin").exists()
 
@@ -238,7 +213,9 @@ def test_what_the_request_gets_wrong_is_told(
         "run_failed": replace(saved(Flat()), input_shape=(2,)),
         "bad_arguments": replace(artifact, input_dtype="quint8"),
     }
-    assert {kind: refused(request).kind for kind, request in wrong.items()} == {kind: kind for kind in wrong}
+    assert {kind: forked_runs.refused(request).kind for kind, request in wrong.items()} == {
+        kind: kind for kind in wrong
+    }
 
 
 def test_only_the_standard_library_is_imported_before_the_cpus_are_chosen_and_no_compiler_of_torch_after_it() -> None:

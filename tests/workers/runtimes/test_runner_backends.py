@@ -13,7 +13,7 @@ from torch.backends._nnapi.prepare import convert_model_to_nnapi
 
 from sweeps.errors import RunnerError
 from tests.workers.runtimes.forked_runs import refusal, refused, run
-from tests.workers.runtimes.runs import RUNNER, answers, evaluating
+from tests.workers.runtimes.runs import RUNNER, answers, evaluating, request_of
 from workers.models.accuracy import sqnr_db
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript import metal, references, report
@@ -53,17 +53,8 @@ def for_nnapi(folder: Path, form: Format) -> Path:
     return save(script(torch.nn.Sequential(converted)), folder, form).file
 
 
-def request_of(file: Path, backend: str, reference: str | None = None) -> RunRequest:
-    return RunRequest(
-        model=str(file),
-        backend=backend,
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=(1, 3, 8, 8),
-        memory_format="contiguous_format",
-        reference=reference,
-    )
+def run_by(file: Path, backend: str, reference: str | None = None) -> RunRequest:
+    return request_of(file, 1, 3, 8, 8, backend=backend, reference=reference)
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +65,7 @@ def nnapi() -> str:
 @pytest.mark.compiler
 @pytest.mark.parametrize("form", FORMATS)
 def test_nnapi_is_evaluated_on_the_reference_and_says_so(nnapi: str, tmp_path: Path, form: Format) -> None:
-    request = request_of(for_nnapi(tmp_path, form), "nnapi", nnapi)
+    request = run_by(for_nnapi(tmp_path, form), "nnapi", nnapi)
     found = run(replace(request, **evaluating(tmp_path, images(5))))
     assert (found.backend_ran, found.reference, found.samples_ns) == ("nnapi", True, ())
     torch.testing.assert_close(torch.from_numpy(answers(tmp_path, found)), small()(images(5)))
@@ -83,7 +74,7 @@ def test_nnapi_is_evaluated_on_the_reference_and_says_so(nnapi: str, tmp_path: P
 @pytest.mark.compiler
 def test_an_emulated_backend_is_never_timed(nnapi: str, tmp_path: Path) -> None:
     file = for_nnapi(tmp_path, "pt")
-    told = refused(request_of(file, "nnapi", nnapi))
+    told = refused(run_by(file, "nnapi", nnapi))
     assert told.kind == "emulated"
     assert "an emulated backend's time is never a time" in told.message
     # Nor where the reference lies where the system looks for libraries.
@@ -101,21 +92,21 @@ def test_what_nnapi_refuses_to_compile_is_told_with_its_reason(nnapi: str, tmp_p
     converted = convert_model_to_nnapi(trace(small(), images(1)), images(1))
     converted.mod.ser_model[6] = 77  # the type of the first operand
     file = save(script(torch.nn.Sequential(converted)), tmp_path, form).file
-    told = refused(replace(request_of(file, "nnapi", nnapi), **evaluating(tmp_path, images(1))))
+    told = refused(replace(run_by(file, "nnapi", nnapi), **evaluating(tmp_path, images(1))))
     assert told.kind == "nnapi_compile_failed"
     assert "NNAPI returned error: 4 (bad data: " in told.message
 
 
 @pytest.mark.compiler
 def test_what_nnapi_refuses_to_run_is_told_with_its_reason(nnapi: str, tmp_path: Path) -> None:
-    request = replace(request_of(for_nnapi(tmp_path, "pt"), "nnapi", nnapi), input_shape=(2, 3, 8, 8))
+    request = replace(run_by(for_nnapi(tmp_path, "pt"), "nnapi", nnapi), input_shape=(2, 3, 8, 8))
     told = refused(replace(request, **evaluating(tmp_path, images(2))))
     assert told.kind == "nnapi_run_failed"
     assert "input 0 has sizes [2, 3, 8, 8], but the model declares [1, 3, 8, 8]" in told.message
 
 
 def test_without_nnapi_or_metal_the_backend_is_missing(tmp_path: Path) -> None:
-    told = refused(request_of(for_nnapi(tmp_path, "pt"), "nnapi"))
+    told = refused(run_by(for_nnapi(tmp_path, "pt"), "nnapi"))
     assert (told.kind, "there is no libneuralnetworks.so" in told.message) == ("backend_missing", True)
     assert refusal((*RUNNER, "--nnapi-devices")).kind == "backend_missing"
 
@@ -127,16 +118,16 @@ def test_a_reference_that_is_none_is_told(tmp_path: Path) -> None:
         path for path in ("/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6") if Path(path).is_file()
     )
     for library in (tmp_path / "none.so", tmp_path / "text.so", libc):
-        request = replace(request_of(file, "nnapi", str(library)), **evaluating(tmp_path, images(1)))
+        request = replace(run_by(file, "nnapi", str(library)), **evaluating(tmp_path, images(1)))
         assert refused(request).kind == "bad_reference", library
     argv = (*RUNNER, "--model", str(file), "--input-dims", "1,3,8,8", "--reference", str(libc))
     assert refusal(argv).kind == "bad_arguments"
 
 
 def test_an_artifact_of_another_backend_is_told(tmp_path: Path) -> None:
-    told = refused(request_of(for_nnapi(tmp_path, "pt"), "cpu"))
+    told = refused(run_by(for_nnapi(tmp_path, "pt"), "cpu"))
     assert (told.kind, told.message) == ("wrong_backend", "model.pt is made for the backend nnapi, not for cpu")
-    told = refused(request_of(save(script(small()), tmp_path, "ptl").file, "metal"))
+    told = refused(run_by(save(script(small()), tmp_path, "ptl").file, "metal"))
     assert (told.kind, told.message) == ("wrong_backend", "model.ptl is made for the backend cpu, not for metal")
 
 
@@ -144,7 +135,7 @@ def test_an_artifact_of_another_backend_is_told(tmp_path: Path) -> None:
 def test_metal_is_evaluated_in_fp16_on_the_reference(nets: ModuleType, tmp_path: Path) -> None:
     library = metal.load_operators()
     file = save(metal.lower(script(small())), tmp_path, "ptl").file
-    request = request_of(file, "metal", library)
+    request = run_by(file, "metal", library)
     assert refused(request).kind == "emulated"
     assert refused(replace(request, reference=None)).kind == "backend_missing"
     found = run(replace(request, **evaluating(tmp_path, images(8))))
@@ -205,7 +196,7 @@ def test_big_cores_of_a_machine_with_one_kind_are_told(tmp_path: Path) -> None:
     from workers.cores import clusters
 
     kinds = clusters()
-    request = request_of(save(mixed(small(), images(1)), tmp_path, "pt").file, "cpu")
+    request = run_by(save(mixed(small(), images(1)), tmp_path, "pt").file, "cpu")
     for kind, cpus in (("little", kinds[:1]), ("big", kinds[-1:])):
         if len(kinds) < 2:
             told = refused(replace(request, cpus=kind))
@@ -215,7 +206,7 @@ def test_big_cores_of_a_machine_with_one_kind_are_told(tmp_path: Path) -> None:
 
 
 def test_the_cpus_that_it_ran_on_are_reported(tmp_path: Path) -> None:
-    request = request_of(save(script(small()), tmp_path, "pt").file, "cpu")
+    request = run_by(save(script(small()), tmp_path, "pt").file, "cpu")
     allowed = sorted(os.sched_getaffinity(0))
     assert run(request).cpus_ran == tuple(allowed)
     assert run(replace(request, cpus=str(allowed[-1]))).cpus_ran == (allowed[-1],)

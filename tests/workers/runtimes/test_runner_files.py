@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from sweeps.manifest import TensorSpec
-from tests.workers.runtimes import runs
 from tests.workers.runtimes.forked_runs import refusal, refused, run
 from tests.workers.runtimes.runs import RUNNER, answers, evaluating, request_of
 from workers.models.eager import load_eager
@@ -36,10 +35,10 @@ def test_either_interpreter_times_and_answers_as_the_eager_model(
 ) -> None:
     saved = save(script(load_eager(tiny.package)), tmp_path, form)
     request = request_of(saved.file, 1, 3, 32, 32)
-    timed = runs.run(replace(request, warmup_iterations=2, iterations=3, threads=2))
+    timed = run(replace(request, warmup_iterations=2, iterations=3, threads=2))
     assert (len(timed.warmup_ns), len(timed.samples_ns), timed.threads_ran) == (2, 3, 2)
     assert (timed.backend_ran, timed.reference) == ("cpu", False)
-    report = runs.run(replace(request, **evaluating(tmp_path, torch.from_numpy(tiny.verification))))
+    report = run(replace(request, **evaluating(tmp_path, torch.from_numpy(tiny.verification))))
     expected = torch.from_numpy(tiny.verification_logits)
     torch.testing.assert_close(torch.from_numpy(answers(tmp_path, report)), expected, atol=1e-4, rtol=1e-4)
 

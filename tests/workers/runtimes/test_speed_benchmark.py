@@ -7,19 +7,20 @@ import pytest
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
+from tests.workers.runtimes.runs import request_of
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.stock_tool import ToolOutput
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 
 TOOL = SpeedBenchmark("0123", "qnnpack")
 UNKNOWN_ENGINE = replace(TOOL, engine="none")
-FLOAT = RunRequest(
-    model="/data/local/tmp/it's a model.pt",
-    backend="cpu",
-    engine="none",
+FLOAT = request_of(
+    "/data/local/tmp/it's a model.pt",
+    1,
+    3,
+    224,
+    224,
     threads=2,
-    cpus="all",
-    input_shape=(1, 3, 224, 224),
     memory_format="channels_last",
     warmup_iterations=4,
     iterations=3,

@@ -12,24 +12,16 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from tests.sweeps.test_tool_logs import EXECUTIONS, LOGCAT, PERF_TEST, RESULTS
+from tests.workers.runtimes.runs import request_of
 from workers.runtimes import registry
 from workers.runtimes.executorch.executor_runner import ExecutorRunner
-from workers.runtimes.interface import ProfilingRuntime, RunnerIdentity, RunRequest
+from workers.runtimes.interface import ProfilingRuntime, RunnerIdentity
 from workers.runtimes.onnxruntime.perf_test import PerfTest
 from workers.runtimes.stock_tool import ToolOutput
 
 RUNNER, PERF = ExecutorRunner("0123"), PerfTest("0123")
-FLOAT = RunRequest(
-    model="/data/run/it's a model.pte",
-    backend="cpu",
-    engine="none",
-    threads=2,
-    cpus="all",
-    input_shape=(1, 3, 8, 8),
-    memory_format="contiguous_format",
-    warmup_iterations=1,
-    iterations=1,
-    graph_optimization="all",
+FLOAT = request_of(
+    "/data/run/it's a model.pte", 1, 3, 8, 8, threads=2, warmup_iterations=1, iterations=1, graph_optimization="all"
 )
 NHWC = cast(Manifest, SimpleNamespace(input=SimpleNamespace(shape=(2, 3, 4, 4)), memory_format="channels_last"))
 PHONE = DeviceFacts(

@@ -3,21 +3,12 @@ from dataclasses import replace
 import pytest
 
 from sweeps.device_facts import DeviceFacts
+from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
+from tests.builders import phone_facts
 from workers.runtimes.torchscript.runtime import TorchScript
 
-PHONE = DeviceFacts(
-    device_id="p1",
-    name="adb:p1",
-    maker="Maker",
-    model="Phone",
-    soc="SoC",
-    os_build="14",
-    abi="arm64-v8a",
-    cores=8,
-    ram_bytes=None,
-    qengines=("qnnpack",),
-)
+PHONE = phone_facts("p1", qengines=("qnnpack",))
 HOST = replace(PHONE, name="local", abi="x86_64", qengines=("qnnpack", "onednn", "x86"))
 FP32 = Variant()
 INT8 = Variant(precision="int8", quantization="static_fx", interface="core", qengine="x86", fuse=True)
@@ -38,13 +29,13 @@ def test_int8_runs_under_the_engines_of_the_device(facts: DeviceFacts, engine: s
 
 
 def test_an_engine_that_the_device_lacks_is_named() -> None:
-    reason = TorchScript().supports(INT8, PHONE)
-    assert reason == "adb:p1 has no quantized engine x86 (known: qnnpack)"
+    skip = TorchScript().supports(INT8, PHONE)
+    assert skip == Skip("no_quantized_engine", "adb:p1 has no quantized engine x86 (known: qnnpack)")
 
 
 def test_a_device_without_any_engine_says_so() -> None:
-    reason = TorchScript().supports(INT8, replace(HOST, qengines=()))
-    assert reason == "local has no quantized engine x86 (known: none)"
+    skip = TorchScript().supports(INT8, replace(HOST, qengines=()))
+    assert skip == Skip("no_quantized_engine", "local has no quantized engine x86 (known: none)")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +61,9 @@ def test_a_device_without_any_engine_says_so() -> None:
     ],
 )
 def test_what_makes_no_sense_has_a_reason(variant: Variant, reason: str) -> None:
-    assert TorchScript().supports(variant, HOST) == reason
+    skip = TorchScript().supports(variant, HOST)
+    assert skip is not None
+    assert skip.reason == reason
 
 
 @pytest.mark.parametrize("method", ["static_fx", "static_eager", "qat", "dynamic"])
@@ -122,4 +115,6 @@ def test_a_backend_is_there_or_can_be_checked(variant: Variant, facts: DeviceFac
     ],
 )
 def test_a_backend_that_is_not_there_has_a_reason(variant: Variant, facts: DeviceFacts, reason: str) -> None:
-    assert (TorchScript().supports(variant, facts) or "").startswith(reason)
+    skip = TorchScript().supports(variant, facts)
+    assert skip is not None
+    assert skip.reason.startswith(reason)

@@ -60,7 +60,7 @@ def test_both_releases_stand_side_by_side_in_one_ranking(own_folder: Path) -> No
     assert device["not_ranked"] == []
     assert len(device["ranking"]) == 3
     with Journal.open(workspace.journal, read_only=True) as journal:
-        ranked = {one.variant: one for one in journal.result_rows("releases")}
+        ranked = {one.variant: one for one in journal.results.rows("releases")}
     usual = "onnxruntime cpu fp32 nchw"
     by_older = f"{usual} {OLDER.word}"
     (crossed,) = ranked.keys() - {usual, by_older}

@@ -19,18 +19,18 @@ def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]
     refused.
     """
     host = host or AdbHost()
-    seen = host.devices()
-    refused = [found for one in seen if (found := problem(one, seen)) is not None]
+    entries = host.devices()
+    refused = [refusal for entry in entries if (refusal := problem(entry, entries)) is not None]
     by_id: dict[str, list[tuple[str, str, bool]]] = {}
-    for one in seen:
-        if problem(one, seen) is None:
-            device = AdbDevice(Path(), one.serial, host)
+    for entry in entries:
+        if problem(entry, entries) is None:
+            device = AdbDevice(Path(), entry.serial, host)
             try:
                 device_id, boot = device.facts().device_id, device.boot_id()
             except DeviceError as error:
                 refused.append(error)
                 continue
-            by_id.setdefault(device_id, []).append((one.serial, boot, one.usb))
+            by_id.setdefault(device_id, []).append((entry.serial, boot, entry.usb))
     names = []
     for device_id, connections in by_id.items():
         if len({boot for _, boot, _ in connections}) > 1:
@@ -43,33 +43,33 @@ def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]
                 )
             )
         else:
-            names.append(f"adb:{max(connections, key=lambda one: one[2])[0]}")
+            names.append(f"adb:{max(connections, key=lambda connection: connection[2])[0]}")
     return names, refused
 
 
 def listed(host: AdbHost | None = None) -> list[str]:
-    """What the adb server lists, phones with a problem of their own too. No phone is asked for anything."""
-    host = host or _kept(tuple(os.environ.get(name, "") for name in SERVER_VARIABLES))
-    return list(dict.fromkeys(f"adb:{one.serial}" for one in host.devices()))
+    """The phones that the adb server lists, including phones with a problem. No phone is asked for anything."""
+    host = host or _cached_host(tuple(os.environ.get(name, "") for name in SERVER_VARIABLES))
+    return list(dict.fromkeys(f"adb:{entry.serial}" for entry in host.devices()))
 
 
 def version() -> str:
-    """Of this machine's adb. Raises `DeviceError`."""
+    """The version of this machine's adb. Raises `DeviceError`."""
     return AdbHost().version()
 
 
 @cache
-def _kept(_server: tuple[str, ...]) -> AdbHost:
-    """One connection to the server for all the times that phones are listed: to make a new one starts a process."""
+def _cached_host(_server: tuple[str, ...]) -> AdbHost:
+    """The connection to the server for all listings of phones: to make a new one starts a process."""
     return AdbHost()
 
 
 def are_one(name: str, other: str, folder: Path) -> bool:
-    """Whether two names with the same serial number mean the same phone: then both report the same boot id.
+    """Tell whether two names with the same serial number mean the same phone: then both report the same boot id.
 
     Raises `DeviceError`.
     """
-    return len({AdbDevice(folder, one.partition(":")[2]).boot_id() for one in (name, other)}) == 1
+    return len({AdbDevice(folder, phone.partition(":")[2]).boot_id() for phone in (name, other)}) == 1
 
 
 def clean(name: str) -> None:

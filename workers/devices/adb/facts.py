@@ -1,4 +1,4 @@
-"""Parsers of what a phone prints about itself. Pure but for a temporary folder; the phone's text is never executed.
+"""Parsers of what a phone prints about itself. Pure; the phone's text is never executed.
 
 Formats differ between Android versions and makers: missing or invalid values become empty or `None`, never an error.
 """
@@ -7,37 +7,25 @@ import re
 from collections.abc import Mapping
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.temporary import temporary_folder
-from workers.cores import clusters
-from workers.devices.adb.link import FOLDER
+from workers.devices.adb.phone_connection import FOLDER
 from workers.devices.interface import Sensors
 from workers.devices.linux.competing import benchmark_name, is_runner, parse_processes
-from workers.devices.linux.sensors import CpuSeconds, hottest_zone_c, load_of_others, parse_cpu_seconds
+from workers.devices.linux.kernel_text import parse_clusters, parse_cores, parse_features, parse_ram_bytes, parse_use
+from workers.devices.linux.sensors import hottest_zone_c
 
 _PROPERTY = re.compile(r"\[([^\]]*)\]: \[(.*)")
 _LONGEST_PROPERTY = 200
-_CPU = re.compile(
-    r"/sys/devices/system/cpu/(cpu\d{1,4})(?:/(online|cpu_capacity|cpufreq/cpuinfo_max_freq):(\d{1,15}))?", re.ASCII
-)
-# The instruction sets that decide which kernels run.
-_FEATURES = ("asimddp", "i8mm", "sve", "avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 _FIRST_NNAPI_SDK = 27
 _SURE_TENTHS_C = 8.0
-"""°C of a battery from which it is sure that the phone told tenths of a degree: no battery has 80 °C."""
+"""The temperature of a battery, in °C, from which it is sure that the phone told tenths of a degree: no battery has 80
+°C."""
 _VIRTUAL = "edgesweep/virtual/"
-"""How the build fingerprint of a virtual phone begins."""
-
-CPU_FILES = """
-cd /sys/devices/system/cpu
-ls -d "$PWD"/cpu[0-9]*
-grep '' /dev/null "$PWD"/cpu[0-9]*/online "$PWD"/cpu[0-9]*/cpu_capacity "$PWD"/cpu[0-9]*/cpufreq/cpuinfo_max_freq
-"""
-"""Prints what `parse_clusters` reads."""
+"""The beginning of a virtual phone's build fingerprint."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
     """Parse the output of `getprop`: `[name]: [value]`, where a value may have several lines."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     name: str | None = None
     lines: list[str] = []
     for line in text.split("\n"):
@@ -46,9 +34,9 @@ def parse_properties(text: str) -> dict[str, str]:
         elif match := _PROPERTY.fullmatch(line):
             name, lines = match[1], [match[2]]
         if name is not None and lines[-1].endswith("]"):
-            found[name] = "\n".join(lines)[:-1].strip()[:_LONGEST_PROPERTY]
+            properties[name] = "\n".join(lines)[:-1].strip()[:_LONGEST_PROPERTY]
             name = None
-    return found
+    return properties
 
 
 def read_facts(
@@ -61,14 +49,11 @@ def read_facts(
     cpu_files: str,
     has_nnapi: bool,
 ) -> DeviceFacts:
-    """`serial`: the phone's own, or adb's if the phone has none."""
+    """The facts of a phone. `serial`: the phone's own, or adb's if the phone has none."""
 
     def get(*names: str) -> str:
-        return next((value for one in names if (value := properties.get(one, ""))), "")
+        return next((value for key in names if (value := properties.get(key, ""))), "")
 
-    memory = re.search(r"^MemTotal:[ \t]+([0-9]{1,15}) kB$", meminfo, re.MULTILINE)
-    flags = re.search(r"^(?:Features|flags)\s*:(.*)$", cpuinfo, re.MULTILINE)
-    flag_words = set(flags[1].split()) if flags else set()
     sdk = get("ro.build.version.sdk")
     level = (_number(sdk) or 0) if has_nnapi else 0
     release, build = get("ro.build.version.release"), get("ro.build.fingerprint", "ro.build.display.id")
@@ -82,9 +67,9 @@ def read_facts(
         soc=f"{maker_of_soc} {soc}".strip(),
         os_build=f"Android {release} {build}".strip() if release or build else "",
         abi=get("ro.product.cpu.abi"),
-        cores=max(len(re.findall(r"^processor\s*:", cpuinfo, re.MULTILINE)), sum(map(len, kinds)), 1),
-        ram_bytes=int(memory[1]) * 1024 if memory else None,
-        cpu_features=tuple(one for one in _FEATURES if one in flag_words),
+        cores=parse_cores(cpuinfo, kinds),
+        ram_bytes=parse_ram_bytes(meminfo),
+        cpu_features=parse_features(cpuinfo),
         nnapi_level=level if level >= _FIRST_NNAPI_SDK else None,
         core_clusters=kinds,
         # The times of a virtual phone are those of its host's CPU.
@@ -92,24 +77,14 @@ def read_facts(
     )
 
 
-def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
-    """Parse the output of `CPU_FILES`: write it to files again, for `workers.cores`."""
-    with temporary_folder() as root:
-        for match in filter(None, map(_CPU.fullmatch, cpu_files.splitlines())):
-            (root / match[1] / "cpufreq").mkdir(parents=True, exist_ok=True)
-            if match[2]:
-                (root / match[1] / match[2]).write_text(match[3], encoding="ascii")
-        return clusters(root)
-
-
 def read_sensors(
     *, battery: str, thermal: str, zones: str, mhz: str, stat_before: str, stat_after: str, processes: str
 ) -> Sensors:
-    """`stat_after` is empty if the load was not requested."""
+    """The sensors of a phone. `stat_after` is empty if the load was not requested."""
     present, percent, temp_c = parse_battery(battery)
     hottest = hottest_zone_c(_numbers(zones))
     kilohertz = [value for value in _numbers(mhz) if value > 0]
-    before, after = parse_cpu_seconds(stat_before), parse_cpu_seconds(stat_after)
+    steal_seconds, load = parse_use(stat_before, stat_after)
     return Sensors(
         temp_c=hottest if temp_c is None else temp_c,
         temp_is_battery=temp_c is not None,
@@ -117,20 +92,18 @@ def read_sensors(
         has_battery=present,
         battery_percent=percent,
         competing=tuple(f"{name} (process {pid})" for pid, name in parse_benchmarks(processes)),
-        steal_seconds=(after or before).get("steal"),
+        steal_seconds=steal_seconds,
         cpu_mhz=sum(kilohertz) / len(kilohertz) / 1000 if kilohertz else None,
-        load=load_of_others(CpuSeconds(of_all=before, of_own={}), CpuSeconds(of_all=after, of_own={}))
-        if before.keys() == after.keys()
-        else None,
+        load=load,
     )
 
 
 def parse_thermal_status(text: str) -> int | None:
     """Parse `dumpsys thermalservice`. `None` if no sensor stands behind the status: the service has no HAL, a person
     has overridden it (`cmd thermalservice override-status`), or it is told more than once."""
-    told = re.findall(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", text, re.MULTILINE)
+    values = re.findall(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", text, re.MULTILINE)
     invalid = re.search(r"^[ \t]*(?:IsStatusOverride:[ \t]*true|HAL Ready:(?![ \t]*true\b))", text, re.MULTILINE)
-    return int(told[0]) if len(told) == 1 and invalid is None else None
+    return int(values[0]) if len(values) == 1 and invalid is None else None
 
 
 def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
@@ -153,21 +126,28 @@ def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
 
 
 def parse_benchmarks(processes: str) -> list[tuple[int, str]]:
-    """Id and name of each benchmark in the input of `parse_processes`."""
+    """The id and name of each benchmark in the input of `parse_processes`."""
     benchmarks = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
-    return [(pid, found[0]) for pid, found in benchmarks if found]
+    return [(pid, match[0]) for pid, match in benchmarks if match]
 
 
 def benchmark(cmdline: str) -> tuple[str, bool] | None:
-    """Its name and whether it is ours, if the command line, with a NUL after each word, is a benchmark's.
+    """The benchmark's name, and whether it is ours; `None` if the command line, with a NUL after each word, starts
+    none.
 
     Every program that EdgeSweep pushed to the phone is ours, whoever wrote it.
     """
     words, nul, _ = cmdline.rpartition("\0")
     argv = words.split("\0")
-    ours = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
-    name = benchmark_name(argv) or ("a program of EdgeSweep" if ours else None)
-    return (name, ours) if nul and name is not None else None
+    own = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
+    name = benchmark_name(argv) or ("a program of EdgeSweep" if own else None)
+    return (name, own) if nul and name is not None else None
+
+
+def is_ours(cmdline: str) -> bool:
+    """Tell whether a command line, with a NUL after each word, runs a program of EdgeSweep."""
+    match = benchmark(cmdline)
+    return match is not None and match[1]
 
 
 def _numbers(text: str) -> list[int]:

@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import tempfile
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,15 +12,18 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from sweeps.errors import DeviceError
+from sweeps.retry import tries
 from workers.devices.adb.server_address import DEFAULT_PORT, LOOPBACK, SOCKET_VARIABLE, server_port
-from workers.devices.adb.wire import Deadline, DeadlineError, RefusedError, Wire, WireError
+from workers.devices.adb.wire import Deadline, RefusedError, Wire, WireDeadlineError, WireError
 
 _START_S = 20.0
 _ANSWER_S = 10.0
 _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
-"""If our server could not be started: time to wait for one that another process is starting."""
-# Not imported: that reads the server's port from the environment, and ends in a ValueError where it is none.
+"""The time to wait for a server that another process is starting, if ours could not be started."""
+_LOOK_S = 0.05
+# adbutils is not imported for its path: that reads the server's port from the environment, and ends in a ValueError
+# where it is none.
 _OWN_ADB = Path(str(distribution("adbutils").locate_file("adbutils/binaries/adb")))
 _NO_SERIAL = r"\?+|\(no serial number\)"
 """adb's entry for a phone without a serial number. adb does not accept it as a phone's name."""
@@ -44,19 +46,20 @@ class Attached:
 
 def parse_devices(text: str) -> tuple[Attached, ...]:
     """Parse the output of `adb devices -l`. Pure."""
-    found = []
+    phones = []
     for line in text.splitlines():
         if match := _LINE.fullmatch(line):
             usb = re.search(r"\busb:", match["about"]) is not None
-            found.append(Attached(serial=match["serial"], state=match["state"].strip(), usb=usb))
-    return tuple(found)
+            phones.append(Attached(serial=match["serial"], state=match["state"].strip(), usb=usb))
+    return tuple(phones)
 
 
-def problem(attached: Attached, others: tuple[Attached, ...]) -> DeviceError | None:
-    """Why this phone accepts no commands, with the next step; `None` if it does. `others` may include it. Pure."""
+def problem(attached: Attached, listed: tuple[Attached, ...]) -> DeviceError | None:
+    """The reason why a phone accepts no commands, with the next step; `None` if it does. `listed` may include the
+    phone. Pure."""
     serial, state = attached.serial, attached.state
     nameless = re.fullmatch(_NO_SERIAL, serial) is not None
-    if not nameless and Counter(one.serial for one in others)[serial] > 1:
+    if not nameless and Counter(entry.serial for entry in listed)[serial] > 1:
         return DeviceError(
             "ambiguous_serial",
             f"adb:{serial} is ambiguous: several attached phones have this serial number",
@@ -100,7 +103,8 @@ class AdbHost:
     """
 
     def __init__(self, port: int | None = None) -> None:
-        # A bare descriptor: a socket object could be garbage-collected before this object, and would then warn.
+        # The lifeline is a bare descriptor: a socket object could be garbage-collected before this object, and would
+        # then warn.
         self._lifeline = -1
         """A connection that the server closes only when it ends; -1 if there is none."""
         self.server_count = 0
@@ -129,14 +133,14 @@ class AdbHost:
             raise self._no_server(f"does not list its phones ({error})") from error
 
     def find(self, serial: str) -> Attached | None:
-        return next((one for one in self.devices() if one.serial == serial), None)
+        return next((entry for entry in self.devices() if entry.serial == serial), None)
 
     def features(self, serial: str, deadline: Deadline) -> frozenset[str]:
         """The features of the phone's adb. Raises `NoTransportError`."""
         with self._wire(deadline) as wire:
             try:
                 wire.ask(f"host-serial:{serial}:features")
-            except (RefusedError, DeadlineError) as error:
+            except (RefusedError, WireDeadlineError) as error:
                 raise NoTransportError(str(error)) from error
             return frozenset(wire.text().split(","))
 
@@ -161,7 +165,7 @@ class AdbHost:
         try:
             try:
                 wire.ask(f"host:transport:{serial}")
-            except (RefusedError, DeadlineError) as error:
+            except (RefusedError, WireDeadlineError) as error:
                 raise NoTransportError(str(error)) from error
             wire.ask(service)
         except BaseException:
@@ -170,7 +174,7 @@ class AdbHost:
         return wire
 
     def gone(self) -> bool:
-        """Whether the server of the last contact has ended, even if another one runs now."""
+        """Tell whether the server of the last contact has ended, even if another one runs now."""
         return self._lifeline >= 0 and not self._is_alive()
 
     def close(self) -> None:
@@ -215,13 +219,13 @@ class AdbHost:
         try:
             with Wire(self._connection(), Deadline(_ANSWER_S)) as wire:
                 wire.ask("host:version")
-                theirs = int(wire.text(), 16)
+                running = int(wire.text(), 16)
         except (WireError, ValueError) as error:
             raise self._no_server(f"does not answer like an adb server ({error})") from error
-        if theirs != (ours := self._version()):
+        if running != (own := self._version()):
             raise DeviceError(
                 "adb_version",
-                f"the adb server on port {self.port} is version 1.0.{theirs}, and {self.adb} is 1.0.{ours}",
+                f"the adb server on port {self.port} is version 1.0.{running}, and {self.adb} is 1.0.{own}",
                 "use one adb on this host: end the other (adb kill-server), or name it in ADBUTILS_ADB_PATH",
             )
         lifeline = self._connection()
@@ -244,16 +248,14 @@ class AdbHost:
             raise self._no_server(f"could not be started ({ended.stdout.strip()[-500:]})")
 
     def _comes_up(self) -> bool:
-        deadline = Deadline(_OTHERS_START_S)
-        while not deadline.passed():
+        for _ in tries(_OTHERS_START_S, _LOOK_S):
             with suppress(OSError):
                 socket.create_connection((LOOPBACK, self.port), _ANSWER_S).close()
                 return True
-            time.sleep(0.05)
         return False
 
     def version(self) -> str:
-        """As adb itself says it, without a server."""
+        """The version as adb itself says it, without a server."""
         return f"1.0.{self._version()}"
 
     def _version(self) -> int:
@@ -267,7 +269,8 @@ class AdbHost:
         return int(match[1])
 
     def _connection(self) -> socket.socket:
-        # Not the one of adbutils: if no server runs, that starts one on the default port and leaks a socket.
+        # adbutils does not open the connection: if no server runs, it starts one on the default port and leaks a
+        # socket.
         try:
             return socket.create_connection((LOOPBACK, self.port), _ANSWER_S)
         except OSError as error:
@@ -282,19 +285,19 @@ class AdbHost:
 
 
 def _run(adb: Path, port: int, word: str) -> "subprocess.CompletedProcess[str]":
-    # Not a pipe: a started server would keep it open.
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
+    # The output does not go to a pipe: a started server would keep it open.
+    with tempfile.TemporaryFile("w+", errors="replace") as printed:
         ended = subprocess.run(  # noqa: S603  # a fixed program and word
             [str(adb), "-P", str(port), word],
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=printed,
+            stderr=printed,
             text=True,
             timeout=_START_S,
             check=False,
             # Beside -P, adb refuses the variable; with mDNS, its server sends to the whole network.
             env={"ADB_MDNS": "0"} | {name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE},
         )
-        said.seek(0)
-        ended.stdout = said.read()
+        printed.seek(0)
+        ended.stdout = printed.read()
         return ended

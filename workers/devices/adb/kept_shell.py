@@ -1,20 +1,22 @@
-"""A shell on a phone that stays open from one program to the next: to start one takes longer than all that it does."""
+"""A shell on a phone that stays open from one program to the next: starting a shell takes longer than all that it
+does."""
 
 from contextlib import suppress
 
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.wire import Deadline, Output, Wire, WireError, read_shell, send_line
 
 _LONGEST_LINE = 4096
-"""A shell reads its input byte by byte."""
+"""The longest line to send: a shell reads its input byte by byte."""
 _END_S = 1.0
 
 
 class KeptShell:
-    """Opened with the first line. `script` reads lines from its input and runs each, until there are no more."""
+    """A shell that is opened with the first line. `script` reads lines from its input and runs each, until there are no
+    more."""
 
-    def __init__(self, link: AdbLink, script: str) -> None:
-        self._link = link
+    def __init__(self, connection: PhoneConnection, script: str) -> None:
+        self._connection = connection
         self._script = script
         self._wire: Wire | None = None
 
@@ -23,7 +25,7 @@ class KeptShell:
         return "\n" not in line and len(line) <= _LONGEST_LINE
 
     def send(self, line: str, deadline: Deadline) -> Wire:
-        """What the line prints comes over the returned connection, which stays the shell's.
+        """Sends a line; its output comes over the returned connection, which stays the shell's.
 
         Raises `DeviceError` if no shell could be opened, and `WireError` if it is not known whether the line was read.
         """
@@ -31,19 +33,19 @@ class KeptShell:
         if self._wire is not None and not self._wire.is_silent():
             self.close()
         if self._wire is None:
-            self._wire = self._link.open(f"shell,v2,raw:{self._script}", deadline)
+            self._wire = self._connection.open(f"shell,v2,raw:{self._script}", deadline)
         self._wire.renew(deadline)
         send_line(self._wire, line)
         return self._wire
 
     def close(self) -> None:
-        """Without a word to the phone, where the shell ends by itself."""
+        """Closes the connection without a word to the phone, where the shell ends by itself."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None
 
     def end(self) -> None:
-        """If the phone answers, the shell has ended when this returns."""
+        """Ends the shell; if the phone answers, it has ended when this returns."""
         if self._wire is not None:
             with suppress(WireError):
                 self._wire.renew(Deadline(_END_S))

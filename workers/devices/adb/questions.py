@@ -4,20 +4,20 @@ import hashlib
 import re
 
 from sweeps.device_facts import DeviceFacts
-from workers.devices.adb.attempt import BOOT_ID
-from workers.devices.adb.facts import CPU_FILES, parse_properties, read_facts, read_sensors
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.facts import parse_properties, read_facts, read_sensors
+from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.interface import Sensors
+from workers.devices.linux.kernel_text import CPU_FILES, CPU_TIMES, cpu_times_later
+from workers.devices.remote.remote_shell import BOOT_ID
 
-PROCESSES = "grep -a '' /dev/null /proc/[0-9]*/cmdline"
 _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
-def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
+def ask_facts(connection: PhoneConnection) -> tuple[DeviceFacts, str]:
     """The facts and the boot id, which is empty if the phone does not report it. Raises `DeviceError`."""
     libraries = "ls -d /system/lib*/libneuralnetworks.so /apex/com.android.neuralnetworks/lib*/libneuralnetworks.so"
-    # The serial number separately: in the list, another property could contain a line that looks like it.
-    serialno, properties, cpuinfo, meminfo, cpu_files, nnapi, boot_id = link.sections(
+    # The serial number is asked separately: in the list, another property could contain a line that looks like it.
+    serialno, properties, cpuinfo, meminfo, cpu_files, nnapi, boot_id = connection.sections(
         "getprop ro.serialno",
         "getprop",
         "cat /proc/cpuinfo",
@@ -27,8 +27,8 @@ def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
         f"cat {BOOT_ID}",
     )
     facts = read_facts(
-        f"adb:{link.serial}",
-        _unit(serialno.strip() or link.serial),
+        connection.name,
+        _unit(serialno.strip() or connection.serial),
         properties=parse_properties(properties),
         cpuinfo=cpuinfo,
         meminfo=meminfo,
@@ -38,17 +38,17 @@ def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
     return facts, boot_id.strip()
 
 
-def ask_sensors(link: AdbLink, *, load: bool) -> Sensors:
-    """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
-    stat = "grep '^cpu ' /proc/stat"
-    battery, thermal, zones, mhz, before, after, processes = link.sections(
+def ask_sensors(connection: PhoneConnection, *, load: bool) -> Sensors:
+    """The sensors of a phone. Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises
+    `DeviceError`."""
+    battery, thermal, zones, mhz, before, after, processes = connection.sections(
         "dumpsys battery",
         "dumpsys thermalservice",
         "cat /sys/class/thermal/thermal_zone*/temp",
         "cat /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
-        stat,
-        f"sleep 0.2; {stat}" if load else ":",
-        PROCESSES,
+        CPU_TIMES,
+        cpu_times_later(load=load),
+        connection.processes_script,
     )
     return read_sensors(
         battery=battery,

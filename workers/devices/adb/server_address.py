@@ -1,4 +1,4 @@
-"""Where this host's adb server listens, by the environment. Pure."""
+"""The port of this host's adb server, from the environment. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 5037
 SOCKET_VARIABLE, _PORT_VARIABLE = "ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_PORT"
 SERVER_VARIABLES = (SOCKET_VARIABLE, _PORT_VARIABLE, "ADBUTILS_ADB_PATH")
-"""What names another server or another adb program."""
+"""The environment variables that name another server or another adb program."""
 
 
 def server_port(environment: Mapping[str, str]) -> int:

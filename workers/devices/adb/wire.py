@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from workers.devices.remote.remote_shell import DeadlineError
+
 _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 _PACKET = struct.Struct("<BI")
 _SYNC = struct.Struct("<4sI")
@@ -24,8 +26,8 @@ class WireError(Exception):
     """The connection ended or broke the protocol."""
 
 
-class DeadlineError(WireError):
-    """The deadline passed."""
+class WireDeadlineError(WireError, DeadlineError):
+    """The deadline passed on a connection."""
 
 
 class RefusedError(WireError):
@@ -39,10 +41,10 @@ class Deadline:
         self._at = time.monotonic() + seconds
 
     def remaining_s(self) -> float:
-        """More than 0. Raises `DeadlineError`."""
+        """The remaining time, more than 0. Raises `WireDeadlineError`."""
         left = self._at - time.monotonic()
         if left <= 0:
-            raise DeadlineError("the deadline passed")
+            raise WireDeadlineError("the deadline passed")
         return left
 
     def passed(self) -> bool:
@@ -68,11 +70,11 @@ class Wire:
         self._connection.close()
 
     def renew(self, deadline: Deadline) -> None:
-        """The deadline from now on."""
+        """Set another deadline."""
         self._deadline = deadline
 
     def is_silent(self) -> bool:
-        """Whether nothing has arrived that was not received, not even the end of the connection."""
+        """Tell whether nothing has arrived that was not received, not even the end of the connection."""
         arrived = select.poll()
         arrived.register(self._connection, select.POLLIN)
         return not arrived.poll(0)
@@ -125,7 +127,7 @@ class Wire:
             self._connection.settimeout(self._deadline.remaining_s())
             yield
         except TimeoutError as error:
-            raise DeadlineError("the deadline passed") from error
+            raise WireDeadlineError("the deadline passed") from error
         except OSError as error:
             raise WireError(f"the connection broke: {error}") from error
 
@@ -151,7 +153,8 @@ def read_shell(wire: Wire, output: Output) -> int:
 
 
 def read_until(wire: Wire, output: Output, mark: bytes) -> int | None:
-    """Read a `shell,v2,raw:` service until its stdout ends with `mark`; if the service ends before, its exit status."""
+    """Read a `shell,v2,raw:` service until its stdout ends with `mark`; returns the exit status if the service ends
+    before."""
     status = None
     while status is None and not output.stdout.endswith(mark):
         status = _read_packet(wire, output)
@@ -171,14 +174,14 @@ def _read_packet(wire: Wire, output: Output) -> int | None:
         size -= len(part)
         if kind == _EXIT:
             return part[0]
-        kept = {_STDOUT: output.stdout, _STDERR: output.stderr}.get(kind)
-        if kept is not None and len(kept) < output.limit_bytes:
-            kept += part[: output.limit_bytes - len(kept)]
+        stream = {_STDOUT: output.stdout, _STDERR: output.stderr}.get(kind)
+        if stream is not None and len(stream) < output.limit_bytes:
+            stream += part[: output.limit_bytes - len(stream)]
     return None
 
 
 def send_file(wire: Wire, source: BinaryIO, path: str, mode: int) -> None:
-    """Send over a `sync:` service. Raises `RefusedError` with the phone's message."""
+    """Send a file over a `sync:` service. Raises `RefusedError` with the phone's message."""
     target = f"{path},{mode}".encode("utf-8", "surrogateescape")
     try:
         wire.send(_SYNC.pack(b"SEND", len(target)) + target)
@@ -195,20 +198,20 @@ def send_file(wire: Wire, source: BinaryIO, path: str, mode: int) -> None:
 
 
 def receive_file(wire: Wire, path: str, write: Callable[[bytes], object]) -> None:
-    """Receive over a `sync:` service. Raises `RefusedError` with the phone's message."""
+    """Receive a file over a `sync:` service. Raises `RefusedError` with the phone's message."""
     source = path.encode("utf-8", "surrogateescape")
     wire.send(_SYNC.pack(b"RECV", len(source)) + source)
     while (size := _sync_answer(wire, b"DATA")) is not None:
         write(wire.receive(size))
 
 
-def _sync_answer(wire: Wire, wanted: bytes) -> int | None:
-    """The size in an answer of the wanted kind; `None` for `DONE`."""
+def _sync_answer(wire: Wire, expected: bytes) -> int | None:
+    """The size in an answer of the expected kind; `None` for `DONE`."""
     kind, size = _SYNC.unpack(wire.receive(_SYNC.size))
     if kind == b"FAIL":
         raise RefusedError(wire.receive(min(size, _FAIL_WORDS_BYTES)).decode("utf-8", "replace"))
     if kind == b"DONE":
         return None
-    if kind != wanted or (kind == b"DATA" and size > 1 << 20):
+    if kind != expected or (kind == b"DATA" and size > 1 << 20):
         raise WireError(f"adb answered {kind!r} with {size}")
     return int(size)

@@ -1,4 +1,4 @@
-"""How long a simulated block is, and which of its inferences are timed. Pure."""
+"""The length of a simulated block, and the inferences of it that are timed. Pure."""
 
 from typing import TypedDict
 
@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 
 class BlockLength(TypedDict):
-    """At least `warmup_iterations` and `warmup_seconds` of warm-up, and at least `iterations` and `min_seconds` of
-    timing, which ends after `max_seconds` (never before one iteration)."""
+    """The length of a block: at least `warmup_iterations` and `warmup_seconds` of warm-up, and at least `iterations`
+    and `min_seconds` of timing, which ends after `max_seconds` (never before one iteration)."""
 
     warmup_iterations: int
     warmup_seconds: float

@@ -9,15 +9,13 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Literal
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, did_you_mean
 from workers.devices.fake import runner as fake_runner
-from workers.devices.fake.phones import PHONES, Phone
+from workers.devices.fake.phones import PHONES
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 from workers.devices.interface import Completed, Sensors
 from workers.devices.linux.competing import is_runner
@@ -28,50 +26,10 @@ _SIGMA = 0.35
 """Latencies of artifacts that are not in `true_ms` are lognormal, with the spread of real variants."""
 _THREADS_GAIN = 0.7
 """n threads are n ** 0.7 times as fast; judged."""
-_COMMAND_DEADLINE_S = 30.0
-"""Deadline of everything but programs."""
 _FLOAT_BYTES = 4
-_Asked = tuple[argparse.Namespace, float, str]
+_Run = tuple[argparse.Namespace, float, str]
 """The arguments of one run, the latency (ms) of one inference at the ambient temperature without noise, and the sha256
 of the artifact."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
-    """Faults of a simulated phone, in time of its own clock. None by default."""
-
-    gone_from_s: float = math.inf
-    """Start of the time in which it does not answer."""
-    gone_until_s: float = math.inf
-    """End of the time in which it does not answer."""
-    hangs_from_s: float = math.inf
-    """From this time on, no request to it ends."""
-    never_cools: bool = False
-    """The ambient temperature is 45 °C."""
-    unreadable_battery: bool = False
-    daemon: bool = False
-    """A daemon is awake a third of the time, and halves the speed then."""
-    times: Literal["", "nan", "zero", "negative", "nanoseconds"] = ""
-    """Replaces one sample of every block by this value; `nanoseconds`: every sample is 1 ns."""
-    clock_jumps_back_s: float = 0.0
-    """How far the clock jumps back after every program."""
-    sensors: Callable[[float, Sensors], Sensors] | None = None
-    """Changes the sensor values at a given time."""
-
-    def on(self, phone: Phone) -> Phone:
-        """The phone with these faults."""
-        if self.never_cools:
-            phone = replace(phone, ambient_c=45.0)
-        if self.daemon:
-            phone = replace(phone, daemon_every_s=10.0, daemon_s=5.0, daemon_slower=2.0)
-        return phone
-
-    def change(self, samples: list[float]) -> list[float]:
-        if self.times == "nanoseconds":
-            return [1] * len(samples)
-        if self.times:
-            samples[len(samples) // 2] = {"nan": math.nan, "zero": 0, "negative": -samples[0]}[self.times]
-        return samples
 
 
 class FakeDevice:
@@ -88,31 +46,27 @@ class FakeDevice:
         *,
         seed: int = 0,
         true_ms: Mapping[str, float] | None = None,
-        faults: Faults | None = None,
     ) -> None:
         """Raises `DeviceError("unknown_device", ...)`."""
         if name not in PHONES:
             raise DeviceError(
                 "unknown_device",
                 f"there is no simulated phone {name!r}{did_you_mean(name, PHONES)}",
-                f"use one of: {', '.join(f'fake:{one}' for one in PHONES)}",
+                f"use one of: {', '.join(f'fake:{phone}' for phone in PHONES)}",
             )
         self._name = name
         self._host = LocalDevice(folder / f"fake-{name}")
         self._mode = folder / f"fake-{name}" / "fixed-performance-is-on"
         self._true_ms = {} if true_ms is None else true_ms
-        self._faults = faults or Faults()
-        self._phone = SimulatedPhone(self._faults.on(PHONES[name]), seed)
+        self._phone = SimulatedPhone(PHONES[name], seed)
         self._phone.fixed_performance = self._mode.exists()
-        self._clock_ahead_s = 0.0
 
     @property
     def fixed_performance(self) -> bool:
-        """Whether the mode is on now; real phones do not report it."""
+        """Tell whether the mode is on now; real phones do not report it."""
         return self._phone.fixed_performance
 
     def facts(self) -> DeviceFacts:
-        self._answer()
         host, phone = local_facts(), self._phone.phone
         return DeviceFacts(
             device_id=f"fake-{self._name}",
@@ -121,7 +75,7 @@ class FakeDevice:
             model=f"simulated phone {self._name}",
             soc=phone.soc,
             os_build=f"simulation {fake_runner.VERSION}",
-            # The host's, because evaluations run there.
+            # The ABI and the features are the host's, because evaluations run there.
             abi=host.abi,
             cpu_features=host.cpu_features,
             runtime_versions=host.runtime_versions,
@@ -133,64 +87,50 @@ class FakeDevice:
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         """A runner's block is simulated. Its evaluation, and every other program, runs on this host."""
-        self._answer(deadline_s)
         started_s = self._phone.now_s
         completed = self._runner(argv, deadline_s) if is_runner(argv) else self._on_host(argv, deadline_s)
         taken_s = self._phone.now_s - started_s
-        self._clock_ahead_s -= self._faults.clock_jumps_back_s
-        self._answer(deadline_s - taken_s)
         if taken_s > deadline_s:
             raise DeviceError("timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was killed")
         return completed
 
-    def take_lease(self) -> None:
+    def take_lock(self) -> None:
         """Does nothing: only this process has this phone."""
 
     def release(self) -> None:
         """Does nothing: only this process has this phone."""
 
     def end_orphans(self) -> tuple[str, ...]:
-        return ()  # they end with their driver
+        return ()  # Programs end with their driver.
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
-        self._answer()
         path = self._host.push(source, name)
         self._phone.push(Path(path).stat().st_size)
-        try:
-            self._answer()
-        except DeviceError:
-            self._host.remove(path)
-            raise
         return path
 
     def pull(self, path: str, target: Path, most_bytes: int) -> None:
-        self._answer()
         self._host.pull(path, target, most_bytes)
 
     def remove(self, path: str) -> None:
-        self._answer()
         self._host.remove(path)
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        self._answer()
         phone = self._phone
-        found = Sensors(
+        return Sensors(
             temp_c=phone.temp_c,
             temp_is_battery=True,
             thermal_status=phone.thermal_status,
             has_battery=True,
-            battery_percent=None if self._faults.unreadable_battery else phone.battery_percent,
+            battery_percent=phone.battery_percent,
         )
-        return found if self._faults.sensors is None else self._faults.sensors(phone.now_s, found)
 
     def now_s(self) -> float:
-        return self._phone.now_s + self._clock_ahead_s
+        return self._phone.now_s
 
     def rest(self, seconds: float) -> None:
         self._phone.rest(seconds)
 
     def set_fixed_performance(self, on: bool) -> bool:
-        self._answer()
         if not self._phone.phone.has_fixed_performance:
             return False
         try:
@@ -203,14 +143,6 @@ class FakeDevice:
             raise from_os_error(error) from error
         self._phone.fixed_performance = on
         return True
-
-    def _answer(self, deadline_s: float = _COMMAND_DEADLINE_S) -> None:
-        """Raises `DeviceError` if a fault prevents an answer. A hanging phone uses up the deadline first."""
-        if self._faults.gone_from_s <= self._phone.now_s < self._faults.gone_until_s:
-            raise DeviceError("offline", f"fake:{self._name} does not answer", "connect it again")
-        if self._phone.now_s >= self._faults.hangs_from_s:
-            self._phone.rest(max(deadline_s, 0.0))
-            raise DeviceError("timeout", f"fake:{self._name} hangs: the deadline passed", "restart the phone")
 
     def _on_host(self, argv: Sequence[str], deadline_s: float) -> Completed:
         """The simulated phone is idle for the time that the program takes."""
@@ -225,60 +157,63 @@ class FakeDevice:
             items = fake_runner.batch_items(argv)
             if items is not None:
                 return Completed(exit_code=0, stdout=self._batch(items), stderr=b"")
-            given, model_ms, _ = self._asked(argv)
+            arguments, model_ms, _ = self._parsed(argv)
         except fake_runner.GiveUp as given_up:
             return Completed(exit_code=fake_runner.ERROR_EXIT, stdout=given_up.report(), stderr=b"")
-        if given.eval_inputs is not None:
-            return self._evaluate(argv, given, model_ms, deadline_s)
-        block = self._phone.block(model_ms, **fake_runner.length(given))
-        return Completed(exit_code=0, stdout=self._report(given, block), stderr=b"")
+        if arguments.eval_inputs is not None:
+            return self._evaluate(argv, arguments, model_ms, deadline_s)
+        block = self._phone.block(model_ms, **fake_runner.length(arguments))
+        return Completed(exit_code=0, stdout=self._report(arguments, block), stderr=b"")
 
     def _batch(self, items: Sequence[Sequence[str]]) -> bytes:
         """The report of one process. An item that gives up does so before it takes any time."""
-        asked = [_or_given_up(self._asked, words) for words in items]
-        there = [one for one in asked if not isinstance(one, fake_runner.GiveUp)]
-        blocks = iter(self._phone.batch([(model_ms, fake_runner.length(given)) for given, model_ms, _ in there]))
+        runs = [_or_given_up(self._parsed, words) for words in items]
+        started = [run for run in runs if not isinstance(run, fake_runner.GiveUp)]
+        blocks = iter(self._phone.batch([(model_ms, fake_runner.length(parsed)) for parsed, model_ms, _ in started]))
         reports: list[tuple[str | None, bytes]] = [
-            (None, one.report())
-            if isinstance(one, fake_runner.GiveUp)
-            else (one[2], self._report(one[0], next(blocks)))
-            for one in asked
+            (None, run.report())
+            if isinstance(run, fake_runner.GiveUp)
+            else (run[2], self._report(run[0], next(blocks)))
+            for run in runs
         ]
         return fake_runner.batch_report(reports)
 
-    def _asked(self, argv: Sequence[str]) -> _Asked:
+    def _parsed(self, argv: Sequence[str]) -> _Run:
         cores = self._phone.phone.cores
-        given = fake_runner.arguments(argv, cores)
-        digest = _sha256(given.model)
+        arguments = fake_runner.arguments(argv, cores)
+        digest = _sha256(arguments.model)
         alone_ms = self._true_ms.get(digest) or _derived_ms(self._name, digest)
-        return given, alone_ms / math.pow(min(given.threads, cores), _THREADS_GAIN), digest
+        return arguments, alone_ms / math.pow(min(arguments.threads, cores), _THREADS_GAIN), digest
 
-    def _report(self, given: argparse.Namespace, block: SimulatedBlock) -> bytes:
-        samples = self._faults.change(block.samples_ns.tolist())
+    def samples_of(self, block: SimulatedBlock) -> list[float]:
+        """The samples of a block as its report has them, in ns."""
+        return [*block.samples_ns.tolist()]
+
+    def _report(self, arguments: argparse.Namespace, block: SimulatedBlock) -> bytes:
         torch = dict(local_facts().runtime_versions).get("torchscript", "none")
-        return fake_runner.report(given, block, samples, torch)
+        return fake_runner.report(arguments, block, self.samples_of(block), torch)
 
     def _evaluate(
-        self, argv: Sequence[str], given: argparse.Namespace, model_ms: float, deadline_s: float
+        self, argv: Sequence[str], arguments: argparse.Namespace, model_ms: float, deadline_s: float
     ) -> Completed:
         # The host may have fewer CPUs than the phone.
         completed = self._host.run([*argv, "--cpus", "all"], deadline_s)
         if completed.exit_code == 0:
-            images = Path(given.eval_inputs).stat().st_size // (_FLOAT_BYTES * math.prod(given.input_dims[1:]))
+            images = Path(arguments.eval_inputs).stat().st_size // (_FLOAT_BYTES * math.prod(arguments.input_dims[1:]))
             self._phone.block(
                 model_ms,
                 warmup_iterations=0,
                 warmup_seconds=0.0,
-                iterations=math.ceil(images / given.input_dims[0]),
+                iterations=math.ceil(images / arguments.input_dims[0]),
                 min_seconds=0.0,
                 max_seconds=deadline_s,
             )
         return completed
 
 
-def _or_given_up(asked: Callable[[Sequence[str]], _Asked], words: Sequence[str]) -> _Asked | fake_runner.GiveUp:
+def _or_given_up(parse: Callable[[Sequence[str]], _Run], words: Sequence[str]) -> _Run | fake_runner.GiveUp:
     try:
-        return asked(words)
+        return parse(words)
     except fake_runner.GiveUp as given_up:
         return given_up
 

@@ -27,8 +27,6 @@ def median_factor(phone: Phone, slowed: bool | None = None) -> float:
     `slowed`: over those only that a daemon slows, or that none does."""
     if slowed is not None and phone.daemon_every_s:
         return median_factor(replace(phone, daemon_every_s=0.0)) * (phone.daemon_slower if slowed else 1.0)
-    if phone.trace is not None:
-        return phone.trace.median
     random = np.random.Generator(np.random.SFC64(0))
     # The correlation of neighbouring samples does not change the median, so the draws are independent.
     factors = sample_factors(phone, random, past_weights(0.0), sigma_of(phone.sample_cv), _TRUTH_DRAWS)
@@ -59,7 +57,7 @@ def sample_factors(
 
 
 def spread_factor(phone: Phone, true_ms: float) -> float:
-    """How many times as much as usual the processes of the variant with this true latency differ. The latency alone
+    """The factor by which the processes of the variant with this true latency differ more than usual. The latency alone
     decides it, by which a simulation tells its variants apart: two of the same latency have the same spread."""
     wild = zlib.crc32(repr(true_ms).encode()) < phone.wild_share * 2**32
     return phone.wild_factor if wild else 1.0

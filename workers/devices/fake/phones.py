@@ -1,10 +1,8 @@
-"""Parameters of simulated phones: heat, noise, the scheduler. Named sets, from cool to hot, and forms of noise."""
+"""Parameters of simulated phones: heat, noise, the scheduler. Named sets, from cool to hot."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from workers.devices.fake.ticks import Ticks
-from workers.devices.fake.traces import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +20,10 @@ class Phone:
     cooling_s: float = 240.0
     """Time constant of Newton's law: after this time at rest, 37 % of the excess temperature is left."""
     heating_c_per_s: float = 0.0
-    """How fast a busy phone warms without cooling; it settles at `heating_c_per_s * cooling_s` above the ambient."""
+    """The speed at which a busy phone warms without cooling; it settles at `heating_c_per_s * cooling_s` above the
+    ambient."""
     drift_per_c: float = 0.0
-    """Latency grows by this share per degree above the ambient."""
+    """The share by which latency grows per degree above the ambient."""
     throttles_at_c: float = 100.0
     throttled_slower: float = 1.5
     """Factor on latency from `throttles_at_c` on."""
@@ -32,41 +31,39 @@ class Phone:
     """Coefficient of variation of single samples within a process."""
     tail_degrees: float | None = None
     """Student's degrees of freedom of the logarithm's noise (then without AR(1)); `None`: normal."""
-    trace: Trace | None = None
-    """Recorded noise of samples and processes, in place of all that is drawn for them."""
     ar1: float = 0.0
     """Correlation of the logarithms of neighbouring samples."""
     spike_share: float = 0.0
     spike_slower: tuple[float, float] = (2.0, 5.0)
-    """A spike's factor is uniform between these."""
+    """The range of a spike's factor, which is uniform."""
     process_cv: float = 0.004
     """Spread between processes of the same artifact."""
     wild_share: float = 0.0
-    """Share of variants whose processes differ more: ..."""
+    """Share of variants whose processes differ more."""
     wild_factor: float = 1.0
-    """... their spread (of the logarithms) is so many times the others'."""
+    """The factor on the spread (of the logarithms) between the processes of such a variant."""
     little_share: float = 0.0
-    """Share of processes that the scheduler leaves on the little cores ..."""
+    """Share of processes that the scheduler leaves on the little cores."""
     little_slower: float = 1.0
-    """... and how much slower they are."""
+    """The factor on the latency of such a process."""
     daemon_every_s: float = 0.0
     """Mean time between the wake-ups of a daemon; 0: none."""
     daemon_s: float = 0.0
-    """Mean time that it stays awake."""
+    """Mean time that a daemon stays awake."""
     daemon_slower: float = 1.0
     start_s: float = 0.25
-    """From the shell command to the first line of the runner."""
+    """The time from the shell command to the first line of the runner."""
     load_s: float = 0.05
     first_inference_slower: float = 3.0
     cold_slower: float = 1.3
-    """Factor on latency at the start of a process, because the clocks are low; it decays ..."""
+    """Factor on latency at the start of a process, because the clocks are low; it decays with `cold_s`."""
     cold_s: float = 0.04
-    """... with this time constant."""
+    """The time constant of that decay."""
     ticks: Ticks | None = None
-    """Its clock, and how its runner rounds; `None`: whole nanoseconds."""
+    """The phone's clock, and how its runner rounds; `None`: whole nanoseconds."""
     push_bytes_per_s: float = 30e6
     has_fixed_performance: bool = False
-    """Whether the phone has Android's fixed-performance mode."""
+    """Tells whether the phone has Android's fixed-performance mode."""
     battery_percent: float = 90.0
     battery_busy_percent_per_hour: float = 20.0
     battery_rest_percent_per_hour: float = 2.0
@@ -81,7 +78,7 @@ PHONES: dict[str, Phone] = {
         replace(_BASE, name="steady", sample_cv=0.01, process_cv=0.002, has_fixed_performance=True),
         replace(_BASE, name="noisy", sample_cv=0.10, process_cv=0.02),
         replace(_BASE, name="correlated", sample_cv=0.05, process_cv=0.01, ar1=0.5),
-        # 25 to 55 °C when always busy: the gate at 37 °C opens and closes within a sweep.
+        # This phone has 25 to 55 °C when always busy: the gate at 37 °C opens and closes within a sweep.
         replace(_BASE, name="drifting", sample_cv=0.05, process_cv=0.01, heating_c_per_s=0.125, drift_per_c=0.003),
         replace(_BASE, name="spiky", sample_cv=0.05, process_cv=0.01, spike_share=0.03),
         replace(
@@ -119,44 +116,3 @@ PHONES: dict[str, Phone] = {
         ),
     )
 }
-
-_FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    # name: what it has when methods are tuned, and when they are judged
-    "processes_low": ({"process_cv": 0.008}, {"process_cv": 0.005}),
-    "processes_middle": ({"process_cv": 0.015}, {"process_cv": 0.02}),
-    "processes_high": ({"process_cv": 0.03}, {"process_cv": 0.04}),
-    "ar1_low": ({"sample_cv": 0.06, "ar1": 0.3}, {"sample_cv": 0.05, "ar1": 0.2}),
-    "ar1_high": ({"sample_cv": 0.06, "ar1": 0.7}, {"sample_cv": 0.05, "ar1": 0.8}),
-    "heavy_tails": ({"sample_cv": 0.04, "tail_degrees": 3.0}, {"sample_cv": 0.05, "tail_degrees": 2.5}),
-    "two_states": (
-        {"daemon_every_s": 60.0, "daemon_s": 30.0, "daemon_slower": 1.2},
-        {"daemon_every_s": 40.0, "daemon_s": 25.0, "daemon_slower": 1.3},
-    ),
-    "drift": (
-        {"heating_c_per_s": 0.1, "drift_per_c": 0.004},
-        {"heating_c_per_s": 0.125, "drift_per_c": 0.003},
-    ),
-    "bursts": (
-        {"daemon_every_s": 15.0, "daemon_s": 1.0, "daemon_slower": 2.5},
-        {"daemon_every_s": 10.0, "daemon_s": 1.5, "daemon_slower": 2.0},
-    ),
-    "unequal": (
-        {"process_cv": 0.012, "wild_share": 0.2, "wild_factor": 3.0},
-        {"process_cv": 0.01, "wild_share": 0.3, "wild_factor": 5.0},
-    ),
-}
-
-_PLAIN_NOISE = replace(_BASE, sample_cv=0.03, process_cv=0.01)
-
-NOISE_FORMS: dict[str, Phone] = {
-    f"{purpose}_{form}": replace(_PLAIN_NOISE, name=f"{purpose}_{form}", **parameters[place])
-    for place, purpose in enumerate(("tune", "judge"))
-    for form, parameters in _FORMS.items()
-}
-"""Cool phones with one form of noise each, twice: a method that is tuned on `tune_*` is judged by `judge_*`, which has
-other parameters. They are for simulations only: no device `fake:NAME` has them."""
-
-
-def recorded(name: str, trace: Trace) -> Phone:
-    """A cool phone with recorded noise, and with no other."""
-    return replace(_BASE, name=name, trace=trace)

@@ -28,12 +28,11 @@ from workers.devices.fake.noise import (
 )
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.ticks import shown_ns
-from workers.devices.fake.traces import Playback
 
 Times = NDArray[np.float64]
-"""Seconds, one for each inference ..."""
+"""The time of each inference, in seconds."""
 Slowed = NDArray[np.bool_]
-"""... and whether a daemon slowed it."""
+"""Tells for each inference whether a daemon slowed it."""
 
 _DEGREES_PER_STATUS = 3.0
 """Android's thermal status rises by one for each such step above the temperature at which throttling begins."""
@@ -47,11 +46,12 @@ FIXED_PERFORMANCE_HEAT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBlock:
-    """One process: its runner's report, the sensor values, and in the last 3 fields what only the simulator knows."""
+    """One process: its runner's report, the sensor values, and in the last 3 fields values that only the simulator
+    knows."""
 
     samples_ns: NDArray[np.int64]
     warmup_ns: NDArray[np.int64]
-    """Without the first inference."""
+    """The warm-up's times, without the first inference."""
     first_inference_ns: int
     load_ns: int
     started_s: float
@@ -62,7 +62,7 @@ class SimulatedBlock:
     status_start: int
     status_end: int
     throttled: bool
-    """Whether any timed sample was throttled."""
+    """Tells whether any timed sample was throttled."""
     true_p50_ms: float
     """The p50 at the temperature of the timed samples, without noise."""
     true_in_state_ms: float
@@ -70,7 +70,7 @@ class SimulatedBlock:
 
     @property
     def median_ms(self) -> float:
-        # Equals np.median, which would take as long as the rest of a block.
+        # The median of a sorted array equals np.median, which would take as long as the rest of a block.
         ordered = np.sort(self.samples_ns)
         half = ordered.size // 2
         return float(ordered[half] + ordered[-half - 1]) / 2e6
@@ -86,13 +86,12 @@ class SimulatedPhone:
     def __init__(self, phone: Phone, seed: int) -> None:
         self.phone = phone
         self.fixed_performance = False
-        self._random = np.random.Generator(np.random.SFC64(seed))
+        self.random = np.random.Generator(np.random.SFC64(seed))
         self._now_s, self._temp_c = 0.0, phone.ambient_c
         self._battery_percent = phone.battery_percent
         self._sample_sigma = sigma_of(phone.sample_cv)
         self._process_sigma = sigma_of(phone.process_cv)
         self._past = past_weights(phone.ar1)
-        self._playback = None if phone.trace is None else Playback(phone.trace, self._random)
         self._awake_s = (math.inf, math.inf)
         if phone.daemon_every_s:
             self._awake_s = (0.0, 0.0)
@@ -108,7 +107,7 @@ class SimulatedPhone:
 
     @property
     def thermal_status(self) -> int:
-        """Android's, from 0 (none) to 6 (shutdown): above 0 exactly while the phone throttles."""
+        """Android's thermal status, from 0 (none) to 6 (shutdown): above 0 exactly while the phone throttles."""
         above = self._temp_c - self.phone.throttles_at_c
         if self.fixed_performance or above < 0:
             return 0
@@ -126,22 +125,13 @@ class SimulatedPhone:
         """Receive a file; takes time, and no noticeable heat."""
         self._pass(size_bytes / self.phone.push_bytes_per_s, busy=False)
 
-    def seconds_to_cool(self, temp_c: float) -> float:
-        """Rest needed until the phone is at `temp_c`; infinite if the ambient temperature is not below that."""
-        if self._temp_c <= temp_c:
-            return 0.0
-        if temp_c <= self.phone.ambient_c:
-            return math.inf
-        excess = (self._temp_c - self.phone.ambient_c) / (temp_c - self.phone.ambient_c)
-        return self.phone.cooling_s * math.log(excess)
-
     def true_p50_ms(self, true_ms: float, temp_c: float | None = None, *, slowed: bool | None = None) -> float:
         """The median of all samples at a temperature (default: ambient), with spikes. `slowed`: see `median_factor`."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
             slower *= self.phone.throttled_slower
-        return true_ms * self._pace() * slower * median_factor(self.phone, slowed)
+        return true_ms * self._pace() * slower * self.median_factor(slowed)
 
     def block(self, true_ms: float, **length: Unpack[BlockLength]) -> SimulatedBlock:
         """Start a process and time it: load, first inference, warm-up, then the timed iterations.
@@ -150,19 +140,21 @@ class SimulatedPhone:
         """
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
         self._pass(self.phone.start_s, busy=True)
-        block = self._item(true_ms, self._placement(true_ms) * cores_factor(self.phone, self._random), True, length)
+        block = self._item(true_ms, self.process_factor(true_ms) * cores_factor(self.phone, self.random), True, length)
         return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
 
     def batch(self, items: Sequence[tuple[float, BlockLength]]) -> list[SimulatedBlock]:
-        """Start one process that loads and times one variant after the other; each item is as of `block`.
+        """Start one process that loads and times one variant after the other; each item is as in `block`.
 
-        All are on the same cores. What else differs between processes (allocation, placement) differs between the
-        variants of one process, too. The first block begins with the start of the process.
+        All are on the same cores. All else that differs between processes (allocation, placement) differs
+        between the variants of one process, too. The first block begins with the start of the process.
         """
         started_s = self._now_s
         self._pass(self.phone.start_s, busy=True)
-        cores = cores_factor(self.phone, self._random)
-        blocks = [self._item(ms, self._placement(ms) * cores, not at, length) for at, (ms, length) in enumerate(items)]
+        cores = cores_factor(self.phone, self.random)
+        blocks = [
+            self._item(ms, self.process_factor(ms) * cores, not at, length) for at, (ms, length) in enumerate(items)
+        ]
         return [replace(blocks[0], started_s=started_s), *blocks[1:]] if blocks else []
 
     def _item(self, true_ms: float, process: float, cold: bool, length: BlockLength) -> SimulatedBlock:
@@ -215,11 +207,7 @@ class SimulatedPhone:
         Heat and daemons are taken at the times at which the inferences would start without them.
         """
         phone = self.phone
-        if self._playback is None:
-            taken_s = sample_factors(phone, self._random, self._past, self._sample_sigma, count)
-        else:
-            taken_s = self._playback.factors(count)
-        taken_s *= base_s
+        taken_s = self.sample_factors(count) * base_s
         starts_s = busy_s + taken_s.cumsum()
         if phone.drift_per_c or self._temp_after(float(starts_s[-1]), busy=True) >= phone.throttles_at_c:
             taken_s *= self._warmth(starts_s)
@@ -252,15 +240,20 @@ class SimulatedPhone:
             self._next_daemon()
 
     def _next_daemon(self) -> None:
-        wakes_s = self._awake_s[1] + self._random.exponential(self.phone.daemon_every_s)
-        self._awake_s = (wakes_s, wakes_s + self._random.exponential(self.phone.daemon_s))
+        wakes_s = self._awake_s[1] + self.random.exponential(self.phone.daemon_every_s)
+        self._awake_s = (wakes_s, wakes_s + self.random.exponential(self.phone.daemon_s))
 
-    def _placement(self, true_ms: float) -> float:
-        """Draw the factor of one variant in one process. A recorded process brings its own noise."""
-        if self._playback is not None:
-            self._playback.start()
-            return 1.0
-        return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self._random.standard_normal())
+    def median_factor(self, slowed: bool | None) -> float:
+        """The median of all noise: see `workers.devices.fake.noise.median_factor`."""
+        return median_factor(self.phone, slowed)
+
+    def sample_factors(self, count: int) -> NDArray[np.float64]:
+        """Draw the factors of the next samples of the process that runs."""
+        return sample_factors(self.phone, self.random, self._past, self._sample_sigma, count)
+
+    def process_factor(self, true_ms: float) -> float:
+        """Draw the factor of one variant in one process, which begins."""
+        return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self.random.standard_normal())
 
     def _pace(self) -> float:
         return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0

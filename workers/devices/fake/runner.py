@@ -12,7 +12,7 @@ from workers.devices.fake.physics import SimulatedBlock
 
 NAME = "simulated"
 VERSION = "1"
-"""Increased with every change that can change a figure."""
+"""The version, increased with every change that can change a figure."""
 
 BATCH_REVISION = 1
 
@@ -20,7 +20,7 @@ ERROR_EXIT = 3
 
 
 class GiveUp(Exception):  # noqa: N818  # no error of this program: it becomes the last line of the report
-    """Ends the run with an `error` line."""
+    """An error that ends the run with an `error` line."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(kind, message)
@@ -51,27 +51,27 @@ def arguments(argv: Sequence[str], cores: int) -> argparse.Namespace:
     parser.add_argument("--cpus", default="all")
     parser.add_argument("--input-dims", type=_dims, required=True)
     parser.add_argument("--eval-inputs")
-    given, _ = parser.parse_known_args(argv)
-    if given.iter < 1 or given.threads < 1 or given.warmup < 0:
+    parsed, _ = parser.parse_known_args(argv)
+    if parsed.iter < 1 or parsed.threads < 1 or parsed.warmup < 0:
         parser.error("--iter and --threads must be at least 1, --warmup at least 0")
-    if given.backend != "cpu":
-        raise GiveUp("backend_missing", f"a simulated phone has no backend {given.backend}")
-    given.cpus = _cpus(given.cpus, cores)
-    return given
+    if parsed.backend != "cpu":
+        raise GiveUp("backend_missing", f"a simulated phone has no backend {parsed.backend}")
+    parsed.cpus = _cpus(parsed.cpus, cores)
+    return parsed
 
 
-def length(given: argparse.Namespace) -> BlockLength:
-    """How long these arguments let it warm up and be timed."""
+def length(parsed: argparse.Namespace) -> BlockLength:
+    """The length of warm-up and timing by these arguments."""
     return {
-        "warmup_iterations": given.warmup,
-        "warmup_seconds": given.warmup_seconds,
-        "iterations": given.iter,
-        "min_seconds": given.min_seconds,
-        "max_seconds": given.max_seconds,
+        "warmup_iterations": parsed.warmup,
+        "warmup_seconds": parsed.warmup_seconds,
+        "iterations": parsed.iter,
+        "min_seconds": parsed.min_seconds,
+        "max_seconds": parsed.max_seconds,
     }
 
 
-def report(given: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequence[float], torch: str) -> bytes:
+def report(parsed: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequence[float], torch: str) -> bytes:
     """The complete report of this block, with `samples_ns` as its samples."""
     return _lines(
         [
@@ -82,11 +82,11 @@ def report(given: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequenc
             {"event": "sample", "ns": samples_ns},
             {
                 "event": "ran",
-                "backend": given.backend,
+                "backend": parsed.backend,
                 "reference": False,
-                "engine": given.engine,
-                "threads": given.threads,
-                "cpus": given.cpus,
+                "engine": parsed.engine,
+                "threads": parsed.threads,
+                "cpus": parsed.cpus,
             },
             {"event": "end"},
         ]
@@ -100,33 +100,33 @@ def batch_items(argv: Sequence[str]) -> list[list[str]] | None:
     """
     parser = _Parser(allow_abbrev=False, add_help=False)
     parser.add_argument("--batch")
-    given, _ = parser.parse_known_args(argv)
-    if given.batch is None:
+    parsed, _ = parser.parse_known_args(argv)
+    if parsed.batch is None:
         return None
     try:
-        items = [json.loads(line) for line in Path(given.batch).read_text(encoding="utf-8").splitlines()]
+        items = [json.loads(line) for line in Path(parsed.batch).read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
-        raise GiveUp("bad_batch", f"{given.batch} cannot be read: {error}") from error
+        raise GiveUp("bad_batch", f"{parsed.batch} cannot be read: {error}") from error
     if not items or not all(isinstance(item, list) and all(isinstance(word, str) for word in item) for item in items):
-        raise GiveUp("bad_batch", f"{given.batch} has no arguments")
+        raise GiveUp("bad_batch", f"{parsed.batch} has no arguments")
     return items
 
 
 def batch_report(reports: Sequence[tuple[str | None, bytes]]) -> bytes:
     """The report of a batch, from the sha256 of each item's artifact, if it is there, and the item's own report."""
     parts = [_lines([{"event": "batch", "revision": BATCH_REVISION, "items": len(reports)}])]
-    for number, (sha256, told) in enumerate(reports):
+    for number, (sha256, item_report) in enumerate(reports):
         artifact = [] if sha256 is None else [{"event": "artifact", "sha256": sha256}]
-        parts += [_lines([{"event": "item", "number": number}, *artifact]), told]
+        parts += [_lines([{"event": "item", "number": number}, *artifact]), item_report]
     return b"".join([*parts, _lines([{"event": "batch_end"}])])
 
 
-def _cpus(asked: str, cores: int) -> list[int]:
-    if asked == "all":
+def _cpus(text: str, cores: int) -> list[int]:
+    if text == "all":
         return list(range(cores))
-    chosen = sorted({int(word) for word in asked.split(",")}) if re.fullmatch(r"\d+(,\d+)*", asked) else []
+    chosen = sorted({int(word) for word in text.split(",")}) if re.fullmatch(r"\d+(,\d+)*", text) else []
     if not chosen or chosen[-1] >= cores:
-        raise GiveUp("bad_cpus", f"the CPUs {asked!r} are not available: a simulated phone has {cores} of one kind")
+        raise GiveUp("bad_cpus", f"the CPUs {text!r} are not available: a simulated phone has {cores} of one kind")
     return chosen
 
 

@@ -14,15 +14,16 @@ class Ticks:
     """A clock that shows its last tick, and prints whole nanoseconds."""
 
     tick_s: float
-    """It need be no whole number of nanoseconds."""
+    """The length of a tick, which need be no whole number of nanoseconds."""
     faster: float = 0.0
-    """The share by which it is fast: 12.3e-6 is 12.3 ppm."""
+    """The share by which the clock is fast: 12.3e-6 is 12.3 ppm."""
     each: Literal["", "nearest", "down", "up"] = ""
-    """How a tool rounds each sample to ticks; empty: a sample lies between two readings, of which the first one is that
-    at which the last sample ended."""
+    """The way in which a tool rounds each sample to ticks; empty: a sample lies between two readings, of which the
+    first one is that at which the last sample ended."""
 
     def shown_ns(self, began_s: float, taken_s: NDArray[np.float64]) -> NDArray[np.int64]:
-        """What is shown of `taken_s`, successive times of which the first began at `began_s`; of the same shape."""
+        """The times that the clock shows for `taken_s`, successive times of which the first began at `began_s`; of the
+        same shape."""
         if self.each:
             return self._ns(_ROUNDINGS[self.each](taken_s / self.tick_s))
         readings_s = began_s + np.concatenate([[0.0], taken_s.cumsum()])
@@ -33,5 +34,5 @@ class Ticks:
 
 
 def shown_ns(ticks: Ticks | None, began_s: float, taken_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """As `Ticks.shown_ns`; `None`: a clock of whole nanoseconds."""
+    """The times of `Ticks.shown_ns`; with `None`, those of a clock of whole nanoseconds."""
     return np.rint(taken_s * 1e9).astype(np.int64) if ticks is None else ticks.shown_ns(began_s, taken_s)

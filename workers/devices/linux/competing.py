@@ -18,7 +18,7 @@ _SWEEPS = frozenset({"run", "demo", "recipe", "noise"})
 
 
 def is_runner(argv: Sequence[str]) -> bool:
-    """Whether this command line starts a runner of EdgeSweep."""
+    """Tell whether a command line starts a runner of EdgeSweep."""
     # On a board without EdgeSweep, Python runs one file.
     by_python = len(argv) > 1 and PurePosixPath(argv[0]).name.startswith("python")
     program = PurePosixPath(argv[1 if by_python else 0]).name if argv else ""
@@ -37,19 +37,19 @@ def benchmark_name(argv: Sequence[str]) -> str | None:
 
 
 def sweep_command(argv: Sequence[str]) -> str | None:
-    """`edgesweep run` of a command line that builds and measures, which between its blocks no runner shows; `None` of
-    another one."""
+    """The command of a run that builds and measures, such as `edgesweep run`, which between its blocks no runner shows;
+    `None` for any other command line."""
     words = list(argv)
     if words and PurePosixPath(words[0]).name.startswith("python"):
         words = list(dropwhile(lambda word: word.startswith("-"), words[1:]))
     if len(words) < 2 or words[1] not in _SWEEPS:
         return None
-    ours = PurePosixPath(words[0]).name == "edgesweep" or "sweeps.cli.main" in words[0]
-    return f"edgesweep {words[1]}" if ours else None
+    of_edgesweep = PurePosixPath(words[0]).name == "edgesweep" or "sweeps.cli.main" in words[0]
+    return f"edgesweep {words[1]}" if of_edgesweep else None
 
 
 def parse_processes(processes: str) -> list[tuple[int, str]]:
-    """Id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
+    """The id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
 
     A word may contain such lines too: before a process is killed, its command line is read separately.
     """

@@ -17,13 +17,14 @@ from workers.devices.linux.competing import benchmark_name, sweep_command
 _LOAD_WINDOW_S = 0.2
 _STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _TICKS_PER_S = 100
-"""Of `/proc/stat`: the same on every Linux that programs see."""
+"""The ticks per second of `/proc/stat`: the same on every Linux that programs see."""
 _NO_DEMAND = ("idle", "iowait", "steal")
 _COUNTED_ELSEWHERE = ("guest", "guest_nice")
 
 
 def read_sensors(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
-    """The present values. Takes 0.02 to 0.05 s for a hundred processes, and 0.2 s for the load of other programs."""
+    """The present sensor values. Takes 0.02 to 0.05 s for a hundred processes, and 0.2 s for the load of other
+    programs."""
     programs = _programs()
     own = _own(programs)
     before = after = _cpu_seconds(own)
@@ -40,7 +41,7 @@ def read_sensors(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
 
 
 def sensors_in(sys: Path) -> Sensors:
-    """What the files below `/sys`, or a copy of some of them, say."""
+    """The sensors in the files below `/sys`, or in a copy of some of them."""
     battery, percent = _battery(sys / "class/power_supply")
     cpus = sys / "devices/system/cpu"
     return Sensors(
@@ -53,18 +54,19 @@ def sensors_in(sys: Path) -> Sensors:
 
 
 def host_temperature(folder: Path = Path("/sys/class/thermal")) -> float | None:
-    """°C of the hottest thermal zone; zones that report nonsense (0, -274) are left out."""
+    """The temperature of the hottest thermal zone, in °C; zones that report nonsense (0, -274) are left out."""
     return hottest_zone_c(_numbers(sorted(folder.glob("thermal_zone*/temp"))))
 
 
 def hottest_zone_c(readings: Iterable[int]) -> float | None:
-    """°C of the hottest of some thermal zones, which tell thousandths of a degree (Linux, Documentation/driver-api/
-    thermal/sysfs-api.rst). Less than 1 °C is left out: such a zone has no sensor, or tells whole degrees."""
+    """The temperature of the hottest of some thermal zones, in °C; they tell thousandths of a degree (Linux,
+    Documentation/driver-api/thermal/sysfs-api.rst). Less than 1 °C is left out: such a zone has no sensor, or tells
+    whole degrees."""
     return max((value / 1000 for value in readings if 1000 <= value < 150_000), default=None)
 
 
 def _battery(folder: Path) -> tuple[bool, float | None]:
-    """Whether the machine has batteries, and their mean charge in percent, `None` if one cannot be read."""
+    """The presence of batteries, and their mean charge in percent, `None` if one cannot be read."""
     batteries = [supply for supply in sorted(folder.glob("*")) if _is_battery(supply)]
     levels = [level for level in _numbers([supply / "capacity" for supply in batteries]) if 0 <= level <= 100]
     known = bool(batteries) and len(levels) == len(batteries)
@@ -93,9 +95,9 @@ class CpuSeconds:
     """CPU time since the start of the machine or the process."""
 
     of_all: Mapping[str, float]
-    """Of the machine, by the categories of `/proc/stat`."""
+    """The machine's seconds, by the categories of `/proc/stat`."""
     of_own: Mapping[int, float]
-    """Of each of our processes, by its id."""
+    """The seconds of each of our processes, by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +108,16 @@ class _Program:
 
 def _programs() -> dict[int, _Program]:
     """All visible processes, by id."""
-    # Otherwise psutil leaves out a new process that has the id of a cached one.
+    # Without this, psutil leaves out a new process that has the id of a cached one.
     psutil.process_iter.cache_clear()
-    found = (process.info for process in psutil.process_iter(["pid", "ppid", "cmdline"]))
-    return {info["pid"]: _Program(info["ppid"] or 0, tuple(info["cmdline"] or ())) for info in found}
+    infos = (process.info for process in psutil.process_iter(["pid", "ppid", "cmdline"]))
+    return {info["pid"]: _Program(info["ppid"] or 0, tuple(info["cmdline"] or ())) for info in infos}
 
 
 def _own(programs: dict[int, _Program]) -> set[int]:
-    """This process, its ancestors and its descendants: a driver waits for its runner.
+    """The ids of this process, its ancestors and its descendants: a driver waits for its runner.
 
-    Not its siblings: the same parent may have started a program that loads the machine.
+    Siblings are not among them: the same parent may have started a program that loads the machine.
     """
     me = os.getpid()
     own = {me}
@@ -124,13 +126,13 @@ def _own(programs: dict[int, _Program]) -> set[int]:
         ancestor = programs[ancestor].parent
         own.add(ancestor)
     descendants = {me}
-    while children := {pid for pid, one in programs.items() if one.parent in descendants} - descendants:
+    while children := {pid for pid, program in programs.items() if program.parent in descendants} - descendants:
         descendants |= children
     return own | descendants
 
 
 def _competing(programs: dict[int, _Program], own: Collection[int]) -> tuple[str, ...]:
-    named = ((pid, benchmark_name(one.argv)) for pid, one in sorted(programs.items()) if pid not in own)
+    named = ((pid, benchmark_name(program.argv)) for pid, program in sorted(programs.items()) if pid not in own)
     return tuple(f"{name} (process {pid})" for pid, name in named if name)
 
 
@@ -138,7 +140,7 @@ def other_sweeps() -> tuple[str, ...]:
     """The commands of EdgeSweep that build and measure here now, beside this one: `edgesweep run (process 7)`."""
     programs = _programs()
     own = _own(programs)
-    named = ((pid, sweep_command(one.argv)) for pid, one in sorted(programs.items()) if pid not in own)
+    named = ((pid, sweep_command(program.argv)) for pid, program in sorted(programs.items()) if pid not in own)
     return tuple(f"{name} (process {pid})" for pid, name in named if name)
 
 
@@ -156,16 +158,16 @@ def load_of_others(before: CpuSeconds, after: CpuSeconds) -> float | None:
 def parse_cpu_seconds(stat: str) -> dict[str, float]:
     """CPU time of a machine by category, from the line `cpu` of its `/proc/stat`; empty without one. Pure."""
     line = re.search(r"^cpu ([0-9 ]+)$", stat, re.MULTILINE)
-    ticks = [int(one) if len(one) <= 15 else None for one in line[1].split()] if line else []
-    return {name: one / _TICKS_PER_S for name, one in zip(_STAT, ticks, strict=False) if one is not None}
+    ticks = [int(word) if len(word) <= 15 else None for word in line[1].split()] if line else []
+    return {name: tick / _TICKS_PER_S for name, tick in zip(_STAT, ticks, strict=False) if tick is not None}
 
 
 def _cpu_seconds(own: Collection[int]) -> CpuSeconds:
     of_own: dict[int, float] = {}
     for pid in own:
         with suppress(psutil.Error):
-            taken = psutil.Process(pid).cpu_times()
-            of_own[pid] = taken.user + taken.system
+            own_times = psutil.Process(pid).cpu_times()
+            of_own[pid] = own_times.user + own_times.system
     times = psutil.cpu_times()
     of_all = {name: float(getattr(times, name)) for name in times._fields if name not in _COUNTED_ELSEWHERE}
     return CpuSeconds(of_all=of_all, of_own=of_own)

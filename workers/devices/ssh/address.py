@@ -10,7 +10,7 @@ _HIGHEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`USER@HOST:PORT`. What is left out is as in `~/.ssh/config`, or ssh's default."""
+    """The address `USER@HOST:PORT`. Parts that are left out are as in `~/.ssh/config`, or ssh's default."""
 
     unit: str
     host: str
@@ -20,7 +20,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """As sweep files write it."""
+        """The name as sweep files write it."""
         return f"ssh:{self.unit}"
 
     @property
@@ -48,5 +48,5 @@ def parse(unit: str) -> Address:
 
 
 def known_name(host: str, port: int) -> str:
-    """As `known_hosts` has it."""
+    """The name as `known_hosts` has it."""
     return host if port == DEFAULT_PORT else f"[{host}]:{port}"

@@ -8,26 +8,23 @@ from dataclasses import dataclass
 import asyncssh
 
 from sweeps.errors import in_one_line
+from workers.devices.remote.remote_shell import DeadlineError
 from workers.devices.ssh.streams import LostError, Sink, only
 
 UNKNOWN = -1
 _CLOSE_S = 5.0
 
 
-class DeadlineError(Exception):
-    """The deadline passed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program on the board ended: with an exit code, or by a signal of this name (`KILL`)."""
+    """The end of a program on the board: an exit code, or a signal by its name (`KILL`)."""
 
     exit_code: int | None
     signal: str
 
 
 class Connection:
-    """Open until `close()`, or until it is lost."""
+    """A connection that is open until `close()`, or until it is lost."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
         self._connection = connection
@@ -41,7 +38,7 @@ class Connection:
         return "" if key is None else key.get_fingerprint()
 
     async def execute(self, command: str, blocks: AsyncIterator[bytes], out: Sink, err: Sink, seconds: float) -> Ended:
-        """Run one command with these blocks as its input. What it prints goes to the sinks as it comes.
+        """Run one command with these blocks as its input; its output goes to the sinks as it comes.
 
         Raises `LostError`, `DeadlineError` and what a sink raises. Then the program may still run.
         """
@@ -53,25 +50,25 @@ class Connection:
             raise DeadlineError(f"{seconds:.0f} s passed") from error
         return session.outcome()
 
-    async def start(self, command: str, script: bytes, wanted: bytes, seconds: float) -> "Holder":
-        """Start a program that runs for as long as it is fed, once it has printed the line `wanted`.
+    async def start(self, command: str, script: bytes, ready_line: bytes, seconds: float) -> "Holder":
+        """Start a program that runs for as long as it is fed, once it has printed the line `ready_line`.
 
         Raises `LostError` and `DeadlineError`; if it ends instead, its exit code is in the holder.
         """
         printed = bytearray()
-        said = asyncio.Event()
+        ready = asyncio.Event()
 
         def out(data: bytes) -> None:
             if len(printed) < 1 << 16:
                 printed.extend(data)
-            if wanted + b"\n" in printed:
-                said.set()
+            if ready_line + b"\n" in printed:
+                ready.set()
 
         session = await self._opened(command, out, lambda _: None)
         try:
             async with asyncio.timeout(seconds):
                 await session.feed(only(script), eof=False)
-                waiter = asyncio.ensure_future(said.wait())
+                waiter = asyncio.ensure_future(ready.wait())
                 await asyncio.wait((waiter, session.ended), return_when=asyncio.FIRST_COMPLETED)
                 waiter.cancel()
         except TimeoutError as error:
@@ -117,13 +114,13 @@ class Holder:
         self._feeding: asyncio.Task[None] | None = None
 
     def exit_code(self) -> int | None:
-        """`None` while it runs; `UNKNOWN` if the connection was lost, or a signal ended it."""
+        """The exit code; `None` while the program runs; `UNKNOWN` if the connection was lost, or a signal ended it."""
         if not self._session.ended.done():
             return None
         return self._session.exit_code if self._session.exit_code is not None else UNKNOWN
 
     async def feed_every(self, seconds: float) -> None:
-        """From now on, until it ends."""
+        """Feeds the program from now on, until it ends."""
 
         async def feed() -> None:
             while not self._session.ended.done():
@@ -163,7 +160,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
     async def feed(self, blocks: AsyncIterator[bytes], *, eof: bool = True) -> None:
         assert self._channel is not None
-        # A program that ended does not read to the end: `ended` tells what it thinks of that.
+        # A program that ended does not read to the end: `ended` has its verdict.
         with suppress(OSError):
             async for block in blocks:
                 await self._writable.wait()

@@ -13,7 +13,8 @@ NEXT_STEP = f"name them in the environment: export {VARIABLE}='pi@board-1 pi@boa
 
 
 def attached() -> tuple[list[str], list[DeviceError]]:
-    """Those in `EDGESWEEP_BOARDS`, as `ssh:USER@BOARD`, and an error for each word that names none. Asks no board."""
+    """The boards in `EDGESWEEP_BOARDS`, as `ssh:USER@BOARD`, and an error for each word that names none. No
+    board is asked."""
     names: list[str] = []
     refused: list[DeviceError] = []
     for word in dict.fromkeys(os.environ.get(VARIABLE, "").split()):
@@ -33,13 +34,13 @@ def listed() -> list[str]:
 
 
 def are_one(name: str, other: str, folder: Path) -> bool:
-    """Whether two names with the same device id mean the same board: then both report the same boot id.
+    """Tell whether two names with the same device id mean the same board: then both report the same boot id.
 
     Raises `DeviceError`.
     """
     boots = []
-    for one in (name, other):
-        device = SshDevice(folder, one.partition(":")[2])
+    for board in (name, other):
+        device = SshDevice(folder, board.partition(":")[2])
         try:
             boots.append(device.boot_id())
         finally:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sweeps.device_facts import BOARD, DeviceFacts, canonical_key
 from sweeps.temporary import temporary_folder
-from workers.cores import clusters
 from workers.devices.interface import Sensors
 from workers.devices.linux.competing import benchmark_name, is_runner, parse_processes
-from workers.devices.linux.sensors import CpuSeconds, load_of_others, parse_cpu_seconds, sensors_in
+from workers.devices.linux.kernel_text import parse_clusters, parse_cores, parse_features, parse_ram_bytes, parse_use
+from workers.devices.linux.sensors import sensors_in
 
 _LONGEST = 100
 _ABIS = {
@@ -26,64 +26,53 @@ _ABIS = {
     "i386": "x86",
 }
 _ABIS_OF_32_BITS = {"x86_64": "x86", "arm64-v8a": "armeabi-v7a"}
-# The instruction sets that decide which kernels run.
-_FEATURES = ("asimddp", "i8mm", "sve", "avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 _SYS = re.compile(
     r"/sys/(class/thermal/thermal_zone\d{1,4}/temp"
     r"|class/power_supply/[\w-]{1,64}/(?:type|scope|present|capacity)"
-    r"|devices/system/cpu/cpu\d{1,4}/(?:online|cpu_capacity|cpufreq/cpuinfo_max_freq|cpufreq/scaling_cur_freq"
+    r"|devices/system/cpu/cpu\d{1,4}/(?:cpufreq/scaling_cur_freq"
     r"|thermal_throttle/(?:core|package)_throttle_count)):([\w .+-]{0,100})",
     re.ASCII,
 )
-_CPU = re.compile(r"/sys/devices/system/cpu/(cpu\d{1,4})", re.ASCII)
 _PYTHON = re.compile(r"/[^\n\0]{1,500}")
 
-CPU_FILES = """
-c=/sys/devices/system/cpu
-ls -d $c/cpu[0-9]*
-grep '' /dev/null $c/cpu[0-9]*/online $c/cpu[0-9]*/cpu_capacity $c/cpu[0-9]*/cpufreq/cpuinfo_max_freq
-"""
 SENSOR_FILES = """
 p=/sys/class/power_supply c=/sys/devices/system/cpu
 grep '' /dev/null /sys/class/thermal/thermal_zone*/temp $p/*/type $p/*/scope $p/*/present $p/*/capacity \\
     $c/cpu[0-9]*/cpufreq/scaling_cur_freq $c/cpu[0-9]*/thermal_throttle/*_throttle_count
 """
-"""They print files below `/sys`, as `copied` reads them."""
+"""The script that prints files below `/sys`, as `copied` reads them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What a board printed, by what was asked for."""
+    """The answers of a board, by question."""
 
     uname: str
     """`uname -sr`"""
     machine: str
     """`uname -m`"""
     bits: str
-    """`getconf LONG_BIT`: of its programs, which may be 32 under a kernel of 64."""
+    """The output of `getconf LONG_BIT`, the width of the board's programs, which may be 32 under a kernel of 64."""
     os_release: str
     machine_id: str
     tree_model: str
-    """Of its device tree, with a line for each word."""
+    """The model in the board's device tree, with a line for each word."""
     tree_compatible: str
     tree_serial: str
     vendor: str
     product: str
-    """The last two from its firmware, where it has no device tree."""
+    """The product in the firmware, as is `vendor`, of a board without a device tree."""
     cpuinfo: str
     meminfo: str
     cpu_files: str
     python: str
-    """The path of its Python with torch; empty if it has none."""
+    """The path of the board's Python with torch; empty if it has none."""
 
 
 def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
-    """`host_key` tells boards apart that have neither a machine id nor a serial number."""
-    compatible = [one for one in (_line(line) for line in answers.tree_compatible.splitlines()) if one]
+    """The facts of a board. `host_key` tells boards apart that have neither a machine id nor a serial number."""
+    compatible = [text for text in (_line(line) for line in answers.tree_compatible.splitlines()) if text]
     machine = _line(answers.machine) or "unknown"
-    flags = re.search(r"^(?:Features|flags)\s*:(.*)$", answers.cpuinfo, re.MULTILINE)
-    flag_words = set(flags[1].split()) if flags else set()
-    memory = re.search(r"^MemTotal:[ \t]+([0-9]{1,15}) kB$", answers.meminfo, re.MULTILINE)
     cpu_name = re.search(r"^(?:model name|Hardware)[ \t]*:[ \t]*(.+)$", answers.cpuinfo, re.MULTILINE)
     pretty = re.search(r'^PRETTY_NAME="?([^"\n]*)"?$', answers.os_release, re.MULTILINE)
     kinds = parse_clusters(answers.cpu_files)
@@ -97,41 +86,31 @@ def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
         soc=(compatible[-1] if compatible else "") or (_line(cpu_name[1]) if cpu_name else "") or machine,
         os_build=f"{_line(answers.uname) or 'Linux'} {_line(pretty[1]) if pretty else ''}".strip(),
         abi=_abi(machine, answers.bits.strip()),
-        cores=max(len(re.findall(r"^processor\s*:", answers.cpuinfo, re.MULTILINE)), sum(map(len, kinds)), 1),
-        ram_bytes=int(memory[1]) * 1024 if memory else None,
-        cpu_features=tuple(one for one in _FEATURES if one in flag_words),
+        cores=parse_cores(answers.cpuinfo, kinds),
+        ram_bytes=parse_ram_bytes(answers.meminfo),
+        cpu_features=parse_features(answers.cpuinfo),
         core_clusters=kinds,
         exec_context=BOARD,
         python=python if _PYTHON.fullmatch(python) else "",
     )
 
 
-def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
-    """Parse the output of `CPU_FILES`."""
-    with temporary_folder() as folder:
-        root = copied(cpu_files, folder) / "devices/system/cpu"
-        for match in filter(None, map(_CPU.fullmatch, cpu_files.splitlines())):
-            (root / match[1]).mkdir(parents=True, exist_ok=True)
-        return clusters(root)
-
-
 def read_sensors(*, files: str, stat_before: str, stat_after: str, processes: str) -> Sensors:
-    """`files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load was not requested."""
+    """The sensors of a board. `files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load was not
+    requested."""
     with temporary_folder() as folder:
-        found = sensors_in(copied(files, folder))
-    before, after = parse_cpu_seconds(stat_before), parse_cpu_seconds(stat_after)
+        sensors = sensors_in(copied(files, folder))
+    steal_seconds, load = parse_use(stat_before, stat_after)
     return replace(
-        found,
+        sensors,
         competing=tuple(f"{name} (process {pid})" for pid, name in _benchmarks(processes)),
-        steal_seconds=(after or before).get("steal"),
-        load=load_of_others(CpuSeconds(of_all=before, of_own={}), CpuSeconds(of_all=after, of_own={}))
-        if before.keys() == after.keys()
-        else None,
+        steal_seconds=steal_seconds,
+        load=load,
     )
 
 
 def copied(files: str, folder: Path) -> Path:
-    """Write lines of `/sys/FILE:CONTENT` to files again, for what reads the files of this host."""
+    """Write lines of `/sys/FILE:CONTENT` to files again, for functions that read the files of this host."""
     for match in filter(None, map(_SYS.fullmatch, files.splitlines())):
         target = folder / match[1]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,21 +119,21 @@ def copied(files: str, folder: Path) -> Path:
 
 
 def is_ours(cmdline: str, folder: str) -> bool:
-    """Whether the command line, with a NUL after each word, runs a program that we pushed to this `folder`.
+    """Tell whether a command line, with a NUL after each word, runs a program that we pushed to this `folder`.
 
-    Not any runner of EdgeSweep: another user of the board may have one.
+    Other runners of EdgeSweep are not ours: another user of the board may have one.
     """
     return any(word.startswith(f"{folder}/run/") for word in cmdline.split("\0")[:2])
 
 
 def _benchmarks(processes: str) -> list[tuple[int, str]]:
-    found = []
+    benchmarks = []
     for pid, cmdline in parse_processes(processes):
         argv = cmdline.rpartition("\0")[0].split("\0")
         name = "a runner of EdgeSweep" if is_runner(argv) else benchmark_name(argv)
         if name is not None:
-            found.append((pid, name))
-    return found
+            benchmarks.append((pid, name))
+    return benchmarks
 
 
 def _abi(machine: str, bits: str) -> str:
@@ -163,7 +142,8 @@ def _abi(machine: str, bits: str) -> str:
 
 
 def _unit(answers: Answers, host_key: str) -> str:
-    """A short word, whatever the board reports. Copied cards have one machine id, and different serial numbers."""
+    """The device id, a short word, whatever the board reports. Copied cards have one machine id, and different serial
+    numbers."""
     serial = re.search(r"^Serial[ \t]*:[ \t]*(\S+)$", answers.cpuinfo, re.MULTILINE)
     ids = [answers.machine_id.strip(), answers.tree_serial.strip(), serial[1] if serial else ""]
     return f"board-{canonical_key({'board': ids if any(ids) else host_key})[:12]}"
@@ -172,4 +152,4 @@ def _unit(answers: Answers, host_key: str) -> str:
 def _line(text: str) -> str:
     """The first line with something in it, as text for people."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return "".join(one if one.isprintable() else "?" for one in first.strip())[:_LONGEST]
+    return "".join(character if character.isprintable() else "?" for character in first.strip())[:_LONGEST]

@@ -10,7 +10,7 @@ ResultT = TypeVar("ResultT")
 
 _lock = threading.Lock()
 _running: tuple[int, asyncio.AbstractEventLoop] | None = None
-"""With the id of the process: a forked one has no thread for the loop of its parent."""
+"""The loop with the id of its process: a forked one has no thread for the loop of its parent."""
 
 
 def call(work: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
@@ -22,16 +22,16 @@ def call(work: Coroutine[Any, Any, ResultT], seconds: float) -> ResultT:
     try:
         return future.result(seconds + _SLACK_S)
     finally:
-        # Also on Ctrl-C. Without effect on what is done.
+        # The work is cancelled on Ctrl-C, too. This has no effect on finished work.
         future.cancel()
 
 
 _SLACK_S = 10.0
-"""For a busy machine, and for closing what the work had opened."""
+"""The slack for a busy machine, and for closing what the work had opened."""
 
 
 def later(work: Coroutine[Any, Any, object]) -> None:
-    """Start it, and do not wait."""
+    """Start `work`, and do not wait."""
     asyncio.run_coroutine_threadsafe(work, _loop())
 
 

@@ -20,9 +20,10 @@ _KEEPALIVE_S, _KEEPALIVES = 5.0, 2
 
 
 async def connect(address: Address, seconds: float) -> Connection:
-    """Raises `DeviceError`: `offline`, `unauthorized`, `unknown_host_key`, `changed_host_key`, `os_error`."""
+    """Open a connection. Raises `DeviceError`: `offline`, `unauthorized`, `unknown_host_key`, `changed_host_key`,
+    `os_error`."""
     try:
-        found = await _settings(address)
+        settings = await _settings(address)
     except (ValueError, OSError, asyncssh.Error) as error:
         raise DeviceError(
             "os_error",
@@ -31,7 +32,7 @@ async def connect(address: Address, seconds: float) -> Connection:
         ) from error
     try:
         async with asyncio.timeout(seconds):
-            return Connection(await _connected(address, found.known))
+            return Connection(await _connected(address, settings.known))
     except asyncssh.PermissionDenied as error:
         raise DeviceError(
             "unauthorized",
@@ -39,7 +40,7 @@ async def connect(address: Address, seconds: float) -> Connection:
             f"put a key there: ssh-copy-id {address.target}; a key with a passphrase goes into the agent: ssh-add",
         ) from error
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
-        raise _host_key_error(address, found, error) from error
+        raise _host_key_error(address, settings, error) from error
     except TimeoutError as error:
         raise _offline(address, f"it did not answer within {seconds:.0f} s") from error
     except (OSError, asyncssh.Error, ValueError) as error:
@@ -48,23 +49,23 @@ async def connect(address: Address, seconds: float) -> Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    """What ssh on this computer knows of the board."""
+    """The settings of ssh on this computer for the board."""
 
     name: str
-    """As `known_hosts` has it."""
+    """The board's name in `known_hosts`."""
     known: asyncssh.SSHKnownHosts
     is_known: bool
-    """Whether they have a key of the board."""
+    """Tells whether `known` has a key of the board."""
 
 
 async def _settings(address: Address) -> _Settings:
     options = await asyncssh.SSHClientConnectionOptions.construct(
         config=(), host=address.host, **_who(address), client_keys=None, agent_path=None
     )
-    # Never asyncssh's own reading of the option: `UserKnownHostsFile none` would switch its checks off.
+    # asyncssh's own reading of the option is never used: `UserKnownHostsFile none` would switch its checks off.
     own = options.known_hosts if isinstance(options.known_hosts, list) else []
-    files = [Path(one).expanduser() for one in own or ["~/.ssh/known_hosts"] if isinstance(one, str)]
-    known = asyncssh.read_known_hosts([str(one) for one in (*files, _GLOBAL_KNOWN_HOSTS) if one.is_file()])
+    files = [Path(file).expanduser() for file in own or ["~/.ssh/known_hosts"] if isinstance(file, str)]
+    known = asyncssh.read_known_hosts([str(file) for file in (*files, _GLOBAL_KNOWN_HOSTS) if file.is_file()])
     host, port = options.host_key_alias or options.host, options.port
     keys = known.match(host, "", None if port == DEFAULT_PORT else port)
     return _Settings(name=known_name(host, port), known=known, is_known=bool(keys[0] or keys[1]))
@@ -89,14 +90,14 @@ async def _connected(address: Address, known: asyncssh.SSHKnownHosts) -> asyncss
 
 
 def _who(address: Address) -> dict[str, Any]:
-    """Only what the name says: the rest is as in `~/.ssh/config`."""
-    said = {"port": address.port, "username": address.user}
-    return {name: value for name, value in said.items() if value is not None}
+    """The port and user that the board's name has; all else is as in `~/.ssh/config`."""
+    parts = {"port": address.port, "username": address.user}
+    return {name: value for name, value in parts.items() if value is not None}
 
 
-def _host_key_error(address: Address, found: _Settings, error: Exception) -> DeviceError:
-    name = found.name
-    if found.is_known:
+def _host_key_error(address: Address, settings: _Settings, error: Exception) -> DeviceError:
+    name = settings.name
+    if settings.is_known:
         return DeviceError(
             "changed_host_key",
             f"{address.name} has another host key than known_hosts has for {name}: the board was set up anew, or "

@@ -4,51 +4,54 @@ import os
 
 from sweeps.device_facts import DeviceFacts
 from workers.devices.interface import Sensors
+from workers.devices.linux.kernel_text import CPU_FILES, CPU_TIMES, cpu_times_later
 from workers.devices.shell import quoted
-from workers.devices.ssh.ending import PROCESSES
-from workers.devices.ssh.facts import CPU_FILES, SENSOR_FILES, Answers, read_facts, read_sensors
-from workers.devices.ssh.link import SshLink
+from workers.devices.ssh.board_connection import BoardConnection
+from workers.devices.ssh.facts import SENSOR_FILES, Answers, read_facts, read_sensors
 
 PYTHON_VARIABLE = "EDGESWEEP_BOARD_PYTHON"
 PYTHON_FOLDER = "edgesweep-venv"
-"""Of a virtual environment in the home of the user on the board: there Python is looked for, and then on its PATH."""
-# What the runner needs; torch is not imported for it, which takes seconds.
+"""The folder of a virtual environment in the home of the user on the board: Python is looked for there, and then on its
+PATH."""
+# The runner needs torch, which is not imported for this question: that takes seconds.
 _PROBE = """
 import sys, importlib.util as found
 if sys.version_info >= (3, 10) and found.find_spec("torch"): print(sys.executable)
 """
 
 
-def ask_facts(link: SshLink) -> DeviceFacts:
-    """Raises `DeviceError`."""
+def ask_facts(connection: BoardConnection) -> DeviceFacts:
+    """The facts of a board. Raises `DeviceError`."""
     tree, firmware = "/proc/device-tree", "/sys/class/dmi/id"
-    answers = link.sections(
+    answers = connection.sections(
         "uname -sr",
         "uname -m",
         "getconf LONG_BIT",
         "cat /etc/os-release",
         "cat /etc/machine-id",
-        *(f"tr '\\0' '\\n' <{tree}/{one}" for one in ("model", "compatible", "serial-number")),
-        *(f"cat {firmware}/{one}" for one in ("sys_vendor", "product_name")),
+        *(f"tr '\\0' '\\n' <{tree}/{name}" for name in ("model", "compatible", "serial-number")),
+        *(f"cat {firmware}/{name}" for name in ("sys_vendor", "product_name")),
         "cat /proc/cpuinfo",
         "cat /proc/meminfo",
         CPU_FILES,
         _python_script(os.environ.get(PYTHON_VARIABLE, "")),
     )
-    return read_facts(link.name, Answers(**dict(zip(Answers.__slots__, answers, strict=True))), link.host_key())
+    return read_facts(
+        connection.name, Answers(**dict(zip(Answers.__slots__, answers, strict=True))), connection.host_key()
+    )
 
 
-def ask_sensors(link: SshLink, *, load: bool) -> Sensors:
-    """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
-    stat = "grep '^cpu ' /proc/stat"
-    files, before, after, processes = link.sections(
-        SENSOR_FILES, stat, f"sleep 0.2; {stat}" if load else ":", PROCESSES
+def ask_sensors(connection: BoardConnection, *, load: bool) -> Sensors:
+    """The sensors of a board. Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises
+    `DeviceError`."""
+    files, before, after, processes = connection.sections(
+        SENSOR_FILES, CPU_TIMES, cpu_times_later(load=load), connection.processes_script
     )
     return read_sensors(files=files, stat_before=before, stat_after=after, processes=processes)
 
 
 def _python_script(named: str) -> str:
-    """Prints the path of the first of some Pythons that has torch."""
+    """A script that prints the path of the first of some Pythons that has torch."""
     several = ["~/" + PYTHON_FOLDER + "/bin/python3", "python3"]
     if named:
         several = [quoted([named])]

@@ -1,4 +1,4 @@
-"""Where bytes of the board go to, and where those for it come from."""
+"""The sinks for bytes of the board, and the sources of bytes for it."""
 
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -6,13 +6,13 @@ from typing import BinaryIO
 
 BLOCK_BYTES = 1 << 16
 NOISE_BYTES = 1 << 16
-"""What the user's own start files on the board may print before a script of ours."""
+"""The limit of what the user's own start files on the board may print before a script of ours."""
 
 Sink = Callable[[bytes], object]
 
 
 class LostError(Exception):
-    """The connection ended before it was told how the program ended."""
+    """The connection ended before the end of the program was reported."""
 
 
 class Kept:
@@ -27,7 +27,7 @@ class Kept:
 
 
 class Marked:
-    """A sink that passes on what follows a line with `mark`: what stands before it, no script of ours has printed."""
+    """A sink that passes on what follows a line with `mark`: no script of ours has printed what stands before it."""
 
     def __init__(self, sink: Sink) -> None:
         self.mark = secrets.token_hex(16)
@@ -39,8 +39,8 @@ class Marked:
             self._sink(data)
             return
         self._before += data
-        _, found, after = bytes(self._before).partition(self.mark.encode() + b"\n")
-        if found:
+        _, mark, after = bytes(self._before).partition(self.mark.encode() + b"\n")
+        if mark:
             self._before = None
             self._sink(after)
         elif len(self._before) > NOISE_BYTES:

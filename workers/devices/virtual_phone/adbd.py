@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from sweeps.errors import DeviceError
-from workers.native.file_lock import locked
+from sweeps.locks import locked
 
 PARTS = Path(__file__).parent
 _PROGRAMS = ("unshare", "setpriv", "chroot", "mount")
@@ -15,7 +15,7 @@ _INSTALL_DEADLINE_S = 300.0
 
 
 def missing() -> DeviceError | None:
-    """Why no virtual phone can run on this machine, with the next step; `None` if they can."""
+    """The reason why no virtual phone can run on this machine, with the next step; `None` if they can."""
     if platform.system() != "Linux":
         return DeviceError("not_linux", "virtual phones run on Linux only")
     if os.geteuid() != 0:

@@ -28,48 +28,20 @@ class Answers:
             self.set_property(name, value)
         self.end_fixed_performance()
         self.boot()
-        self.heat(self._temp_c)
+        self._write_services()
 
     def set_property(self, name: str, value: str | None) -> None:
         """Set the value that `getprop` prints for `name`; `None` removes the property."""
-        path = self._folder / "properties" / name
-        if value is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(value, encoding="utf-8")
-
-    def heat(self, temp_c: float, thermal_status: int = 0) -> None:
-        """Set the battery temperature and the thermal status, from 0 (none) to 6 (shutdown)."""
-        self._temp_c, self._status = temp_c, thermal_status
-        self._write_services()
-
-    def drain(self, percent: int) -> None:
-        """Set the battery's charge."""
-        self._percent = percent
-        self._write_services()
+        _put(self._folder / "properties" / name, value)
 
     def say(self, service: str, text: str | None) -> None:
-        """Set the output of `dumpsys service`, until the next `heat` or `drain`; `None` removes the service."""
-        path = self._folder / "dumpsys" / service
-        if text is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(text, encoding="utf-8")
+        """Set the output of `dumpsys service`; `None` removes the service."""
+        _put(self._folder / "dumpsys" / service, text)
 
     def end_fixed_performance(self) -> None:
         """Switch the mode off, as a restart does. A phone without the mode stays without it."""
         if self._has_fixed_performance:
             (self._folder / "fixed_performance").write_text("false\n")
-
-    def refuse_fixed_performance(self, words: str | None) -> None:
-        """Answer every request to switch the mode with this text; `None`: switch it again."""
-        path = self._folder / "power_says"
-        path.write_text(words, encoding="utf-8") if words is not None else path.unlink(missing_ok=True)
-
-    def refuse_restart(self, refuse: bool) -> None:
-        """Whether the phone refuses a request to restart."""
-        path = self._folder / "stays_up"
-        path.touch() if refuse else path.unlink(missing_ok=True)
 
     def boot(self) -> None:
         """Set a new boot id."""
@@ -82,6 +54,14 @@ class Answers:
         lines += [f"  level: {self._percent}", "  scale: 100", f"  temperature: {round(10 * self._temp_c)}"]
         self.say("battery", "\n".join([*lines, "  technology: Li-ion", ""]))
         self.say("thermalservice", f"IsStatusOverride: false\nThermal Status: {self._status}\nHAL Ready: true\n")
+
+
+def _put(path: Path, text: str | None) -> None:
+    """Write the file, or delete it where there is no text."""
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_text(text, encoding="utf-8")
 
 
 def _properties(serialno: str) -> Mapping[str, str]:

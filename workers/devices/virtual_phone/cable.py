@@ -1,4 +1,4 @@
-"""The connection to a virtual phone, which tests can unplug, slow down and plug in again."""
+"""The connection to a virtual phone, which can be unplugged and plugged in again."""
 
 import contextlib
 import ctypes
@@ -7,7 +7,6 @@ import os
 import socket
 import struct
 import threading
-import time
 
 _CLONE_NEWNET = 0x40000000
 _SIOCSIFFLAGS = 0x8914
@@ -20,17 +19,13 @@ class Cable:
 
     def __init__(self) -> None:
         self.port = 0
-        """It stays the same when the cable is plugged in again; 0 before the first time."""
-        self.bytes_per_s: float | None = None
-        self.passing = threading.Event()
-        self.passing.set()
+        """The port, which stays the same when the cable is plugged in again; 0 before the first time."""
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._port_kept: socket.socket | None = None
-        """Bound but never listening: it reserves the port, and connections to an unplugged phone are refused."""
+        """A socket that is bound but never listens: it reserves the port, and connections to an unplugged phone are
+        refused."""
         self._ends: set[socket.socket] = set()
-        self._dead: set[socket.socket] = set()
-        self._cut_after: int | None = None
         self._network = -1
 
     def plug(self) -> None:
@@ -42,13 +37,9 @@ class Cable:
         listener = _bound(self.port)
         listener.listen()
         self._listener = listener
-        self._cut_after = None
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
-    def unplug(self, after_bytes: int = 0) -> None:
-        if after_bytes:
-            self._cut_after = after_bytes
-            return
+    def unplug(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
             # Only this wakes the thread that waits in `accept`.
@@ -60,13 +51,7 @@ class Cable:
         for end in ends:
             _end(end)
 
-    def lose_connections(self) -> None:
-        """Nothing comes through the present connections any more, and nobody is told. New ones work."""
-        with self._lock:
-            self._dead |= self._ends
-
     def close(self) -> None:
-        self.passing.set()
         self.unplug()
         if self._port_kept is not None:
             self._port_kept.close()
@@ -76,23 +61,24 @@ class Cable:
             self._network = -1
 
     def reaches(self, pid: int) -> bool:
-        """Whether the daemon listens in the network namespace of this process. The first call makes it the phone's."""
+        """Tell whether the daemon listens in the network namespace of this process. The first call makes it the
+        phone's."""
         if self._network < 0:
             self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-        found: list[bool] = []
+        reached: list[bool] = []
 
         def try_connect() -> None:
             try:
                 self._to_phone().close()
-                found.append(True)
+                reached.append(True)
             except OSError:
-                found.append(False)
+                reached.append(False)
 
-        # `setns` changes the thread for good, so use a new one.
+        # `setns` changes the thread for good, so a new one is used.
         thread = threading.Thread(target=try_connect)
         thread.start()
         thread.join()
-        return found[0]
+        return reached[0]
 
     def _to_phone(self) -> socket.socket:
         """Connect to the daemon. Moves the calling thread into the phone's network namespace, for good."""
@@ -130,26 +116,19 @@ class Cable:
                     far.close()
                     return
                 self._ends |= {near, far}
-            for source, sink, to_phone in ((near, far, True), (far, near, False)):
-                threading.Thread(target=self._carry, args=(source, sink, to_phone), daemon=True).start()
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=ends, daemon=True).start()
 
-    def _carry(self, source: socket.socket, sink: socket.socket, to_phone: bool) -> None:
+    def forward(self, block: bytes, source: socket.socket, sink: socket.socket) -> None:
+        """Pass on what came from one end of a connection to its other end."""
+        sink.sendall(block)
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while block := source.recv(_BLOCK_BYTES):
-                self.passing.wait()
-                if source in self._dead:
-                    continue
-                if to_phone and (left := self._cut_after) is not None:
-                    self._cut_after = left = left - len(block)
-                    if left <= 0:
-                        self.unplug()
-                        break
-                if (bytes_per_s := self.bytes_per_s) is not None:
-                    time.sleep(len(block) / bytes_per_s)
-                sink.sendall(block)
+                self.forward(block, source, sink)
         with self._lock:
             self._ends -= {source, sink}
-            self._dead -= {source, sink}
         for end in (source, sink):
             _end(end)
 

@@ -17,7 +17,7 @@ class NoPackage(Exception):  # noqa: N818  # says what the file is not
 
 
 def write(package: ModelPackage, file: Path) -> None:
-    """Equal packages give equal bytes: `ZipInfo` does not contain the current date."""
+    """Write a package; equal packages give equal bytes: `ZipInfo` does not contain the current date."""
     about = {
         "file_version": FILE_VERSION,
         "name": package.name,
@@ -35,7 +35,7 @@ def write(package: ModelPackage, file: Path) -> None:
 
 
 def read(file: Path) -> ModelPackage:
-    """Raises `NoPackage` if the file is truncated, damaged, of another kind or of a newer version."""
+    """Read a package. Raises `NoPackage` if the file is truncated, damaged, of another kind or of a newer version."""
     try:
         with zipfile.ZipFile(file) as archive:
             about = json.loads(archive.read(_ABOUT))

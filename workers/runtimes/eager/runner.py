@@ -20,13 +20,13 @@ from workers.runtimes.torchscript.runner.main import Load, Program
 
 NAME = "python-eager"
 VERSION = "1"
-"""Part of every job key; increased with every change that can change a result."""
+"""The version, part of every job key; increased with every change that can change a result."""
 
 
-def _opened(given: argparse.Namespace) -> Load:
-    if given.backend != "cpu":
-        raise GiveUp("wrong_backend", f"eager models run on the cpu, not on {given.backend}")
-    file = Path(given.model)
+def _opened(arguments: argparse.Namespace) -> Load:
+    if arguments.backend != "cpu":
+        raise GiveUp("wrong_backend", f"eager models run on the cpu, not on {arguments.backend}")
+    file = Path(arguments.model)
     if not file.is_file():
         raise GiveUp("no_model", f"there is no file {file}")
     try:

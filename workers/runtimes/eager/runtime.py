@@ -5,7 +5,9 @@ from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.extras import install_line
 from sweeps.manifest import Manifest
+from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
 from sweeps.variant import Variant
 from workers.forks.contained import contained
@@ -16,7 +18,7 @@ from workers.runtimes.eager.runner import NAME, VERSION
 from workers.runtimes.interface import Program, RunnerIdentity, RunRequest
 
 BUILDER_VERSION = "1"
-"""Increased with every change that gives another artifact for the same variant."""
+"""The version, increased with every change that gives another artifact for the same variant."""
 
 
 class Eager(KeepsContract):
@@ -29,16 +31,20 @@ class Eager(KeepsContract):
         """See `Runtime.command`. The runner runs a model's own code, and all that this starts ends with it."""
         return contained(super().command(request, program))
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
         """See `Runtime.supports`."""
         if variant.backend != "cpu":
-            return f"eager runs on the cpu, not on {variant.backend}"
+            return Skip("not_of_runtime", f"eager runs on the cpu, not on {variant.backend}")
         if variant.precision != "fp32":
-            return f"eager is the model before anything is done to it: fp32, not {variant.precision}"
+            return Skip(
+                "not_of_runtime", f"eager is the model before anything is done to it: fp32, not {variant.precision}"
+            )
         if variant.layout != "nchw":
-            return f"eager is the model before anything is done to it: nchw, not {variant.layout}"
+            return Skip(
+                "not_of_runtime", f"eager is the model before anything is done to it: nchw, not {variant.layout}"
+            )
         if not catalog.is_host(facts.name):
-            return f"eager needs Python and torch, which {facts.name} does not have"
+            return Skip("needs_python", f"eager needs Python and torch, which {facts.name} does not have")
         return None
 
     def versions(self) -> dict[str, str]:
@@ -46,7 +52,7 @@ class Eager(KeepsContract):
         try:
             libraries = {name: metadata.version(name) for name in ("torch", "torchvision")}
         except metadata.PackageNotFoundError as error:
-            raise EdgeSweepError(f"{error.name} is not installed", "pip install 'edgesweep[workers]'") from error
+            raise EdgeSweepError(f"{error.name} is not installed", install_line("workers")) from error
         return {**libraries, "builder": f"eager {BUILDER_VERSION}"}
 
     def runner(self) -> str:

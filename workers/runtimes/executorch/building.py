@@ -39,7 +39,7 @@ def build(
         lowered = lower(program, variant)
         saved, head = _saved(lowered, out)
         _check_kernels(head, program.graph)
-        # Of a shape whose layouts are the same in memory, the exporter chooses one.
+        # The exporter chooses a layout if several are the same in memory for a shape.
         request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
         if not on_device:
             return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage)
@@ -65,10 +65,10 @@ class _Stages:
         self._variant = variant
         self._inputs = inputs
         self._shape = inputs.package.input_shape
-        self._kept = ByteStages(Path(__file__).parent, inputs, shared)
+        self._stages = ByteStages(Path(__file__).parent, inputs, shared)
 
     def program(self) -> ExportedProgram:
-        """Raises `BuildError`."""
+        """The exported program of the variant. Raises `BuildError`."""
         layout = self._variant.layout
         if self._variant.precision != "int8":
             return self._exported(layout)
@@ -81,14 +81,14 @@ class _Stages:
         return exported_int8(self._quantized(layout), self._shape, layout)
 
     def _exported(self, layout: str) -> ExportedProgram:
-        """Loaded anew each time: lowering takes constants out of it."""
+        """The exported program, loaded anew each time: lowering takes constants out of it."""
         package = self._inputs.package
         return export.loaded(
-            self._kept.once("executorch export", lambda: export.export(package, layout), layout=layout)
+            self._stages.once("executorch export", lambda: export.export(package, layout), layout=layout)
         )
 
     def _quantized(self, layout: str) -> torch.fx.GraphModule:
-        """Observed in this layout."""
+        """The quantized graph of a model that was observed in this layout."""
         images = None
         of_images: dict[str, object] = {}
         if self._variant.quantization != "dynamic":
@@ -100,13 +100,15 @@ class _Stages:
             observed = Observed(self._exported(layout), self._shape, self._variant, layout)
             if images is None:
                 return observed.quantized(None)
-            seen = self._kept.once(
+            ranges = self._stages.once(
                 "executorch calibrate", lambda: observed.calibrate(images), layout=layout, **of_images
             )
-            return observed.quantized(seen)
+            return observed.quantized(ranges)
 
         granularity = self._variant.granularity
-        return self._kept.module("executorch quantize", quantized, layout=layout, granularity=granularity, **of_images)
+        return self._stages.module(
+            "executorch quantize", quantized, layout=layout, granularity=granularity, **of_images
+        )
 
 
 def _saved(lowered: Lowered, out: Path) -> tuple[Saved, pte.Head]:
@@ -124,7 +126,7 @@ def _of_graph(lowered: Lowered, variant: Variant, inputs: BuildInputs) -> Verifi
 
 
 def _check_kernels(head: pte.Head, graph: torch.fx.Graph) -> None:
-    """An operator without a kernel would be found on the device only."""
+    """Raises `BuildError` for an operator without a kernel, which would be found on the device only."""
     known = {*library()._get_operator_names()}
     if missing := [name for name in head.operators if name not in known]:
         raise unsupported(missing, graph)

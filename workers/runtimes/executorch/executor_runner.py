@@ -54,29 +54,31 @@ class ExecutorRunner(CountingTool):
         return None
 
     def timing(self, request: RunRequest, program: str) -> ToolRun:
-        """Runs the warm-ups too, as the tool has none of its own, and one more, for the first inference."""
+        """The run of a timing: with the warm-ups, as the tool has none of its own, and with one more, for the first
+        inference."""
         executions = 1 + request.warmup_iterations + request.iterations
         return self._run(request, program, [f"--num_executions={executions}"])
 
-    def parse(self, told: ToolOutput, request: RunRequest) -> RunReport:
-        """Backend and threads are those of the request; the first executions are its warm-up where each is told.
+    def parse(self, output: ToolOutput, request: RunRequest) -> RunReport:
+        """The report of a timing: backend and threads are those of the request; the first executions are its warm-up
+        where each is told.
 
         Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
         """
-        found = read_executions(_log(told))
+        logged = read_executions(_log(output))
         executions = 1 + request.warmup_iterations + request.iterations
-        if found.log.iterations != executions:
-            raise RunnerError("garbled", f"{NAME} reports {found.log.iterations} executions of {executions}")
-        # It was given a number of threads, and says to which one it set its pool.
-        report = replace(self.report(request, (), threads=found.threads), load_ns=found.load_ns)
-        if not found.log.samples_ns:
-            return replace(report, samples_ns=(round(1e6 * found.log.mean_ms),), mean_only=True)
-        first, *others = found.log.samples_ns
+        if logged.log.iterations != executions:
+            raise RunnerError("garbled", f"{NAME} reports {logged.log.iterations} executions of {executions}")
+        # The tool was given a number of threads, and says to which one it set its pool.
+        report = replace(self.report(request, (), threads=logged.threads), load_ns=logged.load_ns)
+        if not logged.log.samples_ns:
+            return replace(report, samples_ns=(round(1e6 * logged.log.mean_ms),), mean_only=True)
+        first, *rest = logged.log.samples_ns
         return replace(
             report,
             first_inference_ns=first,
-            warmup_ns=tuple(others[: request.warmup_iterations]),
-            samples_ns=tuple(others[request.warmup_iterations :]),
+            warmup_ns=tuple(rest[: request.warmup_iterations]),
+            samples_ns=tuple(rest[request.warmup_iterations :]),
         )
 
     def inputs(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> Sequence[Path]:
@@ -96,35 +98,35 @@ class ExecutorRunner(CountingTool):
         argv = ["--num_executions=1", f"--inputs={file}", f"--output_file={file}"]
         return replace(self._run(request, program, argv), output=f"{file}-0.bin")
 
-    def parse_answer(self, told: ToolOutput) -> list[float]:
+    def parse_answer(self, data: ToolOutput) -> list[float]:
         """Raises `RunnerError("bad_output")` if the file is no list of float32."""
-        if not told.output or len(told.output) % 4:
-            raise RunnerError("bad_output", f"the answer of {NAME} has {len(told.output)} bytes, which are no float32")
-        return [float(value) for value in np.frombuffer(told.output, dtype="<f4")]
+        if not data.output or len(data.output) % 4:
+            raise RunnerError("bad_output", f"the answer of {NAME} has {len(data.output)} bytes, which are no float32")
+        return [float(value) for value in np.frombuffer(data.output, dtype="<f4")]
 
-    def refusal(self, told: ToolOutput) -> RunnerError | None:
-        """Its kinds: `bad_arguments`, `load_failed`, `runtime_skew`, `backend_missing` and `run_failed`."""
-        text = said(told.stderr)
+    def refusal(self, output: ToolOutput) -> RunnerError | None:
+        """The tool's error: `bad_arguments`, `load_failed`, `runtime_skew`, `backend_missing` or `run_failed`."""
+        text = said(output.stderr)
         if unknown := re.search(r"unknown command line flag '(.{1,60}?)'", text):
             return RunnerError("bad_arguments", f"{NAME} has no flag {shown(unknown[1])}: it is another version")
         lines = [line for line in text.splitlines() if "failed" in line or "Failed" in line or "not registered" in line]
         words = shown("; ".join(lines))
-        if found := _STATUS.search(text):
-            status = int(found[1], 16)
+        if match := _STATUS.search(text):
+            status = int(match[1], 16)
             if status == _OPERATOR_MISSING:
                 return RunnerError("runtime_skew", f"{NAME} lacks a kernel of the model: {words}")
             if status == _NO_BACKEND:
                 return RunnerError("backend_missing", f"{NAME} was compiled without a backend of the model: {words}")
-            ran = found[0].startswith("Execution")
+            ran = match[0].startswith("Execution")
             return RunnerError("run_failed" if ran else "load_failed", words)
         if re.search(r"Failed to parse model file|FileDataLoader::from\(\) failed", text):
             return RunnerError("load_failed", words)
         return None
 
-    def _run(self, request: RunRequest, program: str, asked: list[str]) -> ToolRun:
+    def _run(self, request: RunRequest, program: str, flags: list[str]) -> ToolRun:
         argv = [program, f"--model_path={request.model}", f"--cpu_threads={request.threads}"]
-        return ToolRun(argv=[*argv, *asked], log_tag=_LOG_TAG)
+        return ToolRun(argv=[*argv, *flags], log_tag=_LOG_TAG)
 
 
-def _log(told: ToolOutput) -> str:
-    return text_of(NAME, told.stderr)
+def _log(output: ToolOutput) -> str:
+    return text_of(NAME, output.stderr)

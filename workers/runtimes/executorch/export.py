@@ -31,7 +31,7 @@ def export(package: ModelPackage, layout: str) -> bytes:
 
 
 def exported(model: torch.nn.Module, shape: tuple[int, ...], layout: str) -> ExportedProgram:
-    """Raises `BuildError`."""
+    """The exported program. Raises `BuildError`."""
     try:
         program = torch.export.export(model, (example(shape, layout),))
     except Exception as error:  # torch raises any exception if it cannot export
@@ -66,17 +66,17 @@ def _name_weights(program: ExportedProgram) -> None:
     """
     weights = dict(program.state_dict)
     names: dict[str, str] = {}
-    taken = set(program.constants)
+    used = set(program.constants)
     for name in weights:
-        found = re.sub(r"\W", "_", name, flags=re.ASCII)
-        found = f"w{found}" if found[:1].isdigit() else found
-        while found in taken:
-            found += "_"
-        names[name] = found
-        taken.add(found)
-    if all(found == name.replace(".", "_") for name, found in names.items()):
+        new_name = re.sub(r"\W", "_", name, flags=re.ASCII)
+        new_name = f"w{new_name}" if new_name[:1].isdigit() else new_name
+        while new_name in used:
+            new_name += "_"
+        names[name] = new_name
+        used.add(new_name)
+    if all(new_name == name.replace(".", "_") for name, new_name in names.items()):
         return
-    # All at once: a new name may be the old one of another weight.
+    # The weights are renamed all at once: a new name may be the old one of another weight.
     program.state_dict.clear()
     program.state_dict.update({names[name]: weight for name, weight in weights.items()})
     for spec in program.graph_signature.input_specs:
@@ -85,7 +85,7 @@ def _name_weights(program: ExportedProgram) -> None:
 
 
 def example(shape: tuple[int, ...], layout: str) -> torch.Tensor:
-    """In this layout, which becomes that of the file's input."""
+    """An example in this layout, which becomes that of the file's input."""
     return in_layout(example_of(shape), layout)
 
 
@@ -105,5 +105,5 @@ def loaded(content: bytes) -> ExportedProgram:
 
 
 def version() -> str:
-    """For messages: what can be built depends on it."""
+    """The version, for messages: what can be built depends on it."""
     return f"executorch {metadata.version('executorch')}"

@@ -1,4 +1,4 @@
-"""How the runner of ExecuTorch is compiled for phones: against what `cmake --install` made of its sources."""
+"""Compiles the runner of ExecuTorch for phones: against what `cmake --install` made of its sources."""
 
 import re
 from pathlib import Path
@@ -21,9 +21,9 @@ _PARTS = {
     "quantized_ops_lib": "EXECUTORCH_BUILD_KERNELS_QUANTIZED",
     "xnnpack_backend": "EXECUTORCH_BUILD_XNNPACK",
 }
-"""Static libraries, and what makes them."""
+"""Static libraries, and the options that make them."""
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}[A-Za-z0-9.+-]{0,40}")
-# As its own script for Android.
+# ExecuTorch's own script for Android does the same.
 _LEVEL = 26
 
 
@@ -69,12 +69,12 @@ def recipe(library: Path, abi: str, choice: Choice, folder: Path) -> Recipe:
 
 
 def _version(library: Path) -> str | None:
-    """Of its header, else of the sources that it was installed into."""
+    """The version in the header, else that of the sources that it was installed into."""
     try:
         header = library / "include/executorch/runtime/core/version.h"
         if header.is_file():
-            found = re.search(r'#define ET_VERSION "([^"\n]{1,60})"', header.read_text(encoding="utf-8"))
-            return found and found[1]
+            match = re.search(r'#define ET_VERSION "([^"\n]{1,60})"', header.read_text(encoding="utf-8"))
+            return match and match[1]
         for parent in library.resolve().parents[:2]:
             if (parent / "version.txt").is_file() and (parent / "runtime" / "executor").is_dir():
                 return (parent / "version.txt").read_text(encoding="utf-8").strip()

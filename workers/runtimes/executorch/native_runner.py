@@ -12,8 +12,8 @@ import zipfile
 from pathlib import Path
 
 from sweeps.errors import BuildError
+from sweeps.locks import locked
 from workers.native import compiler
-from workers.native.file_lock import locked
 
 NAME = "native-executorch"
 SOURCE = "executorch_runner.cpp"
@@ -47,15 +47,15 @@ def program() -> Path:
 
 
 def flags() -> tuple[str, ...]:
-    """With which a program finds ExecuTorch's headers. Raises `BuildError("runtime_missing")`."""
+    """The flags with which a program finds ExecuTorch's headers. Raises `BuildError("runtime_missing")`."""
     include = wheel() / "include"
     inner = include / "executorch/runtime/core/portable_type/c10"
     return "-DC10_USING_CUSTOM_GENERATED_MACROS", "-isystem", str(include), "-isystem", str(inner)
 
 
 def link() -> tuple[str, ...]:
-    """With which a program is linked to its libraries: whole, as kernels and backends register themselves when the
-    program starts. Raises `BuildError("runtime_missing")`."""
+    """The flags with which a program is linked to its libraries: whole, as kernels and backends register themselves
+    when the program starts. Raises `BuildError("runtime_missing")`."""
     lib = wheel() / "lib"
     libraries = [f"-l{name}" for name in (*_LINKED, _THREADS)]
     return f"-L{lib}", f"-Wl,-rpath,{lib}", "-Wl,--no-as-needed", *libraries, "-Wl,--as-needed"
@@ -72,15 +72,15 @@ _WHEELS = (
 def wheel() -> Path:
     """The folder with `include` and `lib`, in the cache. Raises `BuildError("runtime_missing")`."""
     folder = compiler.cache_folder() / "native" / f"executorch-{LIBRARIES}"
-    found = folder / "executorch"
-    if not found.is_dir():
+    package = folder / "executorch"
+    if not package.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock"):
-            if not found.is_dir():
+            if not package.is_dir():
                 with tempfile.TemporaryDirectory(dir=folder) as partial:
                     _unpack(_download(Path(partial)), Path(partial))
-                    Path(partial, "executorch").replace(found)
-    return found
+                    Path(partial, "executorch").replace(package)
+    return package
 
 
 def _download(folder: Path) -> Path:

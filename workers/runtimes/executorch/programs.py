@@ -13,8 +13,9 @@ _HINT = "edgesweep explain runtimes says how to compile it"
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:
-    """As `workers.runtimes.torchscript.programs.programs`: the C++ runner or else ExecuTorch's own tool, from the ABI's
-    sub-folder, where the user puts it. A virtual phone gets the runner that is compiled here.
+    """The programs of a device, as in `workers.runtimes.torchscript.programs.programs`: the C++ runner or else
+    ExecuTorch's own tool, from the ABI's sub-folder, where the user puts it. A virtual phone gets the runner that is
+    compiled here.
 
     Raises `BuildError`: `no_runner`, and the errors of compiling.
     """

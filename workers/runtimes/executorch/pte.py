@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 IDENTIFIER = "ET12"
-"""Of files that ExecuTorch 1.3 and 1.5 read and write."""
+"""The identifier of files that ExecuTorch 1.3 and 1.5 read and write."""
 MOST_BYTES = 8 * 1024 * 1024
 """The head of a file: weights and delegates' data come after it."""
 
@@ -30,7 +30,7 @@ class Tensor:
 
     sizes: tuple[int, ...]
     dim_order: tuple[int, ...]
-    """Its dimensions from the outermost to the innermost in memory: (0, 2, 3, 1) is NHWC."""
+    """The tensor's dimensions from the outermost to the innermost in memory: (0, 2, 3, 1) is NHWC."""
 
     @property
     def memory_format(self) -> str:
@@ -39,20 +39,20 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Of the method `forward`."""
+    """The head of the method `forward`."""
 
     identifier: str
     version: int
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     operators: tuple[str, ...]
-    """Of kernels that are not in a delegate, such as `aten::add.out`."""
+    """The operators of kernels that are not in a delegate, such as `aten::add.out`."""
     delegates: tuple[str, ...]
-    """The backends that it was lowered to, each once: `XnnpackBackend`."""
+    """The backends that the model was lowered to, each once: `XnnpackBackend`."""
 
 
 def read(file: Path) -> Head:
-    """Raises `NoProgram`, and `OSError`."""
+    """The head of a file. Raises `NoProgram`, and `OSError`."""
     with file.open("rb") as content:
         head = content.read(MOST_BYTES)
     try:
@@ -62,7 +62,7 @@ def read(file: Path) -> Head:
 
 
 def of_bytes(content: bytes) -> Head:
-    """Of a file that is whole, or of its first `MOST_BYTES`."""
+    """The head of a file that is whole, or of its first `MOST_BYTES`."""
     identifier = content[4:8].decode("ascii")
     if not identifier.startswith("ET"):
         raise ValueError("another identifier")
@@ -75,8 +75,8 @@ def of_bytes(content: bytes) -> Head:
                 version=program.number(0, "<I"),
                 inputs=tuple(_tensor(values[index]) for index in plan.numbers(_INPUTS, "<i")),
                 outputs=tuple(_tensor(values[index]) for index in plan.numbers(_OUTPUTS, "<i")),
-                operators=tuple(sorted({_operator(one) for one in plan.tables(_OPERATORS)})),
-                delegates=tuple(sorted({one.text(0) for one in plan.tables(_DELEGATES)})),
+                operators=tuple(sorted({_operator(table) for table in plan.tables(_OPERATORS)})),
+                delegates=tuple(sorted({table.text(0) for table in plan.tables(_DELEGATES)})),
             )
     raise ValueError("no method forward")
 

@@ -34,8 +34,8 @@ class Observed:
             self._prepared = _prepared(program, variant)
 
     def calibrate(self, images: Images) -> bytes:
-        """What the observers of activations see of all images, for `quantized`, whatever the weights' granularity.
-        Raises `BuildError("not_quantizable")`."""
+        """The ranges that the observers of activations see in all images, for `quantized`, whatever the weights'
+        granularity. Raises `BuildError("not_quantizable")`."""
         batch = self._shape[0]
         with _quantizing():
             for start in range(0, len(images), batch):
@@ -47,8 +47,8 @@ class Observed:
             return file.getvalue()
 
     def quantized(self, calibration: bytes | None) -> torch.fx.GraphModule:
-        """Once, and last. Without a `calibration` dynamic: linear layers only. Raises `BuildError`: `not_quantizable`,
-        `nothing_to_quantize`."""
+        """The quantized graph, which can be made once, and last. Without a `calibration` dynamic: linear layers only.
+        Raises `BuildError`: `not_quantizable`, `nothing_to_quantize`."""
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
         prepared = self._prepared

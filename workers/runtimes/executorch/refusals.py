@@ -1,4 +1,4 @@
-"""Which operator ExecuTorch refuses, and where it comes from: its errors are codes, and its log names operators."""
+"""Finds the operator that ExecuTorch refuses, and its line: its errors are codes, and its log names operators."""
 
 import re
 from collections.abc import Collection
@@ -15,7 +15,7 @@ _DELEGATE = re.compile(r"Failed to create (?:static )?([\w-]+(?: [\w-]+)*?) node
 _KERNEL = re.compile(r"in operator (\w+::\w+)")
 _WHY = re.compile(r"Check failed \([^\n]*\): (\S[^\n]*)")
 _OF_DELEGATE = {"fully connected": ("linear",), "transpose": ("transpose", "permute")}
-"""By XNNPACK's name of an operator, torch's, where neither is a part of the other."""
+"""torch's name by XNNPACK's name of an operator, where neither is a part of the other."""
 
 
 def named(error: BuildError, graph: torch.fx.Graph, files: Collection[str]) -> BuildError:
@@ -34,7 +34,7 @@ def named(error: BuildError, graph: torch.fx.Graph, files: Collection[str]) -> B
         return error
     lines = [line for name in names for line in lines_of(name, graph, files)]
     if operator != error.operator:
-        why = f": {found[1]}" if (found := _WHY.search(log)) else ""
+        why = f": {match[1]}" if (match := _WHY.search(log)) else ""
         message = f"{version()} refuses {operator} in the file that it made{why}"
         next_step = "write that part otherwise in the model, or take another backend, precision or runtime"
     if len(lines) > 1:

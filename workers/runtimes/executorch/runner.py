@@ -28,7 +28,7 @@ VERSION = "1"
 """Part of every job key; increased with every change that can change a result."""
 
 DELEGATES = {"cpu": "XnnpackBackend", "portable": "", "vulkan": "VulkanBackend"}
-"""By backend, what ExecuTorch calls it; portable kernels have no name."""
+"""ExecuTorch's name by backend; portable kernels have no name."""
 
 _ERROR = re.compile(r"error: 0x:?([0-9a-fA-F]+)")
 _OPERATOR_MISSING = 0x14
@@ -39,7 +39,7 @@ class _Model:
     """A method that is called as a module of torch is."""
 
     def __init__(self, program: Any, method: Any) -> None:
-        self._program = program  # which the method does not keep
+        self._program = program  # The method does not keep the program.
         self._method = method
 
     def __call__(self, x: "torch.Tensor") -> "torch.Tensor":
@@ -49,22 +49,22 @@ class _Model:
         return answer
 
 
-def _opened(given: argparse.Namespace) -> Load:
-    if given.use_bundled_input is not None or given.input_type != "float" or given.exact_int8:
+def _opened(arguments: argparse.Namespace) -> Load:
+    if arguments.use_bundled_input is not None or arguments.input_type != "float" or arguments.exact_int8:
         raise GiveUp("bad_arguments", "a pte file carries no inputs, takes float ones and runs as it is")
-    head = inspect(given)
-    if given.reference is not None:
-        return _stand_in(given, head)
+    head = inspect(arguments)
+    if arguments.reference is not None:
+        return _stand_in(arguments, head)
     portable_lib = library()
-    _check_backend(given.backend, head, portable_lib)
-    if portable_lib._threadpool_get_thread_count() != given.threads:
-        portable_lib._unsafe_reset_threadpool(given.threads)
+    _check_backend(arguments.backend, head, portable_lib)
+    if portable_lib._threadpool_get_thread_count() != arguments.threads:
+        portable_lib._unsafe_reset_threadpool(arguments.threads)
 
     def load() -> tuple[Any, int]:
         try:
             started = time.perf_counter_ns()
             checked = portable_lib.Verification.InternalConsistency
-            program = portable_lib._load_program(given.model, program_verification=checked)
+            program = portable_lib._load_program(arguments.model, program_verification=checked)
             method = program.load_method("forward")
             load_ns = time.perf_counter_ns() - started
         except MemoryError:
@@ -76,14 +76,14 @@ def _opened(given: argparse.Namespace) -> Load:
     return load
 
 
-def _stand_in(given: argparse.Namespace, head: pte.Head) -> Load:
-    if given.backend != "vulkan":
-        raise GiveUp("bad_reference", f"nothing stands in for {given.backend}")
+def _stand_in(arguments: argparse.Namespace, head: pte.Head) -> Load:
+    if arguments.backend != "vulkan":
+        raise GiveUp("bad_reference", f"nothing stands in for {arguments.backend}")
 
     def load() -> tuple[Any, int]:
         from workers.runtimes.executorch.vulkan_reference import opened
 
-        return opened(given, head)
+        return opened(arguments, head)
 
     return load
 
@@ -100,12 +100,12 @@ def library() -> Any:
     return _portable_lib
 
 
-def inspect(given: argparse.Namespace) -> pte.Head:
+def inspect(arguments: argparse.Namespace) -> pte.Head:
     """The file's head, with one input and one output. Raises `GiveUp` if it is not what the arguments say."""
-    if not Path(given.model).is_file():
-        raise GiveUp("no_model", f"there is no file {given.model}")
+    if not Path(arguments.model).is_file():
+        raise GiveUp("no_model", f"there is no file {arguments.model}")
     try:
-        head = pte.read(Path(given.model))
+        head = pte.read(Path(arguments.model))
     except (OSError, pte.NoProgram) as error:
         raise GiveUp("load_failed", str(error)) from error
     if head.identifier != pte.IDENTIFIER:
@@ -114,12 +114,12 @@ def inspect(given: argparse.Namespace) -> pte.Head:
         raise GiveUp(
             "bad_output", f"the model has {len(head.inputs)} inputs and {len(head.outputs)} outputs, not one of each"
         )
-    (taken,) = head.inputs
-    if taken.sizes != given.input_dims:
-        raise GiveUp("run_failed", f"the model takes {list(taken.sizes)}, not {list(given.input_dims)}")
+    (tensor,) = head.inputs
+    if tensor.sizes != arguments.input_dims:
+        raise GiveUp("run_failed", f"the model takes {list(tensor.sizes)}, not {list(arguments.input_dims)}")
     # Data in another layout would give other answers without an error.
-    if taken.memory_format != given.memory_format:
-        raise GiveUp("wrong_layout", f"the file takes {taken.memory_format} data, not {given.memory_format}")
+    if tensor.memory_format != arguments.memory_format:
+        raise GiveUp("wrong_layout", f"the file takes {tensor.memory_format} data, not {arguments.memory_format}")
     return head
 
 
@@ -127,16 +127,16 @@ def _check_backend(backend: str, head: pte.Head, library: Any) -> None:
     name = DELEGATES.get(backend)
     if name is None:
         raise GiveUp("backend_missing", f"ExecuTorch has no backend {backend}")
-    if others := sorted({*head.delegates} - {name}):
-        raise GiveUp("wrong_backend", f"the file was lowered to {', '.join(others)}, not for {backend}")
-    there = library._get_registered_backend_names()
-    if name and name not in there:
-        raise GiveUp("backend_missing", f"this ExecuTorch has no {name} (it has: {', '.join(there)})")
+    if foreign := sorted({*head.delegates} - {name}):
+        raise GiveUp("wrong_backend", f"the file was lowered to {', '.join(foreign)}, not for {backend}")
+    backends = library._get_registered_backend_names()
+    if name and name not in backends:
+        raise GiveUp("backend_missing", f"this ExecuTorch has no {name} (it has: {', '.join(backends)})")
 
 
 def _refusal(message: str, head: pte.Head, library: Any) -> tuple[str, str]:
-    found = _ERROR.search(message)
-    code = int(found[1], 16) if found else 0
+    match = _ERROR.search(message)
+    code = int(match[1], 16) if match else 0
     if code == _OPERATOR_MISSING:
         known = {*library._get_operator_names()}
         missing = [name for name in head.operators if name not in known] or head.operators
@@ -162,7 +162,7 @@ def _metrics(_model: _Model) -> dict[str, float]:
     return {"runtime_mb": Path(_portable_lib.__file__).stat().st_size / 1e6}
 
 
-def _profile(_model: _Model, _given: argparse.Namespace, _report: IO[str]) -> None:
+def _profile(_model: _Model, _arguments: argparse.Namespace, _report: IO[str]) -> None:
     raise GiveUp("no_profile", "ExecuTorch's library for Python was compiled without its event tracer")
 
 

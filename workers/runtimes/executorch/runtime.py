@@ -5,6 +5,7 @@ from pathlib import Path
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
+from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
@@ -24,14 +25,14 @@ class ExecuTorch(Profiles):
     name = "executorch"
     module = "workers.runtimes.executorch.runner"
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
         """See `Runtime.supports`."""
         return reason_against(variant, facts)
 
     def versions(self) -> dict[str, str]:
         """See `Runtime.versions`. Raises `EdgeSweepError` if a library is not installed."""
-        found = registry.versions(self.name, "torch", "torchvision", "executorch", "torchao")
-        return {**found, "builder": f"{self.name} {BUILDER_VERSION}"}
+        libraries = registry.versions(self.name, "torch", "torchvision", "executorch", "torchao")
+        return {**libraries, "builder": f"{self.name} {BUILDER_VERSION}"}
 
     def runner(self) -> str:
         return f"{NAME} {VERSION}"
@@ -68,6 +69,6 @@ class ExecuTorch(Profiles):
     def profile_command(
         self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
     ) -> list[str]:
-        """Of the C++ runner on this host too: the library for Python was compiled without its event tracer. Raises
-        `BuildError`."""
+        """The command that profiles: that of the C++ runner on this host too, as the library for Python was compiled
+        without its event tracer. Raises `BuildError`."""
         return super().profile_command(request, iterations, warmup, program or str(native_runner.program()))

@@ -22,7 +22,7 @@ FEWEST = 8
 """The narrowest tensors that are filled up."""
 
 ACTIVATIONS = frozenset({"Clip", "Relu", "LeakyRelu", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"})
-"""Each makes a finite number of a zero."""
+"""The operators that make a finite number of a zero."""
 POOLINGS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool"})
 BINARY = frozenset({"Add", "Sub", "Mul"})
 _HEIGHT_AND_WIDTH = {2, 3}
@@ -42,17 +42,18 @@ def blocked(model: bytes) -> bytes:
 
 
 class _Filling:
-    """Which tensors of a graph can be filled up. Those that must have equally many channels are a group (union-find).
+    """The tensors of a graph that can be filled up. Those that must have equally many channels are a group
+    (union-find).
 
     Only what comes from a convolution has known channels; all other tensors stay as they are.
     """
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._graph = graph
-        self._weights = {one.name: one for one in graph.initializer}
+        self._weights = {weight.name: weight for weight in graph.initializer}
         self._group: dict[str, str] = {}
         self._channels: dict[str, int] = {}
-        self._outputs = {one.name for one in graph.output}
+        self._outputs = {output.name for output in graph.output}
         self._fixed = set(self._outputs)
         self._readers = Counter(name for node in graph.node for name in node.input)
         self._has_new_pooling = False
@@ -78,12 +79,12 @@ class _Filling:
         read = {name for node in nodes for name in node.input} | self._outputs
         _replace(self._graph.node, nodes)
         # The exporter notes the shapes of weights, too.
-        _replace(self._graph.value_info, [one for one in self._graph.value_info if one.name not in stale])
-        _replace(self._graph.initializer, [one for one in self._graph.initializer if one.name in read])
+        _replace(self._graph.value_info, [value for value in self._graph.value_info if value.name not in stale])
+        _replace(self._graph.initializer, [weight for weight in self._graph.initializer if weight.name in read])
         return True
 
     def _pooled(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
-        """The node, or the pooling that it is."""
+        """The node, or the pooling that it stands for."""
         if node.op_type != "ReduceMean" or node.input[0] not in self._group or self._axes(node) != _HEIGHT_AND_WIDTH:
             yield node
             return
@@ -100,7 +101,7 @@ class _Filling:
         return set() if weight is None else {int(axis) % 4 for axis in numpy_helper.to_array(weight).ravel()}
 
     def _constrain(self, node: onnx.NodeProto) -> None:
-        """Note which tensors must have as many channels as others, and which must keep theirs."""
+        """Note the tensors that must have as many channels as others, and those that must keep theirs."""
         known = [name for name in node.input if name in self._group]
         data = known[:1] == list(node.input[:1]) and len(node.output) == 1 and node.domain == ""
         if node.op_type == "Conv" and node.domain == "" and self._has_own_weights(node):
@@ -122,7 +123,7 @@ class _Filling:
         self._fixed.update(known)
 
     def _has_own_weights(self, node: onnx.NodeProto) -> bool:
-        """Whether it is a convolution in two dimensions whose weights are known, and no other node's."""
+        """Tell whether a node is a convolution in two dimensions whose weights are known, and no other node's."""
         known = all(name in self._weights and self._readers[name] == 1 for name in node.input[1:])
         return known and len(self._dims(node)) == 4
 
@@ -140,7 +141,7 @@ class _Filling:
         return name
 
     def _fill(self, node: onnx.NodeProto, fills_input: bool, fills_output: bool) -> set[str]:
-        """Returns the names of the weights that were filled up."""
+        """Fill up the weights of a node; returns their names."""
         groups = _attribute(node, "group", 1)
         outputs, inputs = self._dims(node)[:2]
         more = BLOCK - outputs if fills_output else 0
@@ -162,7 +163,7 @@ def _attribute(node: onnx.NodeProto, name: str, usual: int) -> int:
     return next((attribute.i for attribute in node.attribute if attribute.name == name), usual)
 
 
-def _replace(field: Any, made: Sequence[Any]) -> None:
-    """`field`: a repeated one of protobuf, which has no type of its own."""
+def _replace(field: Any, values: Sequence[Any]) -> None:
+    """Replace the content of `field`, a repeated one of protobuf, which has no type of its own."""
     del field[:]
-    field.extend(made)
+    field.extend(values)

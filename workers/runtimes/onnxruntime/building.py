@@ -46,11 +46,11 @@ def build(
         manifest = finish(runtime, variant, build_key, inputs, saved, request)
     except BuildError as error:
         raise _named(error, variant, saved.file) from error
-    # Only now: a file that ends the process that loads it has been refused.
-    told: dict[str, object] = {"providers": _providers(saved.file, request)}
+    # The providers are counted only now: a file that ends the process that loads it has been refused.
+    changes: dict[str, object] = {"providers": _providers(saved.file, request)}
     if variant.backend != request.backend:
-        told["verification"] = manifest.verification.model_copy(update={"executor": CPU_PROVIDER})
-    manifest = manifest.model_copy(update=told)
+        changes["verification"] = manifest.verification.model_copy(update={"executor": CPU_PROVIDER})
+    manifest = manifest.model_copy(update=changes)
     manifest.write(out)
     return manifest
 
@@ -66,7 +66,7 @@ class _Stages:
     def __init__(self, variant: Variant, inputs: BuildInputs, shared: Path | None) -> None:
         self._variant = variant
         self._inputs = inputs
-        self._kept = ByteStages(Path(__file__).parent, inputs, shared, opset=variant.opset)
+        self._stages = ByteStages(Path(__file__).parent, inputs, shared, opset=variant.opset)
 
     def model(self) -> bytes:
         """The file's content. Raises `BuildError`."""
@@ -84,14 +84,14 @@ class _Stages:
         return blocked(self._exported()) if self._variant.layout == BLOCKED else self._exported()
 
     def _exported(self) -> bytes:
-        # ONNX Runtime has no part in it: all its releases share one.
-        versions = {name: found for name, found in self._inputs.versions.items() if name != "onnxruntime"}
-        return self._kept.once(
+        # ONNX Runtime has no part in the export: all its releases share one.
+        versions = {name: version for name, version in self._inputs.versions.items() if name != "onnxruntime"}
+        return self._stages.once(
             "onnx export", lambda: export(self._inputs.package, self._variant.opset), versions=versions
         )
 
     def _prepared(self) -> bytes:
-        return self._kept.once("onnx prepare", lambda: numbers.prepare(self._exported()))
+        return self._stages.once("onnx prepare", lambda: numbers.prepare(self._exported()))
 
     def _static_int8(self) -> bytes:
         images = calibration_images(self._variant, self._inputs)
@@ -99,7 +99,7 @@ class _Stages:
         batch = self._inputs.package.input_shape[0]
         if not numbers.keeps_ranges():
             return numbers.calibrated_int8(self._prepared(), images, batch, self._variant)
-        ranges = self._kept.once(
+        ranges = self._stages.once(
             "onnx calibrate",
             lambda: numbers.calibrate(self._prepared(), images, batch),
             calibration_id=self._inputs.calibration_id,
@@ -109,11 +109,12 @@ class _Stages:
 
 
 def _named(error: BuildError, variant: Variant, file: Path) -> BuildError:
-    """What a device's older library would lack, the one that made the file does not have at all."""
-    found = _NO_KERNEL.search(error.message)
-    if error.kind != "runtime_skew" or found is None or variant.toolchain != variant.runner_toolchain:
+    """The error that names the operator: a kernel that a device's older library would lack is not in the one that made
+    the file at all."""
+    match = _NO_KERNEL.search(error.message)
+    if error.kind != "runtime_skew" or match is None or variant.toolchain != variant.runner_toolchain:
         return error
-    named = share_of(found[1], onnx.load(file))
+    named = share_of(match[1], onnx.load(file))
     return BuildError(
         "unsupported_operator",
         f"onnxruntime {onnxruntime.__version__} has no kernel for {named}: {error.message}",

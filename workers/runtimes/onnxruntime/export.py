@@ -26,7 +26,7 @@ def export(package: ModelPackage, opset: int) -> bytes:
     Raises `BuildError`: `unsupported_operator`, `not_exportable`, `bad_output` or `too_large`.
     """
     with warnings.catch_warnings(), torch.no_grad(), one_thread():
-        # Of torch's own code that exports, about its own deprecations.
+        # torch's own code that exports warns of its own deprecations.
         warnings.simplefilter("ignore")
         model = load_normal(package)
         try:
@@ -48,7 +48,7 @@ def export(package: ModelPackage, opset: int) -> bytes:
     sizes = [size.dim_param or size.dim_value for size in proto.graph.output[0].type.tensor_type.shape.dim]
     if any(isinstance(size, str) for size in sizes):
         raise shape_of_values("ONNX", f"the answer has the shape [{', '.join(map(str, sizes))}]")
-    # What the exporter notes of each node has paths of this machine in it.
+    # The exporter's notes of each node have paths of this machine.
     for part in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.functions):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
@@ -68,7 +68,7 @@ def _failure(error: Exception, model: torch.nn.Module, package: ModelPackage) ->
             warnings.simplefilter("ignore")
             exported = torch.export.export(model, (example_of(package.input_shape),))
             lines = lines_of(operators[0], exported.graph, package.files)
-            # What it has nothing for, it decomposes as far as torch can.
+            # The exporter decomposes what it has nothing for as far as torch can.
             usual = torch.export.default_decompositions().items()  # type: ignore[no-untyped-call]
             table = dict(usual) | torch._decomp.decomposition_table
             named = with_shares(operators, exported.run_decompositions(table).graph)

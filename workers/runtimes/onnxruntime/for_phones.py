@@ -1,4 +1,4 @@
-"""How the runner of ONNX Runtime is compiled for phones: without it. Its library is put beside the runner."""
+"""Compiles the runner of ONNX Runtime for phones: without the library. Its library is put beside the runner."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ GET = (
     "folder that build.sh --android --build_shared_lib made"
 )
 _ENTRY = "OrtGetApiBase"
-# As the AARs.
+# The AARs have the same.
 _LEVEL = 24
 
 
@@ -39,9 +39,9 @@ def recipe(library: Path, abi: str, choice: Choice, folder: Path) -> Recipe:
 def _library(library: Path, abi: str, folder: Path) -> Path:
     tree = aar.tree(library, abi, folder)
     # build.sh makes a folder for each kind of build.
-    found = sorted({one.resolve() for where in ("", "lib", "*") for one in tree.glob(str(Path(where) / LIBRARY))})
-    if not found:
+    files = sorted({file.resolve() for where in ("", "lib", "*") for file in tree.glob(str(Path(where) / LIBRARY))})
+    if not files:
         raise BuildError("no_library", f"{library} has no {LIBRARY}", GET)
-    if len(found) > 1:
-        raise BuildError("no_library", f"{library} has {len(found)} of {LIBRARY}", f"name one of them: {found[0]}")
-    return found[0]
+    if len(files) > 1:
+        raise BuildError("no_library", f"{library} has {len(files)} of {LIBRARY}", f"name one of them: {files[0]}")
+    return files[0]

@@ -5,12 +5,11 @@ its own end (`with_library`), or beside it, else that of the wheel on this machi
 """
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 
 from sweeps.errors import BuildError
 from sweeps.variant import INSTALLED
+from sweeps.whole_file import whole_file
 from workers.native import compiler
 from workers.runtimes import registry
 from workers.toolchains import environments
@@ -41,24 +40,24 @@ def program() -> Path:
 
 
 def flags() -> tuple[str, ...]:
-    """With which a program knows the library of the wheel. Raises `EdgeSweepError`."""
+    """The flags with which a program knows the library of the wheel. Raises `EdgeSweepError`."""
     return (f'-DEDGESWEEP_ONNXRUNTIME="{library()}"',)
 
 
 def link() -> tuple[str, ...]:
-    """It opens the library when it starts."""
+    """The flags for a program that opens the library when it starts."""
     return ("-ldl",)
 
 
 def library(toolchain: str = INSTALLED) -> Path:
     """`libonnxruntime.so` of the installed wheel, or of another release. Raises `EdgeSweepError`."""
     folder = environments.package_folder("onnxruntime", toolchain)
-    found = sorted((folder / "capi").glob("libonnxruntime.so*")) if folder is not None else []
-    if not found and toolchain != INSTALLED:
+    libraries = sorted((folder / "capi").glob("libonnxruntime.so*")) if folder is not None else []
+    if not libraries and toolchain != INSTALLED:
         environments.check(toolchain)
-    if not found:
+    if not libraries:
         raise registry.not_installed("onnxruntime", "onnxruntime")
-    return found[0]
+    return libraries[0]
 
 
 def with_library(runner: Path, library: Path) -> Path:
@@ -69,12 +68,9 @@ def with_library(runner: Path, library: Path) -> Path:
         target = compiler.cache_folder() / "native" / hashlib.sha256(whole).hexdigest()[:16] / runner.name
         if not target.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            # Under a temporary name first, so that the target is always complete.
-            descriptor, partial = tempfile.mkstemp(dir=target.parent)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(whole)
-            Path(partial).chmod(0o755)
-            Path(partial).replace(target)
+            with whole_file(target) as part:
+                part.write_bytes(whole)
+                part.chmod(0o755)
     except OSError as error:
         raise BuildError("os_error", f"{runner.name} and {library.name} cannot be put together: {error}") from error
     return target

@@ -30,96 +30,98 @@ _LINEAR = ("MatMul", "Gemm")
 
 
 def to_fp16(model: bytes) -> bytes:
-    """With float32 at its ends. Raises `BuildError("not_quantizable")`."""
+    """The model in fp16, with float32 at its ends. Raises `BuildError("not_quantizable")`."""
     with _failing("convert the model to fp16"):
         converted = convert_float_to_float16(onnx.load_from_string(model), keep_io_types=True)
         return bytes(converted.SerializeToString(deterministic=True))
 
 
 def prepare(model: bytes) -> bytes:
-    """Folded and with its shapes known, as quantization needs it. Raises `BuildError("not_quantizable")`."""
-    with _files(model) as (given, made), _failing("prepare the model for int8"):
-        quant_pre_process(given, made, skip_symbolic_shape=True)
-        return made.read_bytes()
+    """The model, folded and with its shapes known, as quantization needs it. Raises `BuildError("not_quantizable")`."""
+    with _files(model) as (source, target), _failing("prepare the model for int8"):
+        quant_pre_process(source, target, skip_symbolic_shape=True)
+        return target.read_bytes()
 
 
 def keeps_ranges() -> bool:
-    """Whether the library can keep what calibration found; older releases calibrate each time that they quantize."""
+    """Tell whether the library can keep the ranges of a calibration; older releases calibrate each time that they
+    quantize."""
     return "calibration_cache_path" in inspect.signature(quantize_static).parameters
 
 
 def calibrate(prepared: bytes, images: Images, batch: int) -> bytes:
     """The range of every tensor over all images, for `to_static_int8`, if the library keeps it. Raises `BuildError`."""
-    with _files(prepared) as (given, made):
-        ranges = made.with_name("ranges.json")
-        _quantize(given, made, Variant(), _Batches(images, batch), calibration_cache_path=ranges)
+    with _files(prepared) as (source, target):
+        ranges = target.with_name("ranges.json")
+        _quantize(source, target, Variant(), _Batches(images, batch), calibration_cache_path=ranges)
         return ranges.read_bytes()
 
 
 def to_static_int8(prepared: bytes, ranges: bytes, variant: Variant) -> bytes:
-    """Activations of 8 bits without a sign, weights of 8 or 7 bits with one. Raises `BuildError`."""
-    with _files(prepared) as (given, made):
-        file = made.with_name("ranges.json")
+    """The model with activations of 8 bits without a sign, and weights of 8 or 7 bits with one. Raises `BuildError`."""
+    with _files(prepared) as (source, target):
+        file = target.with_name("ranges.json")
         file.write_bytes(ranges)
-        _quantize(given, made, variant, None, calibration_cache_path=file)
-        return _with_int8(made, "QuantizeLinear", variant)
+        _quantize(source, target, variant, None, calibration_cache_path=file)
+        return _with_int8(target, "QuantizeLinear", variant)
 
 
 def calibrated_int8(prepared: bytes, images: Images, batch: int, variant: Variant) -> bytes:
-    """As `to_static_int8`, where the library keeps no ranges. Raises `BuildError`."""
-    with _files(prepared) as (given, made):
-        _quantize(given, made, variant, _Batches(images, batch))
-        return _with_int8(made, "QuantizeLinear", variant)
+    """The model of `to_static_int8`, where the library keeps no ranges. Raises `BuildError`."""
+    with _files(prepared) as (source, target):
+        _quantize(source, target, variant, _Batches(images, batch))
+        return _with_int8(target, "QuantizeLinear", variant)
 
 
 def to_dynamic_int8(prepared: bytes, variant: Variant) -> bytes:
-    """The linear layers only, whose activations are quantized as they come. Raises `BuildError`."""
-    with _files(prepared) as (given, made), _failing("quantize the model"):
+    """The model with int8 in the linear layers only, whose activations are quantized as they come. Raises
+    `BuildError`."""
+    with _files(prepared) as (source, target), _failing("quantize the model"):
         quantize_dynamic(
-            given,
-            made,
+            source,
+            target,
             op_types_to_quantize=list(_LINEAR),
             per_channel=variant.granularity == "per_channel",
             reduce_range=variant.reduced_range,
             weight_type=QuantType.QInt8,
             extra_options={"MatMulConstBOnly": True},
         )
-        return _with_int8(made, "DynamicQuantizeLinear", variant)
+        return _with_int8(target, "DynamicQuantizeLinear", variant)
 
 
 def unshared(model: bytes) -> bytes:
-    """With a copy of an int8 weight, and of its zero point, for each layer that takes it.
+    """The model with a copy of an int8 weight, and of its zero point, for each layer that takes it.
 
     Exact int8 arithmetic of 1.32.0 does not load a weight that two layers share ("Attempt to replace the existing
     tensor"), and the exporter lets all equal ones be shared: the norms of a network that was never trained.
     """
     read = onnx.load_from_string(model)
     graph = read.graph
-    weights = {one.name: one for one in graph.initializer if one.data_type == onnx.TensorProto.INT8}
+    weights = {weight.name: weight for weight in graph.initializer if weight.data_type == onnx.TensorProto.INT8}
     read_by = {
         node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in weights
     }
     nodes: list[onnx.NodeProto] = []
     copies = 0
-    taken: set[str] = set()
+    used: set[str] = set()
     for node in graph.node:
         for at, name in enumerate(node.input):
-            if name in taken and name in read_by:
+            if name in used and name in read_by:
                 own = onnx.NodeProto.FromString(read_by[name].SerializeToString())
                 own.name, own.output[0] = (f"{text}_own_{len(nodes)}" for text in (own.name, name))
                 node.input[at] = own.output[0]
                 nodes.append(own)
-            taken.add(name)
+            used.add(name)
         nodes.append(node)
-    taken.clear()
+    used.clear()
     for node in nodes:
         for at, name in enumerate(node.input):
-            if name in taken and name in weights:
+            if name in used and name in weights:
                 copies += 1
                 tensor = graph.initializer.add()
                 tensor.CopyFrom(weights[name])
                 tensor.name = node.input[at] = f"{name}_own_{copies}"
-            taken.add(name)
+            used.add(name)
     if not copies:
         return model
     del graph.node[:]
@@ -141,20 +143,20 @@ class _Batches(CalibrationDataReader):  # type: ignore[misc]  # the library has 
         return None if images is None else {INPUT: np.ascontiguousarray(images)}
 
 
-def _quantize(given: Path, made: Path, variant: Variant, reader: _Batches | None, **kept: Path) -> None:
+def _quantize(source: Path, target: Path, variant: Variant, reader: _Batches | None, **cache: Path) -> None:
     with _failing("quantize the model"):
-        # Not with CalibMaxIntermediateOutputs: in 1.32.0 it loses ranges, and 7 dB on the digits. Only the extremes of
-        # tensors are kept anyway.
+        # CalibMaxIntermediateOutputs is not used: in 1.32.0 it loses ranges, and 7 dB on the digits. Only the extremes
+        # of tensors are kept anyway.
         quantize_static(
-            given,
-            made,
+            source,
+            target,
             reader,
             per_channel=variant.granularity == "per_channel",
             reduce_range=variant.reduced_range,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             calibrate_method=CalibrationMethod.MinMax,
-            **kept,
+            **cache,
         )
 
 
@@ -173,14 +175,14 @@ def _version() -> str:
 def _files(model: bytes) -> Iterator[tuple[Path, Path]]:
     """The model as a file, and the name of another one: the library reads and writes files."""
     with temporary_folder() as folder:
-        given = folder / "given.onnx"
-        given.write_bytes(model)
-        yield given, folder / "made.onnx"
+        source = folder / "given.onnx"
+        source.write_bytes(model)
+        yield source, folder / "made.onnx"
 
 
 @contextmanager
 def _failing(to_do: str) -> Iterator[None]:
-    """Errors of the library as a `BuildError("not_quantizable")`, without its advice in the log."""
+    """Turns errors of the library into a `BuildError("not_quantizable")`, without its advice in the log."""
     log = logging.getLogger()
     level = log.level
     log.setLevel(logging.ERROR)

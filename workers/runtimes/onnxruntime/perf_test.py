@@ -24,7 +24,7 @@ from workers.runtimes.stock_tool import ToolOutput, ToolRun
 NAME = PERF_TEST
 _LEVELS = {"all": 99, "extended": 2, "basic": 1, "disabled": 0}
 _SEED = 1
-"""Without one, the tool's input is what happens to be in memory."""
+"""The seed of the tool's input, which without one is what happens to be in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,18 @@ class PerfTest(CountingTool):
         argv += ["-x", str(request.threads), "-o", str(_LEVELS[request.graph_optimization])]
         return ToolRun(argv=[*argv, "-I", "-S", str(_SEED), request.model, results], output=results)
 
-    def parse(self, told: ToolOutput, request: RunRequest) -> RunReport:
+    def parse(self, output: ToolOutput, request: RunRequest) -> RunReport:
         """The backend is that of the request. Raises `RunnerError`: `no_report`, `truncated` or `garbled`."""
-        summary = read_summary(text_of(NAME, told.stdout))
-        samples_ns = read_results(text_of(NAME, told.output))
-        asked = request.warmup_iterations + request.iterations
-        if not summary.log.iterations == len(samples_ns) == asked:
+        summary = read_summary(text_of(NAME, output.stdout))
+        samples_ns = read_results(text_of(NAME, output.output))
+        inferences = request.warmup_iterations + request.iterations
+        if not summary.log.iterations == len(samples_ns) == inferences:
             raise RunnerError(
                 "garbled",
-                f"{NAME} reports {summary.log.iterations} iterations, and its file {len(samples_ns)}, of {asked}",
+                f"{NAME} reports {summary.log.iterations} iterations, and its file {len(samples_ns)}, of {inferences}",
             )
         mean_ms = sum(samples_ns) / len(samples_ns) / 1e6
-        # Both are of six digits.
+        # Both figures are of six digits.
         if abs(mean_ms - summary.log.mean_ms) > 1e-4 * mean_ms + 1e-6:
             raise RunnerError(
                 "garbled", f"{NAME} prints a mean of {summary.log.mean_ms} ms, and its file has one of {mean_ms:.6g} ms"
@@ -87,12 +87,12 @@ class PerfTest(CountingTool):
     def question(self, request: RunRequest, program: str, file: str, number: int) -> ToolRun:
         raise _no_answers()
 
-    def parse_answer(self, told: ToolOutput) -> list[float]:
+    def parse_answer(self, data: ToolOutput) -> list[float]:
         raise _no_answers()
 
-    def refusal(self, told: ToolOutput) -> RunnerError | None:
-        """Its kinds: `bad_arguments`, `runner_broken`, `runtime_skew`, `load_failed` and `run_failed`."""
-        text, printed = said(told.stderr), said(told.stdout)
+    def refusal(self, output: ToolOutput) -> RunnerError | None:
+        """The tool's error: `bad_arguments`, `runner_broken`, `runtime_skew`, `load_failed` or `run_failed`."""
+        text, printed = said(output.stderr), said(output.stdout)
         if re.search(r"Unknown command line flag|See 'onnxruntime_perf_test|invalid option", text):
             return RunnerError("bad_arguments", f"{NAME} knows another set of flags: {shown(text)}")
         if "libonnxruntime.so" in text:
@@ -105,7 +105,7 @@ class PerfTest(CountingTool):
             return RunnerError("runtime_skew", shown(text))
         if run := re.search(r"Run failed:(.{1,1000})", printed):
             return RunnerError("run_failed", shown(run[1]))
-        # It warns there too.
+        # The tool warns there too.
         if re.search(r"fail|exception|error", text, re.IGNORECASE):
             return RunnerError("load_failed", shown(text))
         return None

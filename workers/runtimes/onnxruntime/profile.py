@@ -1,4 +1,4 @@
-"""ONNX Runtime's own profile of a session: what it says of each node."""
+"""ONNX Runtime's own profile of a session: the time of each node."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -22,20 +22,21 @@ class NodeRun:
 def runs(text: str) -> Iterator[NodeRun]:
     """All runs of nodes, in the file's order. Raises `ValueError` if it is no profile."""
     for event in _events(text):
-        name, told = str(event.get("name", "")), event.get("args", {})
+        name, details = str(event.get("name", "")), event.get("args", {})
         if event.get("cat") == "Node" and name.endswith("_kernel_time"):
             yield NodeRun(
                 node=name.removesuffix("_kernel_time"),
-                operator=str(told.get("op_name", "")),
-                provider=str(told.get("provider", "")),
+                operator=str(details.get("op_name", "")),
+                provider=str(details.get("provider", "")),
                 start_ns=nanoseconds(event["ts"], times=1000),
                 ns=nanoseconds(event["dur"], times=1000),
             )
 
 
-def operators(told: Mapping[str, Any], iterations: int) -> Iterator[OperatorRun]:
-    """Of the last so many runs of the whole model: those before them are the warm-up. As `profiles.OwnForm`."""
-    text = str(told["onnxruntime"])
+def operators(line: Mapping[str, Any], iterations: int) -> Iterator[OperatorRun]:
+    """The operators of the last so many runs of the whole model: the runs before them are the warm-up. As
+    `profiles.OwnForm`."""
+    text = str(line["onnxruntime"])
     whole = [event for event in _events(text) if event.get("cat") == "Session" and event.get("name") == "model_run"]
     begins = sorted(nanoseconds(event["ts"], times=1000) for event in whole)[-iterations:]
     for run in runs(text):
@@ -45,7 +46,7 @@ def operators(told: Mapping[str, Any], iterations: int) -> Iterator[OperatorRun]
 
 
 def _events(text: str) -> list[dict[str, Any]]:
-    found = json.loads(text)
-    if not isinstance(found, list) or not all(isinstance(event, dict) for event in found):
+    events = json.loads(text)
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise ValueError("it is no list of events")
-    return found
+    return events

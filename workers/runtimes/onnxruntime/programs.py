@@ -16,9 +16,10 @@ _HINT = "edgesweep explain runtimes says how to get both"
 
 
 def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Program]:
-    """As `workers.runtimes.torchscript.programs.programs`: the C++ runner, from the ABI's sub-folder, where the user
-    puts it with the library that it opens (`libonnxruntime.so`, or `libonnxruntime-1.31.1.so` of another release), or
-    else ONNX Runtime's own tool. A virtual phone gets the runner that is compiled here.
+    """The programs of a device, as in `workers.runtimes.torchscript.programs.programs`: the C++ runner, from the ABI's
+    sub-folder, where the user puts it with the library that it opens (`libonnxruntime.so`, or
+    `libonnxruntime-1.31.1.so` of another release), or else ONNX Runtime's own tool. A virtual phone gets the runner
+    that is compiled here.
 
     Raises `BuildError`: `no_runner`, and the errors of compiling.
     """
@@ -29,7 +30,7 @@ def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Progra
         for file in (runner, library):
             check_machine(file, facts.abi, _HINT)
         return {"onnx": Program(path=str(native_runner.with_library(runner, library)))}
-    # Which release the tool is of, it does not say.
+    # The tool does not say of which release it is.
     if tool.is_file() and toolchain == INSTALLED:
         check_machine(tool, facts.abi, _HINT)
         return {"onnx": Program(path=str(tool), tool=PerfTest.from_file(tool), library_mb=megabytes(tool))}
@@ -47,14 +48,14 @@ def programs(facts: DeviceFacts, toolchain: str = INSTALLED) -> dict[str, Progra
 
 
 def releases(facts: DeviceFacts) -> tuple[str, ...]:
-    """Those whose library lies beside the runner; of a virtual phone also those that are on this machine."""
+    """The releases whose library lies beside the runner; for a virtual phone also those on this machine."""
     folder = folder_for(facts, _HINT)
     before, _, after = _library("-*").partition("*")
     files = folder.glob(before + "*" + after) if (folder / RUNNER).is_file() else ()
-    found = {f"onnxruntime=={file.name.removeprefix(before).removesuffix(after)}" for file in files}
+    texts = {f"onnxruntime=={file.name.removeprefix(before).removesuffix(after)}" for file in files}
     if facts.exec_context == VIRTUAL_PHONE:
-        found |= {one.toolchain.text for one in environments.made() if one.toolchain.package == "onnxruntime"}
-    return tuple(sorted(found))
+        texts |= {entry.toolchain.text for entry in environments.made() if entry.toolchain.package == "onnxruntime"}
+    return tuple(sorted(texts))
 
 
 def _library(release: str) -> str:

@@ -37,7 +37,7 @@ PROVIDERS = {
 }
 """ONNX Runtime's execution providers by backend."""
 _OPTIONS = {"qnn": {"backend_path": "libQnnHtp.so"}}
-"""What providers are told: which of Qualcomm's libraries is that of the NPU."""
+"""The options of providers: Qualcomm's library of the NPU."""
 
 _LEVELS = {
     "all": "ORT_ENABLE_ALL",
@@ -84,36 +84,38 @@ class _Model:
         return self._answer
 
     def end_profile(self) -> str:
-        """What the session wrote of itself."""
+        """The session's own profile."""
         return Path(self._session.end_profiling()).read_text(encoding="utf-8")
 
 
-def _opened(given: argparse.Namespace) -> Load:
+def _opened(arguments: argparse.Namespace) -> Load:
     import onnxruntime
 
-    if given.graph_optimization not in _LEVELS:
+    if arguments.graph_optimization not in _LEVELS:
         raise GiveUp("bad_arguments", f"--graph-optimization is none of {', '.join(_LEVELS)}")
-    if given.use_bundled_input is not None or given.input_type != "float":
+    if arguments.use_bundled_input is not None or arguments.input_type != "float":
         raise GiveUp("bad_arguments", "an ONNX file carries no inputs, and takes float ones")
-    if not Path(given.model).is_file():
-        raise GiveUp("no_model", f"there is no file {given.model}")
-    provider = PROVIDERS.get(given.backend, "")
-    there = onnxruntime.get_available_providers()
-    if provider not in there:
-        raise GiveUp("backend_missing", f"{_version()} has no {provider or given.backend} (it has: {', '.join(there)})")
-    options = session_options(given.graph_optimization, given.threads)
-    options.enable_profiling = given.profile
-    if given.profile:
+    if not Path(arguments.model).is_file():
+        raise GiveUp("no_model", f"there is no file {arguments.model}")
+    provider = PROVIDERS.get(arguments.backend, "")
+    known = onnxruntime.get_available_providers()
+    if provider not in known:
+        raise GiveUp(
+            "backend_missing", f"{_version()} has no {provider or arguments.backend} (it has: {', '.join(known)})"
+        )
+    options = session_options(arguments.graph_optimization, arguments.threads)
+    options.enable_profiling = arguments.profile
+    if arguments.profile:
         options.profile_file_prefix = str(folder_of_process() / "ort")
-    if given.exact_int8:
-        # Adds 8-bit products in 32 bits, where the CPU's own instructions would saturate.
+    if arguments.exact_int8:
+        # The session then adds 8-bit products in 32 bits, where the CPU's own instructions would saturate.
         options.add_session_config_entry("session.x64quantprecision", "1")
-    providers = [(provider, _OPTIONS.get(given.backend, {}))]
+    providers = [(provider, _OPTIONS.get(arguments.backend, {}))]
 
     def load() -> tuple[Any, int]:
         try:
             started = time.perf_counter_ns()
-            session = onnxruntime.InferenceSession(given.model, options, providers=providers)
+            session = onnxruntime.InferenceSession(arguments.model, options, providers=providers)
             load_ns = time.perf_counter_ns() - started
         except MemoryError:
             raise
@@ -127,7 +129,7 @@ def _opened(given: argparse.Namespace) -> Load:
 
 
 def session_options(graph_optimization: str, threads: int) -> Any:
-    """As every session of a file is opened, whether it is timed or looked at."""
+    """The options of every session of a file, whether it is timed or looked at."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -157,11 +159,11 @@ def _metrics(_model: _Model) -> dict[str, float]:
     return {"runtime_mb": sum(file.stat().st_size for file in libraries) / 1e6}
 
 
-def _profile(model: _Model, given: argparse.Namespace, report: IO[str]) -> None:
-    x = input_of(given)
-    run_often(lambda: model(x), max(given.warmup, 1))
-    taken = run_often(lambda: model(x), given.iter)
-    tell(report, "profile", iteration_ns=taken, onnxruntime=model.end_profile())
+def _profile(model: _Model, arguments: argparse.Namespace, report: IO[str]) -> None:
+    x = input_of(arguments)
+    run_often(lambda: model(x), max(arguments.warmup, 1))
+    iteration_ns = run_often(lambda: model(x), arguments.iter)
+    tell(report, "profile", iteration_ns=iteration_ns, onnxruntime=model.end_profile())
 
 
 PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, profiled=_profile, needs_compilers=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
+from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import profiles, registry
@@ -29,14 +30,14 @@ class OnnxRuntime(Profiles):
     name = "onnxruntime"
     module = "workers.runtimes.onnxruntime.runner"
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
         """See `Runtime.supports`."""
         return reason_against(variant, facts)
 
     def versions(self) -> dict[str, str]:
         """See `Runtime.versions`. Raises `EdgeSweepError` if a library is not installed."""
-        found = registry.versions(self.name, "torch", "torchvision", "onnx", "onnxscript", "onnxruntime")
-        return {**found, "builder": f"{self.name} {BUILDER_VERSION}"}
+        libraries = registry.versions(self.name, "torch", "torchvision", "onnx", "onnxscript", "onnxruntime")
+        return {**libraries, "builder": f"{self.name} {BUILDER_VERSION}"}
 
     def runner(self) -> str:
         return f"{NAME} {VERSION}"
@@ -67,9 +68,9 @@ class OnnxRuntime(Profiles):
         try:
             ended = subprocess.run(_ASK, capture_output=True, timeout=_ASK_S, check=True, text=True)  # noqa: S603  # our own words
         except (OSError, subprocess.SubprocessError):
-            return ()  # what is not installed is said elsewhere
-        there = ended.stdout.split()
-        return tuple(backend for backend, provider in PROVIDERS.items() if provider in there)
+            return ()  # Another check reports what is not installed.
+        available = ended.stdout.split()
+        return tuple(backend for backend, provider in PROVIDERS.items() if provider in available)
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)

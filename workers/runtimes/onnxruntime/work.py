@@ -1,4 +1,4 @@
-"""How much work the operators of an ONNX file are, in multiply-adds, as `workers.runtimes.work` counts a graph's."""
+"""The work of an ONNX file's operators, in multiply-adds, as `workers.runtimes.work` counts a graph's."""
 
 import math
 from collections import Counter
@@ -29,29 +29,29 @@ def _multiply_adds(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) 
 
 
 def _shapes(graph: onnx.GraphProto) -> Mapping[str, tuple[int, ...]]:
-    found = {one.name: tuple(one.dims) for one in graph.initializer}
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for value in (*graph.input, *graph.output, *graph.value_info):
-        found[value.name] = tuple(size.dim_value for size in value.type.tensor_type.shape.dim)
-    return found
+        shapes[value.name] = tuple(size.dim_value for size in value.type.tensor_type.shape.dim)
+    return shapes
 
 
 def _convolution(_node: onnx.NodeProto, inputs: _Shapes, output: tuple[int, ...]) -> int:
-    """Each element of the output meets one filter."""
+    """The multiply-adds of a convolution: each element of the output meets one filter."""
     return math.prod(output) * math.prod(inputs[1][1:])
 
 
 def _transposed(_node: onnx.NodeProto, inputs: _Shapes, _output: tuple[int, ...]) -> int:
-    """Each element of the input meets one filter."""
+    """The multiply-adds of a transposed convolution: each element of the input meets one filter."""
     return math.prod(inputs[0]) * math.prod(inputs[1][1:])
 
 
 def _product(node: onnx.NodeProto, inputs: _Shapes, output: tuple[int, ...]) -> int:
-    transposed = any(one.name == "transA" and one.i for one in node.attribute)
+    transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)
     return math.prod(output) * inputs[0][-2 if transposed else -1]
 
 
 def _attention(_node: onnx.NodeProto, inputs: _Shapes, output: tuple[int, ...]) -> int:
-    """Two products: queries with keys, and their weights with values."""
+    """The multiply-adds of two products: queries with keys, and their weights with values."""
     queries, keys = inputs[:2]
     return math.prod(queries) * keys[-2] + math.prod(output) * keys[-2]
 

@@ -25,11 +25,12 @@ class Archive:
     """`nnapi` or `metal` if a part of it runs there, else `cpu`."""
     file_version: int
     bytecode_version: int | None
-    """`None` for `pt`, which contains source code."""
+    """The version of the bytecode; `None` for `pt`, which contains source code."""
 
 
 def read(path: Path) -> Archive:
-    """Raises `NoArchive` if the file is truncated, damaged, of another kind, or a decompression bomb."""
+    """The properties of a file. Raises `NoArchive` if the file is truncated, damaged, of another kind, or a
+    decompression bomb."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _read(archive, path.stat().st_size)

@@ -41,7 +41,7 @@ def parse(stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
 
 
 def _lines(stdout: bytes) -> list[bytes]:
-    """At least one. Each has its newline, but for a last one that was cut off."""
+    """The lines, at least one. Each has its newline, but for a last one that was cut off."""
     pieces = stdout.split(b"\n")
     return [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] or len(pieces) == 1 else [])
 
@@ -58,7 +58,7 @@ def _mark(line: bytes) -> dict[str, Any]:
 
 
 def _refusal(stdout: bytes) -> RunnerError:
-    """Why the runner began no batch."""
+    """The error of a runner that began no batch."""
     try:
         report.parse(stdout)
     except RunnerError as error:
@@ -97,18 +97,18 @@ def _outcome(lines: Sequence[bytes], sha256: str, revision: int) -> BatchOutcome
     try:
         if has_artifact:
             _check(artifact.get("sha256"), sha256)
-        found = report.parse(b"".join(lines[1:] if has_artifact else lines))
+        parsed = report.parse(b"".join(lines[1:] if has_artifact else lines))
     except RunnerError as error:
         return error
-    if not has_artifact or not found.samples_ns:
+    if not has_artifact or not parsed.samples_ns:
         return RunnerError("garbled", "an item of the batch reports no artifact or no samples")
-    return replace(found, runner=f"{found.runner} batch {revision}")
+    return replace(parsed, runner=f"{parsed.runner} batch {revision}")
 
 
-def _check(found: object, asked: str) -> None:
-    if not (isinstance(found, str) and _SHA256.fullmatch(found)):
-        raise RunnerError("garbled", f"the artifact's sha256 is none: {found!r:.80}")
-    if found != asked:
+def _check(reported: object, expected: str) -> None:
+    if not (isinstance(reported, str) and _SHA256.fullmatch(reported)):
+        raise RunnerError("garbled", f"the artifact's sha256 is none: {reported!r:.80}")
+    if reported != expected:
         raise RunnerError(
-            "wrong_artifact", f"the runner loaded a file with the sha256 {found[:12]}, asked for was {asked[:12]}"
+            "wrong_artifact", f"the runner loaded a file with the sha256 {reported[:12]}, asked for was {expected[:12]}"
         )

@@ -42,7 +42,7 @@ def build(
         lowered = lower(variant, inputs, stages_of(shared))
         saved = save(lowered.module, out, "ptl" if variant.format == "ptl" else "pt")
     memory_format = "channels_last" if variant.layout == "nhwc" else "contiguous_format"
-    given = tensor_spec(package.input_shape, lowered.input)
+    spec = tensor_spec(package.input_shape, lowered.input)
     request = RunRequest(
         model=str(saved.file),
         backend=variant.backend,
@@ -51,9 +51,9 @@ def build(
         cpus="all",
         input_shape=package.input_shape,
         memory_format=memory_format,
-        input_dtype=_INPUT_TYPES.get(given.dtype, given.dtype),
-        input_scale=given.scale,
-        input_zero_point=given.zero_point,
+        input_dtype=_INPUT_TYPES.get(spec.dtype, spec.dtype),
+        input_scale=spec.scale,
+        input_zero_point=spec.zero_point,
         reference=references.library(variant.backend) if emulated else None,
     )
     request = replace(request, exact_int8=_saturates_here_only(variant))
@@ -61,7 +61,7 @@ def build(
     sibling = None
     if variant.backend == "nnapi":
         with build_state(engine):
-            sibling = _sibling(saved, inputs, given, memory_format)
+            sibling = _sibling(saved, inputs, spec, memory_format)
     return write_manifest(
         runtime,
         variant,
@@ -70,11 +70,11 @@ def build(
         Built(
             saved=saved,
             memory_format=memory_format,
-            input=given,
+            input=spec,
             output=tensor_spec((package.input_shape[0], classes), lowered.output),
             verification=verification,
             fused=lowered.fused,
-            # What an accelerator does with a program may depend on the weights. Only the optimiser freezes a module.
+            # An accelerator's choices for a program may depend on the weights. Only the optimiser freezes a module.
             program_id=program_id(saved.file) if variant.optimize and not emulated else None,
             coverage=lowered.coverage,
             sibling=sibling,
@@ -83,7 +83,7 @@ def build(
 
 
 def _saturates_here_only(variant: Variant) -> bool:
-    """Whether this machine's engine saturates, but the device's does not.
+    """Tell whether this machine's engine saturates, but the device's does not.
 
     The plan gives onednn the full range only if the device does not saturate; the building machine may be another one.
     """
@@ -116,11 +116,11 @@ def _standard(variant: Variant, inputs: BuildInputs) -> Standard:
     return Standard(logits=logits, against="fp16-rounded eager", least_sqnr_db=least)
 
 
-def _sibling(saved: Saved, inputs: BuildInputs, given: TensorSpec, memory_format: str) -> EvalSibling | None:
-    batch = given.shape[0]
+def _sibling(saved: Saved, inputs: BuildInputs, spec: TensorSpec, memory_format: str) -> EvalSibling | None:
+    batch = spec.shape[0]
     count = max(EVAL_IMAGES // batch, 1) * batch
     if len(inputs.verification) < count:
         return None
     images = torch.from_numpy(inputs.verification[:count])
-    file = bundle(saved.file, images, saved.file.parent, given, memory_format)
+    file = bundle(saved.file, images, saved.file.parent, spec, memory_format)
     return EvalSibling(file=file.name, file_sha256=hashlib.sha256(file.read_bytes()).hexdigest(), images=count)

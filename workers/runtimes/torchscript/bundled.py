@@ -32,6 +32,6 @@ def eval_sibling(manifest: Manifest, model: Path, images: Images, folder: Path) 
     if engine not in ("none", *torch.backends.quantized.supported_engines):
         raise BuildError("not_bundled", f"torch on this machine has no quantized engine {engine}")
     with _ONE_AT_A_TIME, build_state(engine):
-        # Copied, because arrays from Ray are read-only, and from_numpy warns about that.
+        # The images are copied, because arrays from Ray are read-only, and from_numpy warns about that.
         file = bundle(model, torch.tensor(images[:count]), folder, manifest.input, manifest.memory_format)
     return EvalSibling(file=file.name, file_sha256=hashlib.sha256(file.read_bytes()).hexdigest(), images=count)

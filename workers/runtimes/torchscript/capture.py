@@ -54,7 +54,7 @@ def _forget_dead_operators() -> None:
     for address, name in list(table.items()):
         space, _, operator = name.partition("::")
         if space in ("aten", "prim"):
-            continue  # these are never deleted
+            continue  # Operators of these two are never deleted.
         packet = vars(getattr(torch.ops, space)).get(operator)
         if id(getattr(packet, "_op", None)) != address:
             del table[address]
@@ -84,7 +84,7 @@ def mixed(model: torch.nn.Module, images: torch.Tensor) -> torch.jit.ScriptModul
     return script(torch.nn.Sequential(_part("", model, _probes(images))).eval())
 
 
-# What a model's own code raises for an unsuitable input.
+# A model's own code raises these for an unsuitable input.
 _INPUT_ERRORS = (RuntimeError, ValueError, AssertionError, IndexError, ArithmeticError)
 
 _Calls = Mapping[str, tuple[object, ...]]
@@ -99,9 +99,7 @@ def _probes(*images: torch.Tensor) -> _Calls:
         "the input times 8": lambda floats: floats * 8,
         "zeros": torch.zeros_like,
     }
-    changed = {
-        what: tuple(quantized_as(one, change(one.dequantize())) for one in images) for what, change in changes.items()
-    }
+    changed = {name: tuple(quantized_as(x, change(x.dequantize())) for x in images) for name, change in changes.items()}
     return {"the traced input": images, **changed}
 
 
@@ -120,7 +118,7 @@ def _part(name: str, module: torch.nn.Module, calls: _Calls) -> torch.jit.Script
         return _trace(module, calls)
     except BuildError as error:
         untraced = error
-    parts = {path: _part(f"{name}.{path}".lstrip("."), part, seen) for path, part, seen in _inside(module, calls)}
+    parts = {path: _part(f"{name}.{path}".lstrip("."), part, inner) for path, part, inner in _inside(module, calls)}
     shell = copy.deepcopy(module)
     for path, part in parts.items():
         shell.set_submodule(path, part)
@@ -145,15 +143,15 @@ def _inside(module: torch.nn.Module, calls: _Calls) -> list[tuple[str, torch.nn.
     Lists of modules do not run themselves, so their entries are outermost. Modules that are called with keyword
     arguments, or not called at all, are left out and later scripted.
     """
-    seen: dict[str, dict[str, tuple[object, ...]]] = {}
+    calls_by_path: dict[str, dict[str, tuple[object, ...]]] = {}
     with_keywords: set[str] = set()
     running: list[str] = []
 
     def before(path: str) -> Callable[..., None]:
         def hook(part: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             if not running:
-                # Copied, because the part may write into its arguments.
-                called = seen.setdefault(path, {})
+                # The arguments are copied, because the part may write into them.
+                called = calls_by_path.setdefault(path, {})
                 called[f"its input {len(called) + 1}"] = _copies(args)
                 if kwargs:
                     with_keywords.add(path)
@@ -178,7 +176,7 @@ def _inside(module: torch.nn.Module, calls: _Calls) -> list[tuple[str, torch.nn.
     finally:
         for hook in hooks:
             hook.remove()
-    return [(path, parts[path], called) for path, called in seen.items() if path not in with_keywords]
+    return [(path, parts[path], called) for path, called in calls_by_path.items() if path not in with_keywords]
 
 
 def _copies(args: tuple[object, ...]) -> tuple[object, ...]:
@@ -201,15 +199,15 @@ def _trace(model: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
     doubts = [warning for warning in caught if issubclass(warning.category, TracerWarning)]
     warned = f"; torch said: {first_words(str(doubts[0].message)).partition('. ')[0]}" if doubts else ""
     file, line = (doubts[0].filename, doubts[0].lineno) if doubts else ("", 0)
-    for what, args in calls.items():
+    for name, args in calls.items():
         try:
             expected = model(*_copies(args))
         except _INPUT_ERRORS:
-            continue  # not an input for this model
-        if not _same(expected, _answer(traced, args)):
+            continue  # It is not an input for this model.
+        if not _agree(expected, _answer(traced, args)):
             raise BuildError(
                 "trace_differs",
-                f"the trace's output differs on {what}{warned}",
+                f"the trace's output differs on {name}{warned}",
                 "try capture: [script]",
                 file=file,
                 line=line,
@@ -234,7 +232,8 @@ def _answer(traced: torch.jit.ScriptModule, args: tuple[object, ...]) -> object:
 
 
 def _is_data_dependent(model: torch.nn.Module, example: tuple[object, ...]) -> bool:
-    """Whether the model converts tensor data to a Python value, found by a run on fake tensors, which have no data.
+    """Tell whether the model converts tensor data to a Python value, found by a run on fake tensors, which have no
+    data.
 
     Sizes do not count as data. If torch cannot run the model on fake tensors (quantized operators), returns false: then
     only the comparison of outputs can show it.
@@ -249,7 +248,7 @@ def _is_data_dependent(model: torch.nn.Module, example: tuple[object, ...]) -> b
     return False
 
 
-def _same(expected: object, answer: object) -> bool:
+def _agree(expected: object, answer: object) -> bool:
     match expected, answer:
         case torch.Tensor(), torch.Tensor():
             if expected.shape != answer.shape or expected.dtype != answer.dtype:
@@ -258,8 +257,8 @@ def _same(expected: object, answer: object) -> bool:
             scale = float(expected.abs().nan_to_num(posinf=0.0).max()) if expected.numel() else 0.0
             return torch.allclose(expected, answer, rtol=1e-3, atol=1e-4 * scale, equal_nan=True)
         case ((tuple() | list()), (tuple() | list())):
-            return len(expected) == len(answer) and all(map(_same, expected, answer))
+            return len(expected) == len(answer) and all(map(_agree, expected, answer))
         case dict(), dict():
-            return expected.keys() == answer.keys() and all(_same(expected[k], answer[k]) for k in expected)
+            return expected.keys() == answer.keys() and all(_agree(expected[k], answer[k]) for k in expected)
         case _:
             return expected is None and answer is None

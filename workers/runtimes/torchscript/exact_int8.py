@@ -32,7 +32,7 @@ def exact_int8() -> Iterator[None]:
 
 
 def engine_saturates() -> bool:
-    """Whether the present engine saturates for the largest possible sum of two 8-bit products."""
+    """Tell whether the present engine saturates for the largest possible sum of two 8-bit products."""
     largest = torch._make_per_tensor_quantized_tensor(torch.full((1, 64), 255, dtype=torch.uint8), 1.0, 0)
     weights = torch._make_per_tensor_quantized_tensor(torch.full((64, 64), 127, dtype=torch.int8), 1.0, 0)
     packed = torch.ops.quantized.linear_prepack(weights, None)

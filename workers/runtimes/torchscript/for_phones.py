@@ -1,4 +1,4 @@
-"""How the runner of PyTorch Mobile is compiled for phones: against static libraries, or the shared ones of an AAR."""
+"""Compiles the runner of PyTorch Mobile for phones: against static libraries, or the shared ones of an AAR."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ GET = (
 )
 _FORMATS = {"full": "pt", "lite": "ptl"}
 _OF_AAR = {"full": "libpytorch_jni.so", "lite": "libpytorch_jni_lite.so"}
-# As build_android.sh and the AARs.
+# build_android.sh and the AARs have the same.
 _LEVEL = 21
 
 

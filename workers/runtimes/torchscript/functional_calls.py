@@ -16,7 +16,7 @@ CONVOLUTIONS: dict[Callable[..., object], int] = {
     functional.conv2d: 2,
     functional.conv3d: 3,
 }
-"""By function, the number of spatial dimensions."""
+"""The number of spatial dimensions, by function."""
 _PARAMETERS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _DEFAULTS: dict[str, object] = {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 
@@ -27,8 +27,8 @@ def spell_out(graph: GraphModule, node: Node) -> None:
 
     Nothing is changed if the weight's size is not known, or a number is computed in the graph.
     """
-    given = dict(zip(_PARAMETERS, node.args, strict=False)) | dict(node.kwargs)
-    call = {**_DEFAULTS, **given}
+    passed = dict(zip(_PARAMETERS, node.args, strict=False)) | dict(node.kwargs)
+    call = {**_DEFAULTS, **passed}
     dimensions = CONVOLUTIONS[node.target]  # type: ignore[index]  # only called for these
     stride, dilation = (_numbers(call[name], dimensions) for name in ("stride", "dilation"))
     if stride is None or dilation is None:
@@ -39,10 +39,10 @@ def spell_out(graph: GraphModule, node: Node) -> None:
         if not isinstance(weight, Node) or weight.op != "get_attr":
             return
         kernel = _attribute(graph, str(weight.target)).shape[2:]
-        wanted = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
-        padding = tuple(whole // 2 for whole in wanted)
-        if any(whole % 2 for whole in wanted):
-            ends = [end for whole in reversed(wanted) for end in (whole // 2, whole - whole // 2)]
+        totals = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
+        padding = tuple(whole // 2 for whole in totals)
+        if any(whole % 2 for whole in totals):
+            ends = [end for whole in reversed(totals) for end in (whole // 2, whole - whole // 2)]
             with graph.graph.inserting_before(node):
                 call["input"] = graph.graph.call_function(pad, (call["input"], ends))  # type: ignore[arg-type]
             padding = (0,) * dimensions
@@ -61,9 +61,9 @@ def read_what_is_written(graph: GraphModule) -> None:
     answers, without an error).
     """
     roots: dict[Node, Node] = {}
-    """By the result of an in-place operation, the node that its tensor came from."""
+    """The node that a tensor came from, by the result of an in-place operation."""
     latest: dict[Node, Node] = {}
-    """By that node, the result that was written last."""
+    """The result that was written last, by that node."""
 
     def as_written(read: Node) -> Node:
         return latest.get(roots.get(read, read), read)
@@ -89,7 +89,7 @@ def _in_place(graph: GraphModule, node: Node) -> bool:
 def _numbers(value: object, dimensions: int) -> tuple[int, ...] | None:
     if isinstance(value, int):
         return (value,) * dimensions
-    if isinstance(value, tuple | list) and all(isinstance(one, int) for one in value):
+    if isinstance(value, tuple | list) and all(isinstance(number, int) for number in value):
         return tuple(value) if len(value) == dimensions else tuple(value) * dimensions
     return None
 

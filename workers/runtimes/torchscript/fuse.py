@@ -91,7 +91,7 @@ def fuse(graph: GraphModule) -> tuple[GraphModule, tuple[str, ...]]:
     """
     check_foldable(graph)
     try:
-        graph = torch.fx.symbolic_trace(graph)  # as in fuse_fx, so that both graphs have equal node names
+        graph = torch.fx.symbolic_trace(graph)  # fuse_fx does the same, so that both graphs have equal node names.
         fused = fuse_fx(graph)
     except Exception as error:
         raise BuildError(
@@ -126,11 +126,11 @@ def _module(graph: GraphModule, node: Node) -> torch.nn.Module | None:
 
 def fused_groups(before: GraphModule, after: GraphModule) -> tuple[str, ...]:
     """The groups of nodes in `before` that torch fused into one node of `after`, which keeps the first node's name."""
-    kept = {node.name for node in after.graph.nodes}
+    names = {node.name for node in after.graph.nodes}
     groups: dict[Node, list[Node]] = {}
     owner: dict[Node, Node] = {}
     for node in before.graph.nodes:
-        if node.name in kept:
+        if node.name in names:
             continue
         first = node.all_input_nodes[0]
         owner[node] = owner.get(first, first)

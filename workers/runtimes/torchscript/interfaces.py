@@ -81,8 +81,8 @@ def split(graph: GraphModule) -> Core:
         )
     if len(set(steps)) > 1:
         raise BuildError("interface_not_possible", "the model's input is quantized in two different ways")
-    taken = steps[0]
-    assert taken is not None
+    qparams = steps[0]
+    assert qparams is not None
     for node in users:
         node.replace_all_uses_with(images)
         cut.graph.erase_node(node)
@@ -93,10 +93,10 @@ def split(graph: GraphModule) -> Core:
         quantized = last.all_input_nodes[0]
         end.args = (quantized,)
         cut.graph.erase_node(last)
-        output = _output_qparams(cut, quantized) if quantized is not images else taken
+        output = _output_qparams(cut, quantized) if quantized is not images else qparams
     cut.delete_all_unused_submodules()
     cut.recompile()
-    return Core(core=cut, input=taken, output=output)
+    return Core(core=cut, input=qparams, output=output)
 
 
 def _quantizes(graph: GraphModule, node: Node) -> QParams | None:
@@ -114,7 +114,7 @@ def _quantizes(graph: GraphModule, node: Node) -> QParams | None:
 
 
 def _reads_shape(node: Node) -> bool:
-    """Whether `node` reads only the shape, which quantization does not change."""
+    """Tell whether `node` reads only the shape, which quantization does not change."""
     if node.op == "call_method":
         return node.target in ("size", "dim")
     return node.target is getattr and node.args[1] in ("shape", "ndim")
@@ -149,7 +149,7 @@ def with_numbers(graph: GraphModule) -> GraphModule:
 
 
 def _takes_qparams(user: Node, node: Node) -> bool:
-    """Whether `user` reads `node` as scale or zero point: these arguments come after its tensors."""
+    """Tell whether `user` reads `node` as scale or zero point: these arguments come after its tensors."""
     quantizes = user.target is torch.quantize_per_tensor or str(user.target).startswith("quantized.")
     return quantizes and node in user.args[1:]
 

@@ -13,7 +13,7 @@ from workers.toolchains.environments import package_folder
 
 NAME = "native-torchscript"
 SOURCE = "runner.cpp"
-"""What times an artifact alone. Its hash is in job keys, so what is only for batches is not in it."""
+"""The source that times an artifact alone. Its hash is in job keys, so what is only for batches is not in it."""
 PROGRAM_SOURCE = "runner_batch.cpp"
 PROFILER_SOURCE = "torchscript_profiler.cpp"
 
@@ -37,7 +37,7 @@ def program() -> Path:
 
 
 def libraries() -> tuple[Path, ...]:
-    """Those of the installed torch that the program is linked to."""
+    """The libraries of the installed torch that the program is linked to."""
     folder = package_folder("torch", INSTALLED)
     return () if folder is None else tuple(file for name in LIBRARIES for file in folder.glob(f"lib/{name}.*"))
 

@@ -38,10 +38,10 @@ class Lowered:
     module: torch.jit.ScriptModule
     fused: tuple[str, ...]
     input: QParams | None
-    """Only for the interface `full`; otherwise the input is float."""
+    """The input's parameters, only for the interface `full`; otherwise the input is float."""
     output: QParams | None
     coverage: Coverage | None
-    """Only for NNAPI."""
+    """The coverage, only for NNAPI."""
 
 
 def lower(variant: Variant, inputs: BuildInputs, stages: Stages) -> Lowered:
@@ -131,8 +131,8 @@ class _Build:
 
     def _core(self) -> Core | None:
         """The int8 model without its float ends, if the interface needs it; else `None`."""
-        wanted = ("core", "full") if self._variant.backend == "nnapi" else ("full",)
-        if self._variant.interface not in wanted:
+        interfaces = ("core", "full") if self._variant.backend == "nnapi" else ("full",)
+        if self._variant.interface not in interfaces:
             return None
         body = self._body()[0]
         assert isinstance(body, GraphModule)
@@ -146,7 +146,7 @@ class _Build:
             if core is not None:
                 example = torch.quantize_per_tensor(example, core.input.scale, core.input.zero_point, core.input.dtype)
             if self._variant.layout == "nhwc":
-                # A copy, because the layout of the weights changes in place.
+                # The model is copied, because the layout of the weights changes in place.
                 inner = copy.deepcopy(model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # typed for 4-D tensors only
                 model = capture.ChannelsLast(inner).eval()
             match self._variant.capture:
@@ -233,8 +233,8 @@ def tensor_spec(shape: tuple[int, ...], qparams: QParams | None) -> TensorSpec:
 
 def _optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
     try:
-        # Frozen first, because optimize_for_mobile's folding of Conv+BN drops the resulting bias (pytorch issue
-        # 76807, still in 2.12.1). Without that, models that are traced, or scripted with control flow, have 1 dB.
+        # The model is frozen first, because optimize_for_mobile's folding of Conv+BN drops the resulting bias (pytorch
+        # issue 76807, still in 2.12.1). Without that, models that are traced, or scripted with control flow, have 1 dB.
         optimized: torch.jit.ScriptModule = optimize_for_mobile(torch.jit.freeze(module))
     except Exception as error:
         raise BuildError(

@@ -33,10 +33,10 @@ def read_matrix(text: str) -> list[list[float]]:
     infinity stay. Raises `RunnerError`: `bad_output` if the text is not such a matrix, `garbled` if it is incomplete.
     """
     values, newline, footer = text.rstrip().rpartition("\n")
-    found = _FOOTER.fullmatch(footer)
-    if found is None:
+    match = _FOOTER.fullmatch(footer)
+    if match is None:
         raise RunnerError("bad_output", f"the model answers something else than one tensor: {footer[:80]!r}")
-    kind, shape = found[1], tuple(int(size) for size in found[2].split(",") if size)
+    kind, shape = match[1], tuple(int(size) for size in match[2].split(",") if size)
     if len(shape) != 2 or _FLOATS.fullmatch(kind) is None:
         raise RunnerError("bad_output", f"the model answers {kind} of shape {shape}, not floats of (batch, classes)")
     rows, columns = shape
@@ -45,7 +45,7 @@ def read_matrix(text: str) -> list[list[float]]:
 
 
 def _blocks(text: str, columns: int) -> list[tuple[str, int]]:
-    """For each group of columns, its text without the heading, and the number of columns."""
+    """The text without the heading, and the number of columns, of each group of columns."""
     headings = list(_COLUMNS.finditer(text))
     if not headings:
         return [(text, columns)]
@@ -66,8 +66,8 @@ def _blocks(text: str, columns: int) -> list[tuple[str, int]]:
 
 def _part(block: str, rows: int, columns: int) -> list[list[float]]:
     scale = 1.0
-    if found := _SCALE.match(block):
-        scale, block = _number(found[1]), block[found.end() :]
+    if match := _SCALE.match(block):
+        scale, block = _number(match[1]), block[match.end() :]
     words = block.split()
     if len(words) != rows * columns:
         raise _garbled(f"{len(words)} numbers stand where {rows} x {columns} were printed")
@@ -82,5 +82,5 @@ def _number(word: str) -> float:
     return math.nan if math.isnan(value) else value
 
 
-def _garbled(what: str) -> RunnerError:
-    return RunnerError("garbled", f"the printed output is invalid: {what}")
+def _garbled(why: str) -> RunnerError:
+    return RunnerError("garbled", f"the printed output is invalid: {why}")

@@ -1,4 +1,5 @@
-"""Which builds are one program: the same operators on tensors of the same shapes, whatever the weights' values.
+"""Identifies builds that are one program: the same operators on tensors of the same shapes, whatever the weights'
+values.
 
 Fusing and then optimising gives what optimising alone gives, but for rounding. Two such builds take the same time, and
 no number of measurements can tell them apart.
@@ -24,7 +25,7 @@ def program_id(file: Path) -> str | None:
 
     Numbers outside of tensors are part of it, and so are the values of integer tensors, which may be indices.
     """
-    # As a runner has it: a module that was never saved may still have other strides.
+    # A runner has the saved module: a module that was never saved may still have other strides.
     module: torch.jit.ScriptModule = torch.jit.load(str(file), map_location="cpu")  # type: ignore[no-untyped-call]  # torch has no types for it
     digest = hashlib.sha256()
     try:
@@ -36,7 +37,8 @@ def program_id(file: Path) -> str | None:
 
 
 def _lines(block: torch.Graph | torch.Block, numbers: dict[str, int]) -> Iterator[str]:
-    """One per node, in their order. `numbers`: of the values; their names depend on the source code."""
+    """The lines of a block, one per node, in their order. `numbers`: of the values; their names depend on the source
+    code."""
 
     def number(value: torch.Value) -> str:
         # A class: the graph's own module, of which nothing is read, or prepacked weights, which are described.
@@ -49,8 +51,8 @@ def _lines(block: torch.Graph | torch.Block, numbers: dict[str, int]) -> Iterato
         if kind == "prim::GetAttr" or (kind != "prim::Constant" and node.attributeNames()):
             raise _NotComparableError
         constant = f" {_described(_constant(node))}" if kind == "prim::Constant" else ""
-        given = [number(value) for value in node.inputs()]
-        yield f"{[number(value) for value in node.outputs()]} = {kind} {node.schema()}{constant} {given}"
+        inputs = [number(value) for value in node.inputs()]
+        yield f"{[number(value) for value in node.outputs()]} = {kind} {node.schema()}{constant} {inputs}"
         for inner in node.blocks():
             yield from _lines(inner, numbers)
     yield f"gives {[number(value) for value in block.outputs()]}"
@@ -64,7 +66,7 @@ def _constant(node: torch.Node) -> object:
 
 
 def _described(value: object) -> str:
-    """Raises `_NotComparableError`."""
+    """The description of a value. Raises `_NotComparableError`."""
     match value:
         case None | bool() | int() | float() | str() | torch.device() | torch.dtype():
             return repr(value)

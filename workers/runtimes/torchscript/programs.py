@@ -23,7 +23,7 @@ _BOARD = "install torch there (python3 -m venv ~/edgesweep-venv), or compile the
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:
-    """By format (`pt`, `ptl`), the program of this host that runs such artifacts on the device.
+    """The program of this host, by format (`pt`, `ptl`), that runs such artifacts on the device.
 
     A device with a Python and torch of its own gets the Python runner. For others, programs come from the ABI's
     sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user puts them; for boards it is
@@ -37,18 +37,18 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
     abi, is_board = facts.abi, facts.exec_context == BOARD
     hint = _BOARD if is_board else _ANDROID
     folder = folder_for(facts, hint)
-    found: dict[str, Program] = {}
+    chosen: dict[str, Program] = {}
     for kind in RUNNERS:
         runner, tool = folder / RUNNERS[kind], folder / STOCK_TOOLS[kind]
         if runner.is_file():
             check_machine(runner, abi, hint)
             beside = libraries_of(runner, abi, hint)
-            found[kind] = Program(path=str(runner), libraries=beside, library_mb=megabytes(runner, *map(Path, beside)))
+            chosen[kind] = Program(path=str(runner), libraries=beside, library_mb=megabytes(runner, *map(Path, beside)))
         elif tool.is_file():
             check_machine(tool, abi, hint)
-            found[kind] = Program(path=str(tool), tool=SpeedBenchmark.of(tool, abi), library_mb=megabytes(tool))
-    if found:
-        return found
+            chosen[kind] = Program(path=str(tool), tool=SpeedBenchmark.of(tool, abi), library_mb=megabytes(tool))
+    if chosen:
+        return chosen
     if facts.exec_context == VIRTUAL_PHONE:
         runner = native_runner.program()
         size = megabytes(runner, *native_runner.libraries())
@@ -59,18 +59,18 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
 
 
 def profilers(facts: DeviceFacts) -> dict[str, Program]:
-    """As `programs`, of the programs that tell the time of each operator: the Python runner, or a C++ program beside
+    """The programs, as in `programs`, that tell the time of each operator: the Python runner, or a C++ program beside
     the C++ runner. Raises `BuildError`: `no_runner`, and the errors of compiling."""
     if facts.python:
         return programs(facts)
     folder = folder_for(facts, _ANDROID)
-    found = {kind: folder / name for kind, name in PROFILERS.items() if (folder / name).is_file()}
-    if found:
-        for file in found.values():
+    files = {kind: folder / name for kind, name in PROFILERS.items() if (folder / name).is_file()}
+    if files:
+        for file in files.values():
             check_machine(file, facts.abi, _ANDROID)
         return {
             kind: Program(path=str(file), libraries=libraries_of(file, facts.abi, _ANDROID))
-            for kind, file in found.items()
+            for kind, file in files.items()
         }
     if facts.exec_context == VIRTUAL_PHONE:
         return dict.fromkeys(PROFILERS, Program(path=str(native_runner.profiler())))
@@ -92,15 +92,16 @@ def runners_folder(name: str) -> Path:
 
 
 def libraries_of(program: Path, abi: str, hint: str) -> tuple[str, ...]:
-    """The shared libraries that are brought with it. Raises `BuildError`."""
-    found = sorted(program.with_name(program.name + BESIDE).glob("*.so"))
-    for file in found:
+    """The shared libraries that are brought with a program. Raises `BuildError`."""
+    files = sorted(program.with_name(program.name + BESIDE).glob("*.so"))
+    for file in files:
         check_machine(file, abi, hint)
-    return tuple(map(str, found))
+    return tuple(map(str, files))
 
 
 def megabytes(*files: Path) -> float:
-    """Of files of this host together: what an app needs beside a model, where a program is linked to no more."""
+    """The size of files of this host together: what an app needs beside a model, where a program is linked to no
+    more."""
     return sum(file.stat().st_size for file in files) / 1e6
 
 
@@ -109,6 +110,6 @@ def check_machine(file: Path, abi: str, hint: str) -> None:
     with file.open("rb") as content:
         head = content.read(20)
     order: Literal["little", "big"] = "little" if head[5:6] == b"\x01" else "big"
-    its = MACHINES.get(int.from_bytes(head[18:20], order)) if head[:4] == b"\x7fELF" and len(head) == 20 else abi
-    if its != abi:
-        raise BuildError("no_runner", f"{file} is a program for {its or 'another processor'}, not for {abi}", hint)
+    machine = MACHINES.get(int.from_bytes(head[18:20], order)) if head[:4] == b"\x7fELF" and len(head) == 20 else abi
+    if machine != abi:
+        raise BuildError("no_runner", f"{file} is a program for {machine or 'another processor'}, not for {abi}", hint)

@@ -2,12 +2,11 @@
 
 import hashlib
 import io
-import os
 import shlex
-import tempfile
 import zipfile
 from pathlib import Path
 
+from sweeps.whole_file import write_whole
 from workers.native.compiler import cache_folder
 
 NAME = "edgesweep_runner_python"
@@ -33,11 +32,7 @@ def program(python: str) -> Path:
     target = folder / NAME
     if not target.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        # Under a temporary name first, so that the target is always complete.
-        descriptor, partial = tempfile.mkstemp(dir=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(partial).replace(target)
+        write_whole(target, content)
     return target
 
 

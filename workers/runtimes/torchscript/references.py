@@ -14,7 +14,7 @@ _PYTHON_SOURCES = {"metal": "metal.py"}
 
 
 def names() -> dict[str, str]:
-    """By backend, the executor of its accuracies: `reference:<backend>@<version of its source>`."""
+    """The executor of accuracies, by backend: `reference:<backend>@<version of its source>`."""
     return {backend: f"reference:{backend}@{_version(backend)}" for backend in _LIBRARIES}
 
 

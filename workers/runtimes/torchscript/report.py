@@ -116,11 +116,11 @@ def identity(stdout: bytes) -> RunnerIdentity:
 
 
 def _backends(start: dict[str, Any]) -> tuple[str, ...]:
-    """Those that a program names which was compiled with a choice of them."""
-    found = start.get("backends", [])
-    if not isinstance(found, list) or not all(isinstance(name, str) and _KIND.fullmatch(name) for name in found):
+    """The backends that a program names which was compiled with a choice of them."""
+    names = start.get("backends", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) and _KIND.fullmatch(name) for name in names):
         _garbled("start with other backends than a list of their names")
-    return tuple(found)
+    return tuple(names)
 
 
 def _start_event(stdout: bytes) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def listing(stdout: bytes) -> NnapiListing:
 
 def _device(event: dict[str, Any], operations: tuple[str, ...] | None) -> NnapiDevice:
     accepts = event.get("accepts")
-    if accepts is not None and not (isinstance(accepts, list) and all(type(taken) is bool for taken in accepts)):
+    if accepts is not None and not (isinstance(accepts, list) and all(type(accepted) is bool for accepted in accepts)):
         _garbled("accepts is no list of true and false")
     if (None if accepts is None else len(accepts)) != (None if operations is None else len(operations)):
         _garbled("accepts does not match the model's operations")
@@ -187,7 +187,7 @@ def _complete_events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
 
 
 def _library(events: dict[str, list[dict[str, Any]]], kind: str, message: str) -> str:
-    """What an error begins with: the library and its version, where a runner says which it is, and the error does not.
+    """The beginning of an error: the library and its version, where a runner says which it is, and the error does not.
     Whether a library takes a file depends on its version."""
     version = events.get("start", [{}])[0].get("torch")
     # torch's own runner tells a bare number, and its errors have it where it counts.
@@ -294,5 +294,5 @@ def _driver_number(event: dict[str, Any], name: str) -> int:
     return value
 
 
-def _garbled(what: str) -> NoReturn:
-    raise RunnerError("garbled", f"the runner's report is invalid: {what}")
+def _garbled(why: str) -> NoReturn:
+    raise RunnerError("garbled", f"the runner's report is invalid: {why}")

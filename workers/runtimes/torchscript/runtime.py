@@ -5,7 +5,9 @@ from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
+from sweeps.extras import install_line
 from sweeps.manifest import Manifest
+from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.contract import Profiles
@@ -24,7 +26,7 @@ class TorchScript(Profiles):
     name = "torchscript"
     module = "workers.runtimes.torchscript.runner"
 
-    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+    def supports(self, variant: Variant, facts: DeviceFacts) -> Skip | None:
         """See `Runtime.supports`."""
         return reason_against(variant, facts)
 
@@ -33,7 +35,7 @@ class TorchScript(Profiles):
         try:
             libraries = {name: metadata.version(name) for name in ("torch", "torchvision")}
         except metadata.PackageNotFoundError as error:
-            raise EdgeSweepError(f"{error.name} is not installed", "pip install 'edgesweep[workers]'") from error
+            raise EdgeSweepError(f"{error.name} is not installed", install_line("workers")) from error
         return {**libraries, "builder": f"torchscript {BUILDER_VERSION}"}
 
     def runner(self) -> str:

@@ -31,14 +31,14 @@ def save(module: torch.jit.ScriptModule, folder: Path, format: Format) -> Saved:
             operators = mobile._get_model_ops_and_info(str(file)).keys()  # type: ignore[no-untyped-call]  # torch has no types for it
         else:
             operators = torch.jit.export_opnames(module)  # type: ignore[no-untyped-call]  # torch has no types for it
-        found = archive.read(file)
+        properties = archive.read(file)
     except Exception as error:  # torch raises any exception if it cannot save
         raise BuildError("not_savable", f"torch cannot save the model as {format}: {first_words(error)}") from error
     return Saved(
         file=file,
         operators=tuple(sorted(operators)),
-        file_version=found.file_version,
-        bytecode_version=found.bytecode_version,
+        file_version=properties.file_version,
+        bytecode_version=properties.bytecode_version,
     )
 
 
@@ -52,11 +52,11 @@ def bundle(model: Path, images: torch.Tensor, folder: Path, spec: TensorSpec, me
     file = folder / f"eval{model.suffix}"
     batch = spec.shape[0]
     try:
-        # Loaded from the file, because bundling changes the module.
+        # The module is loaded from the file, because bundling changes it.
         module: torch.jit.ScriptModule = torch.jit.load(str(model), map_location="cpu")  # type: ignore[no-untyped-call]  # torch has no types for it
         inputs = []
         for start in range(0, len(images) - batch + 1, batch):
-            # Cloned, because saving a slice would save all images.
+            # The images are cloned, because saving a slice would save all images.
             x = as_given(images[start : start + batch].clone(), memory_format, spec.scale, spec.zero_point)
             inputs.append((bundled.bundle_large_tensor(x),))  # type: ignore[no-untyped-call]  # as above
         if not inputs:

@@ -23,7 +23,7 @@ _ARITHMETIC = frozenset(
         *(torch.add, torch.mul, torch.matmul, "add", "add_", "mul", "mul_", "matmul"),
     )
 )
-"""What static int8 quantizes, with an observer for each operand."""
+"""The operators that static int8 quantizes, with an observer for each operand."""
 
 
 def sized_trace(model: torch.nn.Module, example: torch.Tensor) -> GraphModule:
@@ -40,12 +40,12 @@ def sized_trace(model: torch.nn.Module, example: torch.Tensor) -> GraphModule:
 
 
 def is_of_one_size(graph: torch.nn.Module) -> bool:
-    """Whether it was traced for one shape, batch included. It need not take another."""
+    """Tell whether a graph was traced for one shape, batch included. It need not take another."""
     return isinstance(graph, GraphModule) and _ONE_SIZE in graph.meta
 
 
 def scales_by_a_size(graph: Graph) -> bool:
-    """Whether a number that is computed from sizes is added to a tensor, or multiplied with one."""
+    """Tell whether a number that is computed from sizes is added to a tensor, or multiplied with one."""
     numbers: set[Node] = set()
     for node in graph.nodes:
         if (
@@ -60,7 +60,7 @@ def scales_by_a_size(graph: Graph) -> bool:
 
 
 def _writes(node: Node) -> bool:
-    """Whether something may be left of a node that nothing reads: in-place methods write into their tensor."""
+    """Tell whether something may be left of a node that nothing reads: in-place methods write into their tensor."""
     return bool(node.is_impure()) or (node.op == "call_method" and str(node.target).endswith("_"))
 
 
@@ -78,8 +78,8 @@ class _Valued(Proxy):
     def __getattr__(self, name: str) -> Any:
         if name == "value":
             raise AttributeError(name)
-        found = getattr(self.value, name)
-        return super().__getattr__(name) if callable(found) or _has_tensors(found) else found
+        attribute = getattr(self.value, name)
+        return super().__getattr__(name) if callable(attribute) or _has_tensors(attribute) else attribute
 
 
 class _Tracer(Tracer):
@@ -138,10 +138,10 @@ class _Tracer(Tracer):
                 return target(*args, **kwargs)
 
 
-def _value(given: Any) -> Any:
-    if isinstance(given, Attribute):
-        return getattr(given.root.value, given.attr)
-    return given.value if isinstance(given, _Valued) else given
+def _value(traced: Any) -> Any:
+    if isinstance(traced, Attribute):
+        return getattr(traced.root.value, traced.attr)
+    return traced.value if isinstance(traced, _Valued) else traced
 
 
 def _has_tensors(value: Any) -> bool:

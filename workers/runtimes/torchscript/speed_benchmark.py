@@ -32,10 +32,10 @@ from workers.runtimes.torchscript.runner.load import (
 NAME = "speed_benchmark_torch"
 
 _START = "Starting benchmark."
-# How the C++ libraries of GNU and of LLVM (on phones) report an uncaught exception.
+# The C++ libraries of GNU and of LLVM (on phones) report an uncaught exception like this.
 _UNCAUGHT = re.compile(r"what\(\): |uncaught exception of type [^\s]{1,200}: ")
-# What the interpreters add when an operator fails: the full one, and the lite one with and without source lines. A
-# lite one built without debug information adds nothing.
+# The interpreters add this when an operator fails: the full one, and the lite one with and without source lines. A lite
+# one built without debug information adds nothing.
 _IN_FORWARD = re.compile(r"failed in the TorchScript interpreter|Traceback of TorchScript|Debug info for handle")
 _VERSIONS = {
     "file": re.compile(
@@ -82,9 +82,8 @@ class SpeedBenchmark(CountingTool):
         return None
 
     def timing(self, request: RunRequest, program: str) -> ToolRun:
-        """Runs `request.iterations`, and one more warm-up than requested, for the first inference, which other runners
-        time separately. A float input is all ones; a quantized input comes from the file.
-        """
+        """The run of `request.iterations`, and of one more warm-up than requested, for the first inference, which other
+        runners time separately. A float input is all ones; a quantized input comes from the file."""
         argv = self._start(request, program, request.model)
         if request.input_dtype == "float":
             dims = ",".join(map(str, request.input_shape))
@@ -97,39 +96,39 @@ class SpeedBenchmark(CountingTool):
     def question(self, request: RunRequest, program: str, file: str, number: int) -> ToolRun:
         argv = self._start(request, program, file)
         # At least one iteration, because the tool prints their mean at the end.
-        asked = [f"--use_bundled_input={number}", "--print_output=true", "--warmup=0", "--iter=1"]
-        return ToolRun(argv=[*argv, *asked])
+        flags = [f"--use_bundled_input={number}", "--print_output=true", "--warmup=0", "--iter=1"]
+        return ToolRun(argv=[*argv, *flags])
 
-    def parse(self, told: ToolOutput, request: RunRequest) -> RunReport:
+    def parse(self, output: ToolOutput, request: RunRequest) -> RunReport:
         """Backend and number of threads are those of the request, as the tool does not report them.
 
         Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
         """
-        samples = parse_speed_benchmark(text_of(NAME, told.stdout)).samples_ns
+        samples = parse_speed_benchmark(text_of(NAME, output.stdout)).samples_ns
         if len(samples) != request.iterations:
             raise RunnerError("garbled", f"{NAME} reports {len(samples)} iterations of {request.iterations}")
         # Without a quantized operator no engine runs.
         return replace(self.report(request, samples), engine_ran="none" if request.engine == "none" else self.engine)
 
-    def parse_answer(self, told: ToolOutput) -> list[float]:
-        """With the precision of four printed decimals (see `read_matrix`).
+    def parse_answer(self, output: ToolOutput) -> list[float]:
+        """The answer, with the precision of four printed decimals (see `read_matrix`).
 
         Raises `RunnerError`: those of `parse`, and `bad_output` if the output is not such a matrix.
         """
-        text = text_of(NAME, told.stdout)
+        text = text_of(NAME, output.stdout)
         parse_speed_benchmark(text)  # checks that the output is complete
         printed, start, _ = text.partition(f"\n{_START}\n")
         if not start:
             raise RunnerError("garbled", f"{NAME} printed no answer")
         return [value for row in read_matrix(printed) for value in row]
 
-    def refusal(self, told: ToolOutput) -> RunnerError | None:
-        """Its kinds: `no_bundled_input`, `bad_arguments`, `runtime_skew`, `run_failed` with the words of the operator
-        that failed, and `crashed` for any other exception. The message is one line, without control characters.
-        """
-        text = said(told.stderr)
-        if found := re.search(r"Model has only [0-9]+ bundled inputs\.", text):
-            return RunnerError("no_bundled_input", found[0])
+    def refusal(self, output: ToolOutput) -> RunnerError | None:
+        """The tool's error: `no_bundled_input`, `bad_arguments`, `runtime_skew`, `run_failed` with the words of the
+        operator that failed, or `crashed` for any other exception. The message is one line, without control
+        characters."""
+        text = said(output.stderr)
+        if match := re.search(r"Model has only [0-9]+ bundled inputs\.", text):
+            return RunnerError("no_bundled_input", match[0])
         if "Model does not have bundled inputs." in text:
             return RunnerError("no_bundled_input", "the model carries no inputs; its eval sibling does")
         if re.search(r"Failed to parse command[ -]line flags!", text):
@@ -159,9 +158,9 @@ class SpeedBenchmark(CountingTool):
 
 def _lacks(exception: str) -> str | None:
     """The feature that this build of the tool lacks, from its exception; `None` if it is something else."""
-    for what, pattern in _VERSIONS.items():
-        if (found := pattern.search(exception)) and int(found["version"]) > int(found["highest"]):
-            return f"the artifact has {what} version {found['version']}, this {NAME} reads up to {found['highest']}"
+    for name, pattern in _VERSIONS.items():
+        if (match := pattern.search(exception)) and int(match["version"]) > int(match["highest"]):
+            return f"the artifact has {name} version {match['version']}, this {NAME} reads up to {match['highest']}"
     operators = UNKNOWN_OPERATOR.findall(exception) + OPERATORS_NOT_FOUND.findall(exception)
     if operators:
         return f"this {NAME} has no operator {', '.join(operators)[:300]}"

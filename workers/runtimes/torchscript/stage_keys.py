@@ -33,7 +33,7 @@ class Sources:
 
 
 def code_id() -> str:
-    """Of this package."""
+    """The hash of this package's code."""
     return code_of(Path(__file__).parent)
 
 

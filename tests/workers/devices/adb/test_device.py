@@ -3,10 +3,8 @@
 import contextlib
 import hashlib
 import os
-import re
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -15,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import ABSENT_KINDS, DeviceError
+from sweeps.errors import ABSENT_KINDS
 from tests.conformance.test_devices import (  # noqa: F401  # the same checks, on this device
     home,
     outside,
     test_a_file_elsewhere_is_not_removed,
+    test_a_file_larger_than_it_may_be_does_not_come_back,
     test_a_fixed_performance_mode_is_restored,
     test_a_name_that_leads_elsewhere_is_refused,
     test_a_program_s_output_and_exit_code_come_back,
@@ -33,6 +32,8 @@ from tests.conformance.test_devices import (  # noqa: F401  # the same checks, o
     test_the_clock_never_goes_back_and_rest_lets_it_pass,
     test_what_is_pushed_can_be_run_on,
 )
+from tests.conformance.test_remote_devices import failure, file_of
+from tests.faulty_phone import FaultyPhone
 from tests.transports import stand_in
 from tests.workers.adb_server import kill_server
 from tests.workers.phone_sweep import (
@@ -54,7 +55,6 @@ from workers.devices.adb.discovery import attached
 from workers.devices.adb.facts import parse_battery, parse_properties
 from workers.devices.adb.host import AdbHost, parse_devices, problem
 from workers.devices.adb.wire import Deadline
-from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.measure.fixed_performance import FixedPerformance
 
 pytestmark = pytest.mark.system
@@ -63,39 +63,27 @@ RUN = "local/tmp/edgesweep/run"
 
 
 @pytest.fixture
-def phone(phones: list[VirtualPhone]) -> Iterator[VirtualPhone]:
+def phone(phones: list[FaultyPhone]) -> Iterator[FaultyPhone]:
     """As new for each test."""
     yield phones[0]
     as_new(phones[0])
 
 
 @pytest.fixture
-def name(phone: VirtualPhone, monkeypatch: pytest.MonkeyPatch) -> str:
+def name(phone: FaultyPhone, monkeypatch: pytest.MonkeyPatch) -> str:
     stand_in(monkeypatch, "adb", "workers.devices.adb.device:AdbDevice")
     return f"adb:{phone.serial}"
 
 
 @pytest.fixture
-def device(name: str, phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
+def device(name: str, phone: FaultyPhone, tmp_path: Path) -> AdbDevice:
     return AdbDevice(tmp_path, phone.serial, answer_s=10.0, backoff_s=(0.1, 0.2, 0.4))
 
 
 @pytest.fixture
-def patient(name: str, phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
+def patient(name: str, phone: FaultyPhone, tmp_path: Path) -> AdbDevice:
     """Finds the phone also where all that a test does to it takes a while."""
     return AdbDevice(tmp_path, phone.serial, answer_s=30.0, backoff_s=(0.5, 2.0, 10.0))
-
-
-def file_of(tmp_path: Path, size: int) -> Path:
-    path = tmp_path / "artifact"
-    path.write_bytes(os.urandom(size))
-    return path
-
-
-def failure(call: Callable[[], object]) -> DeviceError:
-    with pytest.raises(DeviceError) as caught:
-        call()
-    return caught.value
 
 
 def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
@@ -104,7 +92,7 @@ def later(seconds: float, call: Callable[[], object]) -> threading.Timer:
     return timer
 
 
-def pushed(phone: VirtualPhone) -> list[str]:
+def pushed(phone: FaultyPhone) -> list[str]:
     folder = phone.data / "local/tmp/edgesweep"
     return sorted(str(path.relative_to(folder)) for path in sizes(folder, "**/*"))
 
@@ -112,63 +100,17 @@ def pushed(phone: VirtualPhone) -> list[str]:
 # Row 1
 
 
-def test_a_phone_unplugged_during_a_run_is_an_error_that_names_it(device: AdbDevice, phone: VirtualPhone) -> None:
-    device.run(["true"], 10)
-    pull = in_a_pause([phone], phone.unplug)
-    error = failure(lambda: device.run(["sh", "-c", f"{PAUSE}; sleep 78.5"], 60))
-    pull.join()
-    assert error.kind in ("disconnected", "offline")
-    assert phone.serial in error.message
-    assert error.next_step
-    assert running_on(phone, "78.5")
-    phone.plug()
-    assert device.run(["echo", "alone"], 20).stdout == b"alone\n"
-    assert not running_on(phone, "78.5")
-
-
-def test_a_phone_plugged_in_again_has_kept_the_report(patient: AdbDevice, phone: VirtualPhone) -> None:
-    patient.run(["true"], 10)
-
-    def slip() -> None:
-        phone.unplug()
-        time.sleep(0.2)
-        phone.plug()
-
-    slipping = in_a_pause([phone], slip)
-    done = patient.run(["sh", "-c", f"echo half; echo words >&2; {PAUSE}; sleep 1; echo whole; exit 7"], 60)
-    slipping.join()
-    assert (done.exit_code, done.stdout, done.stderr) == (7, b"half\nwhole\n", b"words\n")
-
-
 def test_a_program_that_had_not_begun_when_the_connection_broke_is_no_failure_of_a_job(device: AdbDevice) -> None:
-    attempt = Attempt(device._link, "0123456789abcdef", 1, "echo never", "echo")
+    attempt = Attempt(device._connection, "0123456789abcdef", 1, "echo never", "echo")
     error = failure(lambda: attempt._report(attempt._collect_script(), Deadline(20), retry_usb=False))
     assert error.kind in ABSENT_KINDS, "it is waited for, and no attempt is counted"
     assert error.message == f"adb:{device.serial} was disconnected before echo was started"
 
 
-# Row 2
-
-
-def test_a_phone_unplugged_during_a_push_has_no_such_file(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path
-) -> None:
-    source = file_of(tmp_path, 3_000_000)
-    device.run(["true"], 10)
-    phone.unplug(after_bytes=1_000_000)
-    error = failure(lambda: device.push(source, "model.pt"))
-    assert error.kind in ("disconnected", "offline")
-    assert "run/model.pt" not in pushed(phone)
-    phone.plug()
-    device.push(source, "model.pt")
-    assert (phone.data / RUN / "model.pt").read_bytes() == source.read_bytes()
-    assert "part" not in pushed(phone)
-
-
 # Rows 3 and 6
 
 
-def test_a_phone_that_is_not_there_is_tried_three_times_and_named(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_phone_that_is_not_there_is_tried_three_times_and_named(device: AdbDevice, phone: FaultyPhone) -> None:
     phone.unplug()
     began = time.monotonic()
     error = failure(lambda: device.run(["true"], 20))
@@ -177,7 +119,7 @@ def test_a_phone_that_is_not_there_is_tried_three_times_and_named(device: AdbDev
     assert 0.6 < time.monotonic() - began < 30
 
 
-def test_a_phone_lost_from_the_network_is_reached_again(patient: AdbDevice, phone: VirtualPhone, port: int) -> None:
+def test_a_phone_lost_from_the_network_is_reached_again(patient: AdbDevice, phone: FaultyPhone, port: int) -> None:
     patient.run(["true"], 10)
     phone.unplug()
     eventually(lambda: (seen := AdbHost(port).find(phone.serial)) is None or seen.state != "device")
@@ -186,7 +128,7 @@ def test_a_phone_lost_from_the_network_is_reached_again(patient: AdbDevice, phon
     timer.join()
 
 
-def test_a_daemon_that_ends_and_comes_back_is_reached_again(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_daemon_that_ends_and_comes_back_is_reached_again(device: AdbDevice, phone: FaultyPhone) -> None:
     device.run(["true"], 10)
     phone.stop_daemon()
     assert failure(lambda: device.run(["true"], 20)).kind == "offline"
@@ -194,14 +136,14 @@ def test_a_daemon_that_ends_and_comes_back_is_reached_again(device: AdbDevice, p
     assert device.run(["echo", "back"], 20).stdout == b"back\n"
 
 
-def test_a_daemon_started_anew_in_a_run_costs_no_result(patient: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_daemon_started_anew_in_a_run_costs_no_result(patient: AdbDevice, phone: FaultyPhone) -> None:
     patient.run(["true"], 10)
     anew = in_a_pause([phone], phone.restart_daemon)
     assert patient.run(["sh", "-c", f"{PAUSE}; sleep 1; echo whole"], 60).stdout == b"whole\n"
     anew.join()
 
 
-def test_what_still_runs_after_a_drop_ends_at_its_deadline(patient: AdbDevice, phone: VirtualPhone) -> None:
+def test_what_still_runs_after_a_drop_ends_at_its_deadline(patient: AdbDevice, phone: FaultyPhone) -> None:
     patient.run(["true"], 10)
     anew = in_a_pause([phone], phone.restart_daemon)
     error = failure(lambda: patient.run(["sh", "-c", f"echo here; {PAUSE}; sleep 79.5; echo"], 20.0))
@@ -261,7 +203,7 @@ def test_a_phone_that_has_not_allowed_this_computer_says_what_to_tap(port: int, 
 # Row 5
 
 
-def test_a_killed_adb_server_costs_no_result(patient: AdbDevice, phone: VirtualPhone, port: int) -> None:
+def test_a_killed_adb_server_costs_no_result(patient: AdbDevice, phone: FaultyPhone, port: int) -> None:
     patient.run(["true"], 10)
     killed = in_a_pause([phone], lambda: kill_server(port))
     assert patient.run(["sh", "-c", f"{PAUSE}; sleep 1; echo whole"], 60).stdout == b"whole\n"
@@ -269,7 +211,7 @@ def test_a_killed_adb_server_costs_no_result(patient: AdbDevice, phone: VirtualP
 
 
 def test_a_killed_adb_server_is_an_event_of_the_host_where_the_phone_is_gone_too(
-    device: AdbDevice, phone: VirtualPhone, port: int
+    device: AdbDevice, phone: FaultyPhone, port: int
 ) -> None:
     device.run(["true"], 10)
 
@@ -342,7 +284,7 @@ def test_an_adb_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch,
 # Rows 7 and 8
 
 
-def test_one_phone_reached_two_ways_is_found_once(device: AdbDevice, phone: VirtualPhone, port: int) -> None:
+def test_one_phone_reached_two_ways_is_found_once(device: AdbDevice, phone: FaultyPhone, port: int) -> None:
     host = AdbHost(port)
     device.run(["true"], 10)
     other = f"localhost:{phone.serial.partition(':')[2]}"
@@ -356,11 +298,11 @@ def test_one_phone_reached_two_ways_is_found_once(device: AdbDevice, phone: Virt
 
 
 def test_two_phones_that_call_themselves_the_same_are_refused(
-    device: AdbDevice, phone: VirtualPhone, port: int, tmp_path: Path
+    device: AdbDevice, phone: FaultyPhone, port: int, tmp_path: Path
 ) -> None:
     device.run(["true"], 10)
     host = AdbHost(port)
-    with VirtualPhone(tmp_path / "twin", phone.serialno) as twin:
+    with FaultyPhone(tmp_path / "twin", phone.serialno) as twin:
         assert host.connect(twin.serial)
         names, refused = attached(host)
         host.disconnect(twin.serial)
@@ -398,17 +340,7 @@ def test_a_program_that_crashes_tells_the_signal(device: AdbDevice, number: int)
     assert device.run(["sh", "-c", f"kill -{number} $$"], 10).exit_code == -number
 
 
-def test_a_program_that_hangs_is_ended_with_its_children(device: AdbDevice, phone: VirtualPhone) -> None:
-    began = time.monotonic()
-    error = failure(lambda: device.run(["sh", "-c", "echo here; sleep 71.5 & sleep 71.5; echo"], 8.0))
-    assert error.kind == "timeout"
-    assert "was killed" in error.message
-    assert "here" in error.message
-    assert not running_on(phone, "71.5")
-    assert time.monotonic() - began < 30, "the sleep takes longer"
-
-
-def test_a_hang_that_cannot_be_ended_is_said(phone: VirtualPhone, tmp_path: Path) -> None:
+def test_a_hang_that_cannot_be_ended_is_said(phone: FaultyPhone, tmp_path: Path) -> None:
     device = AdbDevice(tmp_path, phone.serial, answer_s=3.0)
     device.run(["true"], 10)
     hung = in_a_pause([phone], phone.hang)
@@ -424,7 +356,7 @@ def test_a_hang_that_cannot_be_ended_is_said(phone: VirtualPhone, tmp_path: Path
     assert not running_on(phone, "77.5")
 
 
-def test_a_program_that_is_ended_with_its_shell_has_no_result(patient: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_program_that_is_ended_with_its_shell_has_no_result(patient: AdbDevice, phone: FaultyPhone) -> None:
     error = failure(lambda: patient.run(["sh", "-c", "kill -9 0"], 10))
     assert error.kind == "no_exit_code"
     now = phone.data / "local/now"
@@ -441,7 +373,7 @@ def test_a_program_that_is_ended_with_its_shell_has_no_result(patient: AdbDevice
     assert error.kind == "no_exit_code"
 
 
-def test_an_exit_code_that_is_not_whole_is_not_taken_for_one(patient: AdbDevice, phone: VirtualPhone) -> None:
+def test_an_exit_code_that_is_not_whole_is_not_taken_for_one(patient: AdbDevice, phone: FaultyPhone) -> None:
     patient.run(["true"], 10)
 
     def cut() -> None:
@@ -455,7 +387,7 @@ def test_an_exit_code_that_is_not_whole_is_not_taken_for_one(patient: AdbDevice,
     cutting.join()
 
 
-def test_a_report_that_was_received_is_gone_from_the_phone(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_report_that_was_received_is_gone_from_the_phone(device: AdbDevice, phone: FaultyPhone) -> None:
     attempts = phone.data / "local/tmp/edgesweep/attempts"
     for _ in range(40):
         device.run(["sh", "-c", "echo out; echo err >&2"], 10)
@@ -465,7 +397,7 @@ def test_a_report_that_was_received_is_gone_from_the_phone(device: AdbDevice, ph
     assert not attempts.exists()
 
 
-def test_an_orphan_of_an_earlier_sweep_is_seen_and_swept_away(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_an_orphan_of_an_earlier_sweep_is_seen_and_swept_away(device: AdbDevice, phone: FaultyPhone) -> None:
     orphan = f"""exec -a runner {sys.executable} -c 'import time; time.sleep(72.5)' --model m"""
     device.run(["sh", "-c", 'bash -c "$1" </dev/null >/dev/null 2>&1 &', "sh", orphan], 10)
     eventually(lambda: bool(device.sensors().competing))
@@ -476,105 +408,11 @@ def test_an_orphan_of_an_earlier_sweep_is_seen_and_swept_away(device: AdbDevice,
     assert device.end_orphans() == ()
 
 
-LEFT_BEHIND = """
-import sys
-from pathlib import Path
-from workers.devices.adb.device import AdbDevice
-device = AdbDevice(Path(), sys.argv[1])
-device.take_lease()
-print("holds", flush=True)
-device.run(["sleep", "80.5"], 60)
-"""
-
-
-@contextlib.contextmanager
-def driver(serial: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds the phone's lease and runs `sleep 80.5` on it."""
-    argv = [sys.executable, "-c", LEFT_BEHIND, serial]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "holds\n"
-            yield process
-        finally:
-            process.kill()
-
-
-@pytest.mark.fault(28, "a second driver takes the phone", "refused, with the other's process")
-def test_a_phone_that_another_process_measures_is_refused(device: AdbDevice, phone: VirtualPhone, port: int) -> None:
-    other_way = f"localhost:{phone.serial.partition(':')[2]}"
-    with driver(phone.serial) as other:
-        for serial in (phone.serial, other_way):
-            error = failure(AdbDevice(Path(), serial).take_lease)
-            assert error.kind == "leased"
-            assert f"process {other.pid}" in error.message
-            assert error.next_step
-        eventually(lambda: bool(running_on(phone, "80.5")))
-    AdbHost(port).disconnect(other_way)
-
-
-def test_what_a_killed_driver_left_running_is_ended_by_whoever_holds_the_lease(
-    device: AdbDevice, phone: VirtualPhone
-) -> None:
-    with driver(phone.serial) as other:
-        eventually(lambda: bool(running_on(phone, "80.5")))
-        other.kill()
-        other.wait()
-        assert running_on(phone, "80.5")
-        device.take_lease()
-        assert running_on(phone, "80.5")
-        assert device.end_orphans()
-        assert not running_on(phone, "80.5")
-    assert not [one for one in pushed(phone) if one.startswith("attempts/")]
-    assert device.run(["echo", "alone"], 10).stdout == b"alone\n"
-    device.release()
-
-
-def test_a_lease_is_free_once_it_was_released(device: AdbDevice, phone: VirtualPhone) -> None:
-    device.take_lease()
-    second = AdbDevice(Path(), phone.serial)
-    assert failure(second.take_lease).kind == "leased"
-    device.release()
-    second.take_lease()
-    assert failure(device.take_lease).kind == "leased"
-    second.release()
-
-
-def test_files_are_not_deleted_beside_a_sweep(device: AdbDevice, phone: VirtualPhone, tmp_path: Path) -> None:
-    path = device.push(file_of(tmp_path, 10), "measured.pt")
-    with driver(phone.serial):
-        assert failure(device.clean).kind == "leased"
-        assert "run/measured.pt" in pushed(phone)
-    assert device.run(["cat", path], 10).exit_code == 0
-
-
-def test_a_cleaned_phone_is_leased_as_it_was_before(device: AdbDevice, phone: VirtualPhone) -> None:
-    second = AdbDevice(Path(), phone.serial)
-    device.clean()
-    second.take_lease()
-    second.clean()
-    assert failure(device.take_lease).kind == "leased"
-    second.release()
-
-
 # Rows 13 to 15
 
 
-def test_a_full_phone_says_need_and_have_and_is_sent_nothing(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path
-) -> None:
-    device.run(["true"], 10)
-    phone.fill_storage(leave_bytes=1_500_000)
-    error = failure(lambda: device.push(file_of(tmp_path, 4_000_000), "model.pt"))
-    assert error.kind == "no_space"
-    assert "4.0 MB" in error.message
-    assert re.search(r"1\.\d MB are free", error.message)
-    assert "run/model.pt" not in pushed(phone)
-    assert (phone.data / "local" / "others").exists()
-
-
 def test_a_phone_that_fills_up_during_a_push_keeps_nothing_of_it(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path
+    device: AdbDevice, phone: FaultyPhone, tmp_path: Path
 ) -> None:
     device.run(["true"], 10)
     phone.fill_storage(leave_bytes=8_000_000)
@@ -584,28 +422,11 @@ def test_a_phone_that_fills_up_during_a_push_keeps_nothing_of_it(
     filling.join()
     assert error.kind == "no_space"
     assert "run/full.pt" not in pushed(phone)
-
-
-def test_bytes_that_arrived_wrong_are_never_put_in_place(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path
-) -> None:
-    source = file_of(tmp_path, 6_000_000)
-    device.run(["true"], 10)
-    phone.slow_down(bytes_per_s=3e6)
-
-    def spoil() -> None:
-        with (phone.data / "local/tmp/edgesweep/part").open("r+b") as file:
-            file.write(b"other")
-
-    spoiling = in_a_push(phone, spoil)
-    error = failure(lambda: device.push(source, "model.pt"))
-    spoiling.join()
-    assert error.kind == "corrupt_push"
-    assert {"run/model.pt", "part"}.isdisjoint(pushed(phone))
+    assert (phone.data / "local" / "others").exists()
 
 
 def test_a_hash_that_the_caller_knows_is_what_must_arrive(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path
+    device: AdbDevice, phone: FaultyPhone, tmp_path: Path
 ) -> None:
     source = file_of(tmp_path, 100_000)
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
@@ -616,7 +437,7 @@ def test_a_hash_that_the_caller_knows_is_what_must_arrive(
     assert "run/other.pt" not in pushed(phone)
 
 
-def test_a_push_that_hangs_ends_at_its_deadline(phone: VirtualPhone, tmp_path: Path, port: int) -> None:
+def test_a_push_that_hangs_ends_at_its_deadline(phone: FaultyPhone, tmp_path: Path, port: int) -> None:
     device = AdbDevice(tmp_path, phone.serial, answer_s=3.0)
     device.run(["true"], 10)
     phone.slow_down(bytes_per_s=1e6)
@@ -628,7 +449,7 @@ def test_a_push_that_hangs_ends_at_its_deadline(phone: VirtualPhone, tmp_path: P
     assert "run/model.pt" not in pushed(phone)
 
 
-def test_a_file_is_sent_once_however_often_it_is_pushed(device: AdbDevice, phone: VirtualPhone, tmp_path: Path) -> None:
+def test_a_file_is_sent_once_however_often_it_is_pushed(device: AdbDevice, phone: FaultyPhone, tmp_path: Path) -> None:
     source = file_of(tmp_path, 2_000_000)
     path = device.push(source, "once.pt")
     phone.slow_down(bytes_per_s=50_000)
@@ -640,7 +461,7 @@ def test_a_file_is_sent_once_however_often_it_is_pushed(device: AdbDevice, phone
 # Row 16
 
 
-def test_a_phone_that_was_started_anew_has_no_result_of_before(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_phone_that_was_started_anew_has_no_result_of_before(device: AdbDevice, phone: FaultyPhone) -> None:
     device.run(["true"], 10)
     before = device.boot_id()
     reboot(phone)
@@ -650,7 +471,7 @@ def test_a_phone_that_was_started_anew_has_no_result_of_before(device: AdbDevice
     assert device.run(["echo", "again"], 10).stdout == b"again\n"
 
 
-def test_a_reboot_during_a_run_is_an_error(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_reboot_during_a_run_is_an_error(device: AdbDevice, phone: FaultyPhone) -> None:
     device.run(["true"], 10)
     booting = in_a_pause([phone], phone.reboot)
     error = failure(lambda: device.run(["sh", "-c", f"{PAUSE}; sleep 20"], 60))
@@ -658,7 +479,7 @@ def test_a_reboot_during_a_run_is_an_error(device: AdbDevice, phone: VirtualPhon
     assert error.kind in ("disconnected", "offline", "no_exit_code", "rebooted")
 
 
-def test_a_reboot_during_a_run_costs_no_other_run(patient: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_reboot_during_a_run_costs_no_other_run(patient: AdbDevice, phone: FaultyPhone) -> None:
     before = patient.facts()
     patient.run(["true"], 10)
 
@@ -682,7 +503,7 @@ def test_a_reboot_during_a_run_costs_no_other_run(patient: AdbDevice, phone: Vir
 # Rows 17, 18
 
 
-def test_a_look_without_the_load_of_others_does_not_wait_for_it(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_look_without_the_load_of_others_does_not_wait_for_it(device: AdbDevice, phone: FaultyPhone) -> None:
     phone.heat(33.0)
     taken: dict[bool, list[float]] = {False: [], True: []}
     for load in [False, True] * 10:
@@ -697,7 +518,7 @@ def test_a_look_without_the_load_of_others_does_not_wait_for_it(device: AdbDevic
     assert device.sensors().load is not None
 
 
-def test_heat_and_charge_are_told(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_heat_and_charge_are_told(device: AdbDevice, phone: FaultyPhone) -> None:
     phone.heat(41.5, thermal_status=3)
     phone.drain(9)
     found = device.sensors()
@@ -706,7 +527,7 @@ def test_heat_and_charge_are_told(device: AdbDevice, phone: VirtualPhone) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "Can't find service: battery", "level: \x00\xff\ntemperature: hot", None])
-def test_a_battery_that_cannot_be_read_is_unknown(device: AdbDevice, phone: VirtualPhone, text: str | None) -> None:
+def test_a_battery_that_cannot_be_read_is_unknown(device: AdbDevice, phone: FaultyPhone, text: str | None) -> None:
     phone.say("battery", text)
     found = device.sensors()
     assert found.battery_percent is None
@@ -733,7 +554,7 @@ def test_battery_figures_out_of_range_are_unknown(text: str, read: tuple[bool, f
 
 
 def test_a_phone_without_a_fixed_performance_mode_says_so(port: int, tmp_path: Path) -> None:
-    with VirtualPhone(tmp_path / "old", "OLD", has_fixed_performance=False) as phone:
+    with FaultyPhone(tmp_path / "old", "OLD", has_fixed_performance=False) as phone:
         assert AdbDevice(tmp_path, phone.serial).set_fixed_performance(True) is False
 
 
@@ -747,7 +568,7 @@ def test_a_phone_without_a_fixed_performance_mode_says_so(port: int, tmp_path: P
     ],
 )
 def test_a_phone_that_refuses_the_mode_has_none(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path, words: str
+    device: AdbDevice, phone: FaultyPhone, tmp_path: Path, words: str
 ) -> None:
     phone.refuse_fixed_performance(words)
     assert device.set_fixed_performance(False) is False
@@ -757,13 +578,13 @@ def test_a_phone_that_refuses_the_mode_has_none(
     assert not phone.fixed_performance
 
 
-def test_a_service_that_fails_says_nothing_of_the_mode(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_service_that_fails_says_nothing_of_the_mode(device: AdbDevice, phone: FaultyPhone) -> None:
     phone.refuse_fixed_performance("cmd: Failure calling service power: Broken pipe (32)\n")
     error = failure(lambda: device.set_fixed_performance(False))
     assert (error.kind, "Broken pipe" in error.message) == ("os_error", True)
 
 
-def test_the_mode_is_really_on(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_the_mode_is_really_on(device: AdbDevice, phone: FaultyPhone) -> None:
     assert device.set_fixed_performance(True)
     assert phone.fixed_performance
     assert device.set_fixed_performance(False)
@@ -773,12 +594,8 @@ def test_the_mode_is_really_on(device: AdbDevice, phone: VirtualPhone) -> None:
 # Row 21
 
 
-def test_output_that_is_huge_is_an_error_and_is_kept_nowhere(device: AdbDevice, phone: VirtualPhone) -> None:
-    error = failure(lambda: device.run(["head", "-c", "100000000", "/dev/zero"], 60))
-    assert error.kind == "too_much_output"
-    assert "67 MB" in error.message
-    assert error.next_step
-    assert device.run(["head", "-c", "60000000", "/dev/zero"], 60).stdout == bytes(60_000_000)
+def test_output_that_is_huge_is_kept_nowhere(device: AdbDevice, phone: FaultyPhone) -> None:
+    assert failure(lambda: device.run(["head", "-c", "70000000", "/dev/zero"], 60)).kind == "too_much_output"
     eventually(lambda: not any(sizes(phone.data, "**/out").values()))
 
 
@@ -793,7 +610,7 @@ def test_output_that_looks_like_a_report_s_end_is_output(device: AdbDevice) -> N
 # Row 22
 
 
-def test_a_result_that_is_not_whole_is_no_result(device: AdbDevice, phone: VirtualPhone, tmp_path: Path) -> None:
+def test_a_result_that_is_not_whole_is_no_result(device: AdbDevice, phone: FaultyPhone, tmp_path: Path) -> None:
     path = device.push(file_of(tmp_path, 3_000_000), "logits")
     phone.slow_down(bytes_per_s=1e6)
     target = tmp_path / "results" / "logits"
@@ -808,7 +625,7 @@ def test_a_result_that_is_not_whole_is_no_result(device: AdbDevice, phone: Virtu
 
 
 @pytest.mark.fault(27, "the reply cut off after the program ended", "collected, nothing runs twice")
-def test_a_reply_that_was_lost_is_collected_and_nothing_runs_twice(patient: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_reply_that_was_lost_is_collected_and_nothing_runs_twice(patient: AdbDevice, phone: FaultyPhone) -> None:
     patient.run(["true"], 10)
     times, now = phone.data / "local" / "times", phone.data / "local/now"
 
@@ -836,7 +653,7 @@ def test_a_reply_that_was_lost_is_collected_and_nothing_runs_twice(patient: AdbD
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/x) [link](y)\nsecond line"
 
 
-def test_hostile_properties_stay_text(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_hostile_properties_stay_text(device: AdbDevice, phone: FaultyPhone) -> None:
     phone.set_property("ro.product.model", HOSTILE)
     phone.set_property("ro.z", "x]\n[ro.serialno]: [FORGED")
     try:
@@ -852,12 +669,12 @@ def test_hostile_properties_stay_text(device: AdbDevice, phone: VirtualPhone) ->
     "told", ["a,b", "../../etc", "\x1b[2J\x1b]0;x\x07", "R58M\nsecond", "é٣", "S" * 65, "S" * 2**20]
 )
 def test_a_serial_number_that_is_no_short_word_is_told_by_its_hash(
-    device: AdbDevice, phone: VirtualPhone, told: str
+    device: AdbDevice, phone: FaultyPhone, told: str
 ) -> None:
     phone.set_property("ro.serialno", told)
     try:
         facts = device.facts()
-        device.take_lease()
+        device.take_lock()
     finally:
         phone.set_property("ro.serialno", phone.serialno)
     device.release()
@@ -865,7 +682,7 @@ def test_a_serial_number_that_is_no_short_word_is_told_by_its_hash(
 
 
 @pytest.mark.parametrize("told", ["R58M12345", "emulator-5554", "192.168.1.7:5555", "a_b.c", "S" * 64])
-def test_a_serial_number_that_is_a_short_word_is_the_unit(device: AdbDevice, phone: VirtualPhone, told: str) -> None:
+def test_a_serial_number_that_is_a_short_word_is_the_unit(device: AdbDevice, phone: FaultyPhone, told: str) -> None:
     phone.set_property("ro.serialno", told)
     try:
         assert device.facts().device_id == told
@@ -873,7 +690,7 @@ def test_a_serial_number_that_is_a_short_word_is_the_unit(device: AdbDevice, pho
         phone.set_property("ro.serialno", phone.serialno)
 
 
-def test_facts_are_asked_once_per_boot(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_facts_are_asked_once_per_boot(device: AdbDevice, phone: FaultyPhone) -> None:
     before = device.facts()
     phone.set_property("ro.product.model", "Updated Phone")
     try:
@@ -885,7 +702,7 @@ def test_facts_are_asked_once_per_boot(device: AdbDevice, phone: VirtualPhone) -
         phone.set_property("ro.product.model", "Virtual Phone")
 
 
-def test_missing_properties_are_empty(device: AdbDevice, phone: VirtualPhone) -> None:
+def test_missing_properties_are_empty(device: AdbDevice, phone: FaultyPhone) -> None:
     before = device.facts()
     phone.set_property("ro.product.model", None)
     phone.set_property("ro.serialno", None)
@@ -907,16 +724,9 @@ def test_properties_in_another_format_are_read_as_far_as_they_go() -> None:
     assert parse_properties("getprop: not found") == {}
 
 
-def test_files_of_the_phone_are_nowhere_else(device: AdbDevice, phone: VirtualPhone, tmp_path: Path) -> None:
+def test_files_of_the_phone_are_nowhere_else(device: AdbDevice, phone: FaultyPhone, tmp_path: Path) -> None:
     device.push(file_of(tmp_path, 1000), "../x".replace("/", "_"))
     others = {path.name for path in (phone.data / "local/tmp").iterdir()}
     assert others == {"edgesweep"}
     device.clean()
     assert not list((phone.data / "local/tmp").iterdir())
-
-
-def test_a_push_of_what_is_not_there_leaves_nothing(device: AdbDevice, phone: VirtualPhone, tmp_path: Path) -> None:
-    device.clean()
-    assert failure(lambda: device.push(tmp_path / "missing", "pushed")).kind == "os_error"
-    device.push(file_of(tmp_path, 10), "other")
-    assert pushed(phone) == ["run/other"]

@@ -12,8 +12,9 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from tests.workers.devices.adb.scripted_phone import Answer, scripted
 from workers.devices.adb import questions
-from workers.devices.adb.facts import parse_battery, parse_clusters, parse_properties, read_facts, read_sensors
+from workers.devices.adb.facts import parse_battery, parse_properties, read_facts, read_sensors
 from workers.devices.interface import Sensors
+from workers.devices.linux.kernel_text import parse_clusters
 
 CORE = "/sys/devices/system/cpu/cpu"
 HUGE = "9" * 5000

@@ -1,6 +1,5 @@
 """Files on a phone that cannot hash them itself, as Android 7, or has no room for them."""
 
-import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -9,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import DeviceError
+from tests.conformance.test_remote_devices import file_of
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import in_a_push
 from workers.devices.adb.device import AdbDevice
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -20,9 +20,9 @@ FILE = f"{FOLDER}/run/model.pt"
 
 
 @pytest.fixture(scope="module")
-def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
+def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyPhone]:
     """Without `sha256sum`: in its own mounts, nothing that can be started is there."""
-    with VirtualPhone(tmp_path_factory.mktemp("phone") / "one") as phone:
+    with FaultyPhone(tmp_path_factory.mktemp("phone") / "one") as phone:
         init = phone.data.parts[2]
         program = str(Path(f"/proc/{init}/root").readlink() / "usr/bin/sha256sum")
         argv = ["nsenter", "--target", init, "--mount", "--", "mount", "--bind", "/dev/null", program]
@@ -31,21 +31,15 @@ def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Virtu
 
 
 @pytest.fixture
-def device(phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
+def device(phone: FaultyPhone, tmp_path: Path) -> AdbDevice:
     device = AdbDevice(tmp_path, phone.serial, answer_s=10.0, backoff_s=(0.1, 0.2, 0.4))
     device.clean()
     assert device.run(["sha256sum", "/dev/null"], 10).exit_code != 0
     return device
 
 
-def file_of(tmp_path: Path, size: int) -> Path:
-    path = tmp_path / "artifact"
-    path.write_bytes(os.urandom(size))
-    return path
-
-
 def test_a_phone_that_cannot_hash_has_its_files_read_back(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path
+    device: AdbDevice, phone: FaultyPhone, tmp_path: Path
 ) -> None:
     source = file_of(tmp_path, 300_000)
     device.push(source, "model.pt")
@@ -60,7 +54,7 @@ def test_a_phone_that_cannot_hash_has_its_files_read_back(
 
 
 def test_bytes_that_arrived_wrong_are_seen_on_a_phone_that_cannot_hash(
-    device: AdbDevice, phone: VirtualPhone, tmp_path: Path
+    device: AdbDevice, phone: FaultyPhone, tmp_path: Path
 ) -> None:
     source = file_of(tmp_path, 6_000_000)
     part = phone.data / FOLDER / "part"
@@ -84,15 +78,3 @@ def test_bytes_that_arrived_wrong_are_seen_on_a_phone_that_cannot_hash(
     assert phone.serial in caught.value.message
     assert not (phone.data / FILE).exists()
     assert not part.exists()
-
-
-def test_a_full_phone_says_how_to_delete_what_is_ours(device: AdbDevice, phone: VirtualPhone, tmp_path: Path) -> None:
-    device.run(["true"], 10)
-    phone.fill_storage(leave_bytes=1_500_000)
-    try:
-        with pytest.raises(DeviceError) as caught:
-            device.push(file_of(tmp_path, 4_000_000), "model.pt")
-    finally:
-        (phone.data / "local" / "others").unlink()
-    assert caught.value.kind == "no_space"
-    assert f"edgesweep devices clean adb:{phone.serial}" in caught.value.next_step

@@ -7,7 +7,7 @@ import pytest
 from sweeps.errors import DeviceError
 from tests.workers.devices.adb.scripted_phone import scripted
 from workers.devices.adb.attempt import ATTEMPTS
-from workers.devices.adb.link import AdbLink
+from workers.devices.adb.phone_connection import PhoneConnection
 
 LEADER = f"sh\0-c\0trap '' HUP; d={ATTEMPTS}/0f-1; true\0"
 RUNNER = "/data/local/tmp/edgesweep/run/runner-0f0f0f0f0f0f0f0f\0--model\0m.pt\0"
@@ -45,13 +45,13 @@ def test_what_leads_an_attempt_or_was_brought_is_ended() -> None:
 
 def test_a_thousand_forged_lines_take_few_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    sections = AdbLink.sections
+    sections = PhoneConnection.sections
 
-    def counted(link: AdbLink, *commands: str) -> list[str]:
+    def counted(link: PhoneConnection, *commands: str) -> list[str]:
         asked.append(len(commands))
         return sections(link, *commands)
 
-    monkeypatch.setattr(AdbLink, "sections", counted)
+    monkeypatch.setattr(PhoneConnection, "sections", counted)
     lines = "".join(f"/proc/{pid}/cmdline:{RUNNER}\n" for pid in range(1000, 2000))
     assert scripted(Phone({400: f"evil\0\n{lines}\0"})).end_orphans() == ()
     assert sum(asked) > 1000

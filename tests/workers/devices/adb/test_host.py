@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import DeviceError
+from tests.faulty_phone import FaultyPhone
 from tests.workers.adb_server import kill_server
 from workers.devices.adb import host as adb_host
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost, Attached, parse_devices, problem
 from workers.devices.adb.server_address import server_port
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 SLOW_ADB = """#!/bin/sh
 [ "$3" = start-server ] && sleep 5.5
@@ -39,7 +39,7 @@ def test_a_server_that_is_slow_to_start_lists_its_phones(slow: int) -> None:
 
 
 def test_a_phone_is_reached_over_a_server_that_is_slow_to_start(slow: int, tmp_path: Path) -> None:
-    with VirtualPhone(tmp_path / "phone") as phone:
+    with FaultyPhone(tmp_path / "phone") as phone:
         assert AdbHost(slow).connect(phone.serial)
         kill_server(slow)
         device = AdbDevice(tmp_path, phone.serial, answer_s=5.0)

@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import eventually, programs_on, tidied_up
 from workers.devices.adb.attempt import leads_attempt
 from workers.devices.adb.device import AdbDevice
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -20,17 +20,17 @@ RUNS = "local/runs"
 
 
 @pytest.fixture
-def leased(phone: VirtualPhone, tmp_path: Path) -> Iterator[AdbDevice]:
+def leased(phone: FaultyPhone, tmp_path: Path) -> Iterator[AdbDevice]:
     """With a shell open."""
     device = AdbDevice(tmp_path, phone.serial, answer_s=10.0)
-    device.take_lease()
+    device.take_lock()
     assert device.run(["true"], 10).exit_code == 0
     yield device
     device.release()
     (phone.data / RUNS).unlink(missing_ok=True)
 
 
-def shells(phone: VirtualPhone) -> list[psutil.Process]:
+def shells(phone: FaultyPhone) -> list[psutil.Process]:
     """Not what a shell has begun and has still its name, as while it cleans up."""
     found = [one for one, argv in programs_on(phone) if leads_attempt("\0".join(argv))]
     return [one for one in found if one.is_running() and os.getpgid(one.pid) == one.pid]
@@ -43,11 +43,11 @@ def count(device: AdbDevice, then: str = "true") -> str:
     return done.stdout.decode().strip()
 
 
-def runs(phone: VirtualPhone) -> int:
+def runs(phone: FaultyPhone) -> int:
     return len((phone.data / RUNS).read_text().splitlines())
 
 
-def test_programs_share_a_shell_until_the_phone_is_released(leased: AdbDevice, phone: VirtualPhone) -> None:
+def test_programs_share_a_shell_until_the_phone_is_released(leased: AdbDevice, phone: FaultyPhone) -> None:
     [shell] = shells(phone)
     for number in range(40):
         assert leased.run(["echo", f"it's {number} \\n"], 10).stdout == f"it's {number} \\n\n".encode()
@@ -60,7 +60,7 @@ def test_programs_share_a_shell_until_the_phone_is_released(leased: AdbDevice, p
     assert tidied_up(phone)
 
 
-def test_a_shell_that_died_meanwhile_is_replaced(leased: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_shell_that_died_meanwhile_is_replaced(leased: AdbDevice, phone: FaultyPhone) -> None:
     [shell] = shells(phone)
     shell.kill()
     assert count(leased) == "done"
@@ -70,7 +70,7 @@ def test_a_shell_that_died_meanwhile_is_replaced(leased: AdbDevice, phone: Virtu
     assert runs(phone) == 2
 
 
-def test_a_shell_that_dies_before_it_reads_a_line_costs_nothing(leased: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_shell_that_dies_before_it_reads_a_line_costs_nothing(leased: AdbDevice, phone: FaultyPhone) -> None:
     [shell] = shells(phone)
     shell.suspend()
     said: list[str] = []
@@ -83,7 +83,7 @@ def test_a_shell_that_dies_before_it_reads_a_line_costs_nothing(leased: AdbDevic
     assert runs(phone) == 1
 
 
-def test_a_line_that_was_read_when_the_connection_broke_runs_once(leased: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_line_that_was_read_when_the_connection_broke_runs_once(leased: AdbDevice, phone: FaultyPhone) -> None:
     said: list[str] = []
     running = threading.Thread(target=lambda: said.append(count(leased, "sleep 2")))
     running.start()
@@ -94,7 +94,7 @@ def test_a_line_that_was_read_when_the_connection_broke_runs_once(leased: AdbDev
     assert runs(phone) == 1
 
 
-def test_a_line_that_is_read_late_is_not_run_again(leased: AdbDevice, phone: VirtualPhone) -> None:
+def test_a_line_that_is_read_late_is_not_run_again(leased: AdbDevice, phone: FaultyPhone) -> None:
     [shell] = shells(phone)
     shell.suspend()
     said: list[str] = []

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from sweeps.cli import main as cli
 from sweeps.errors import DeviceError
+from tests.faulty_phone import FaultyPhone
 from tests.transports import stand_in
 from tests.workers.phone_sweep import eventually, programs_on, tidied_up
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.facts import benchmark, parse_processes
-from workers.devices.virtual_phone.phone import VirtualPhone
 
 pytestmark = pytest.mark.system
 
@@ -24,18 +24,18 @@ HASH = "0f" * 8
 
 
 @pytest.fixture
-def device(phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
+def device(phone: FaultyPhone, tmp_path: Path) -> AdbDevice:
     return AdbDevice(tmp_path, phone.serial, answer_s=10.0)
 
 
-def sleepers(phone: VirtualPhone) -> list[psutil.Process]:
+def sleepers(phone: FaultyPhone) -> list[psutil.Process]:
     # Not the shells that start them, which have these words too.
     return [one for one, argv in programs_on(phone) if len(argv) == 2 and argv[1] == "73.5"]
 
 
 @pytest.mark.parametrize("name", [f"speed_benchmark_torch-{HASH}", f"anything-{HASH}"])
 def test_a_program_that_was_brought_and_outlived_its_shell_is_ended(
-    device: AdbDevice, phone: VirtualPhone, name: str
+    device: AdbDevice, phone: FaultyPhone, name: str
 ) -> None:
     program = shutil.which("sleep")
     assert program is not None
@@ -61,7 +61,7 @@ def test_only_what_lies_in_our_folder_is_ours() -> None:
 
 
 def test_a_program_of_ours_that_cannot_be_ended_is_said(port: int, tmp_path: Path) -> None:
-    with VirtualPhone(tmp_path / "phone") as phone:
+    with FaultyPhone(tmp_path / "phone") as phone:
         device = AdbDevice(tmp_path, phone.serial, answer_s=10.0)
         assert device.end_orphans() == ()
         # The first process of a phone takes no signal from it. Here it is called what a runner is.
@@ -88,7 +88,7 @@ class Kept(AdbDevice):
 
 
 def test_a_phone_that_was_listed_is_free_again(
-    phone: VirtualPhone, device: AdbDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phone: FaultyPhone, device: AdbDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.boot_id()
     stand_in(monkeypatch, "adb", f"{__name__}:Kept")
@@ -96,6 +96,6 @@ def test_a_phone_that_was_listed_is_free_again(
     document = json.loads(re.sub(r"\A[^{]*", "", listed.stdout))
     assert f"adb:{phone.serial}" in [one["name"] for one in document["devices"]]
     assert len(Kept.ALL) == 1
-    device.take_lease()
+    device.take_lock()
     device.release()
     Kept.ALL.clear()

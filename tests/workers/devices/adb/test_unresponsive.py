@@ -7,7 +7,7 @@ import pytest
 
 from sweeps.errors import ABSENT_KINDS, DeviceError
 from tests.workers.devices.adb.scripted_phone import ScriptedHost, scripted
-from workers.devices.adb import link as adb_link
+from workers.devices.adb import phone_connection
 from workers.devices.adb.device import AdbDevice
 
 ROOMY = b"/dev/x 100 50 99999999 50% /data\n"
@@ -68,7 +68,7 @@ def test_a_program_that_takes_too_long_is_the_job_s_own() -> None:
 def test_a_file_that_takes_too_long_is_told_apart_from_a_phone_that_hangs(
     hangs: bool, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adb_link, "_SLOWEST_BYTES_PER_S", 1e9)
+    monkeypatch.setattr(phone_connection, "_SLOWEST_BYTES_PER_S", 1e9)
     asked: list[str] = []
 
     def answer(command: str) -> bytes | None:

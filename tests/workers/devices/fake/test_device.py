@@ -11,38 +11,28 @@ import pytest
 from sweeps.errors import DeviceError, RunnerError
 from sweeps.variant import Variant
 from tests import gallery
+from tests.faulty_device import Faults, FaultyDevice
+from tests.workers.runtimes.runs import request_of
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.devices import registry
 from workers.devices.fake import runner as fake_runner
-from workers.devices.fake.device import FakeDevice, Faults
 from workers.devices.fake.phones import PHONES
 from workers.devices.local import local_facts
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
-REQUEST = RunRequest(
-    model="",
-    backend="cpu",
-    engine="none",
-    threads=1,
-    cpus="all",
-    input_shape=(1, 3, 8, 8),
-    memory_format="contiguous_format",
-    iterations=50,
-    min_seconds=2.0,
-    warmup_seconds=0.5,
-)
+REQUEST = request_of("", 1, 3, 8, 8, iterations=50, min_seconds=2.0, warmup_seconds=0.5)
 
 
-def pushed(phone: FakeDevice, tmp_path: Path, content: bytes = b"a model") -> str:
+def pushed(phone: FaultyDevice, tmp_path: Path, content: bytes = b"a model") -> str:
     source = tmp_path / "source"
     source.unlink(missing_ok=True)  # what was pushed before may be a link to it
     source.write_bytes(content)
     return phone.push(source, f"{hashlib.sha256(content).hexdigest()[:8]}.pt")
 
 
-def run(phone: FakeDevice, request: RunRequest, deadline_s: float = 1000) -> RunReport:
+def run(phone: FaultyDevice, request: RunRequest, deadline_s: float = 1000) -> RunReport:
     return TorchScript().parse(phone.run(TorchScript().command(request), deadline_s).stdout)
 
 
@@ -52,7 +42,7 @@ def median_ms(report: RunReport) -> float:
 
 @pytest.mark.parametrize("name", sorted(PHONES))
 def test_every_phone_reports_as_a_runner_does(tmp_path: Path, name: str) -> None:
-    phone = FakeDevice(tmp_path, name)
+    phone = FaultyDevice(tmp_path, name)
     report = run(phone, replace(REQUEST, model=pushed(phone, tmp_path), threads=2, cpus="0,3", engine="qnnpack"))
     assert (report.backend_ran, report.engine_ran, report.threads_ran, report.cpus_ran) == ("cpu", "qnnpack", 2, (0, 3))
     assert len(report.samples_ns) >= 50
@@ -63,7 +53,7 @@ def test_every_phone_reports_as_a_runner_does(tmp_path: Path, name: str) -> None
 
 
 def test_a_batch_is_read_as_that_of_a_runner(tmp_path: Path) -> None:
-    phone, runtime = FakeDevice(tmp_path, "steady"), TorchScript()
+    phone, runtime = FaultyDevice(tmp_path, "steady"), TorchScript()
     requests = [
         replace(REQUEST, model=pushed(phone, tmp_path)),
         replace(REQUEST, model="/nowhere/model.pt"),
@@ -86,7 +76,7 @@ def test_a_batch_is_read_as_that_of_a_runner(tmp_path: Path) -> None:
 
 
 def test_the_items_of_a_batch_share_one_process(tmp_path: Path) -> None:
-    phone, runtime = FakeDevice(tmp_path, "holdout_big_little"), TorchScript()
+    phone, runtime = FaultyDevice(tmp_path, "holdout_big_little"), TorchScript()
     request = replace(REQUEST, model=pushed(phone, tmp_path), warmup_seconds=0.0, min_seconds=0.0)
     (tmp_path / "batch.jsonl").write_bytes(runtime.batch_file([request] * 6))
     file = phone.push(tmp_path / "batch.jsonl", "batch.jsonl")
@@ -108,18 +98,18 @@ def test_the_items_of_a_batch_share_one_process(tmp_path: Path) -> None:
 
 
 def test_it_says_plainly_that_it_is_simulated(tmp_path: Path) -> None:
-    facts = FakeDevice(tmp_path, "hot").facts()
+    facts = FaultyDevice(tmp_path, "hot").facts()
     assert (facts.device_id, facts.name) == ("fake-hot", "fake:hot")
     assert facts.device_class == "EdgeSweep simulated phone hot (simulated)"
     assert facts.exec_context == "simulated"
-    assert facts.fingerprint != FakeDevice(tmp_path, "cool").facts().fingerprint
+    assert facts.fingerprint != FaultyDevice(tmp_path, "cool").facts().fingerprint
     # Its int8 is that of the CPU that evaluates it.
     host = local_facts()
     assert (facts.abi, facts.cpu_features, facts.qengines) == (host.abi, host.cpu_features, host.qengines)
 
 
 def test_minutes_on_the_phone_are_moments_here(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "hot")
+    phone = FaultyDevice(tmp_path, "hot")
     request = replace(REQUEST, model=pushed(phone, tmp_path), min_seconds=100.0, max_seconds=200.0)
     began, started_s = time.monotonic(), phone.now_s()
     run(phone, request)
@@ -130,7 +120,7 @@ def test_minutes_on_the_phone_are_moments_here(tmp_path: Path) -> None:
 
 def test_the_same_story_is_told_twice_and_another_seed_tells_another(tmp_path: Path) -> None:
     def story(seed: int) -> RunReport:
-        phone = FakeDevice(tmp_path, "noisy", seed=seed)
+        phone = FaultyDevice(tmp_path, "noisy", seed=seed)
         return run(phone, replace(REQUEST, model=pushed(phone, tmp_path)))
 
     assert story(1) == story(1)
@@ -138,7 +128,7 @@ def test_the_same_story_is_told_twice_and_another_seed_tells_another(tmp_path: P
 
 
 def test_the_artifact_s_bytes_decide_its_latency(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "cool")
+    phone = FaultyDevice(tmp_path, "cool")
 
     def latency_ms(content: bytes) -> float:
         return median_ms(run(phone, replace(REQUEST, model=pushed(phone, tmp_path, content))))
@@ -152,7 +142,7 @@ def test_the_artifact_s_bytes_decide_its_latency(tmp_path: Path) -> None:
 
 def test_a_table_says_what_the_true_latency_is(tmp_path: Path) -> None:
     true_ms = {hashlib.sha256(b"slow").hexdigest(): 60.0}
-    phone = FakeDevice(tmp_path, "steady", true_ms=true_ms)
+    phone = FaultyDevice(tmp_path, "steady", true_ms=true_ms)
     request = replace(REQUEST, model=pushed(phone, tmp_path, b"slow"))
     assert median_ms(run(phone, request)) == pytest.approx(60.0, rel=0.03)
     assert median_ms(run(phone, replace(request, threads=4))) == pytest.approx(60.0 / 4**0.7, rel=0.03)
@@ -161,7 +151,7 @@ def test_a_table_says_what_the_true_latency_is(tmp_path: Path) -> None:
 
 
 def test_work_heats_the_phone_until_it_throttles_and_rest_cools_it(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "hot")
+    phone = FaultyDevice(tmp_path, "hot")
     request = replace(REQUEST, model=pushed(phone, tmp_path))
     cool = phone.sensors()
     fast = median_ms(run(phone, request))
@@ -183,7 +173,7 @@ def test_an_evaluation_answers_for_real_and_takes_the_phone_s_time(tmp_path: Pat
     gallery.build(store.root, "a" * 64, Variant(), inputs)
     manifest = store.look("a" * 64)
     assert manifest is not None
-    phone = FakeDevice(tmp_path, "hot")
+    phone = FaultyDevice(tmp_path, "hot")
     images = tmp_path / "images"
     images.write_bytes(np.ascontiguousarray(inputs.verification, dtype="<f4").tobytes())
     model, data = phone.push(store.model(manifest), "model.pt"), phone.push(images, "images")
@@ -206,7 +196,7 @@ def test_an_evaluation_answers_for_real_and_takes_the_phone_s_time(tmp_path: Pat
 
 
 def test_a_block_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "cool")
+    phone = FaultyDevice(tmp_path, "cool")
     with pytest.raises(DeviceError, match="longer than 1 s") as caught:
         run(phone, replace(REQUEST, model=pushed(phone, tmp_path)), 1.0)
     assert caught.value.kind == "timeout"
@@ -224,7 +214,7 @@ def test_a_block_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_runner_would_refuse_is_refused(tmp_path: Path, wrong: dict[str, object], kind: str) -> None:
-    phone = FakeDevice(tmp_path, "cool")
+    phone = FaultyDevice(tmp_path, "cool")
     request = replace(REQUEST, model=pushed(phone, tmp_path))
     completed = phone.run(TorchScript().command(replace(request, **wrong)), 1000)
     assert completed.exit_code == fake_runner.ERROR_EXIT
@@ -235,14 +225,14 @@ def test_what_a_runner_would_refuse_is_refused(tmp_path: Path, wrong: dict[str, 
 
 @pytest.mark.parametrize("times", ["nan", "zero", "negative"])
 def test_times_that_cannot_be_are_refused_by_the_runtime(tmp_path: Path, times: str) -> None:
-    phone = FakeDevice(tmp_path, "cool", faults=Faults(times=times))
+    phone = FaultyDevice(tmp_path, "cool", faults=Faults(times=times))
     with pytest.raises(RunnerError) as caught:
         run(phone, replace(REQUEST, model=pushed(phone, tmp_path)))
     assert caught.value.kind == "garbled"
 
 
 def test_a_phone_that_goes_away_ends_what_runs_and_comes_back(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "cool", faults=Faults(gone_from_s=1, gone_until_s=100))
+    phone = FaultyDevice(tmp_path, "cool", faults=Faults(gone_from_s=1, gone_until_s=100))
     model = pushed(phone, tmp_path)
     for call in (
         lambda: run(phone, replace(REQUEST, model=model)),
@@ -260,14 +250,14 @@ def test_a_phone_that_goes_away_ends_what_runs_and_comes_back(tmp_path: Path) ->
 
 
 def test_a_phone_that_goes_away_during_a_push_holds_no_half_file(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "cool", faults=Faults(gone_from_s=0.01, gone_until_s=100))
+    phone = FaultyDevice(tmp_path, "cool", faults=Faults(gone_from_s=0.01, gone_until_s=100))
     with pytest.raises(DeviceError):
         pushed(phone, tmp_path, bytes(10**6))
     assert list(tmp_path.rglob("*.pt*")) == []
 
 
 def test_a_phone_that_hangs_takes_its_deadline_and_no_longer(tmp_path: Path) -> None:
-    phone = FakeDevice(tmp_path, "cool", faults=Faults(hangs_from_s=1))
+    phone = FaultyDevice(tmp_path, "cool", faults=Faults(hangs_from_s=1))
     model = pushed(phone, tmp_path)
     phone.rest(1)
     started_s = phone.now_s()
@@ -280,16 +270,16 @@ def test_a_phone_that_hangs_takes_its_deadline_and_no_longer(tmp_path: Path) -> 
 
 
 def test_the_other_faults_show(tmp_path: Path) -> None:
-    hot = FakeDevice(tmp_path, "hot", faults=Faults(never_cools=True))
+    hot = FaultyDevice(tmp_path, "hot", faults=Faults(never_cools=True))
     hot.rest(10_000)
     assert hot.sensors().temp_c == 45.0
-    blind = FakeDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True)).sensors()
+    blind = FaultyDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True)).sensors()
     assert (blind.has_battery, blind.battery_percent) == (True, None)
-    mad = FakeDevice(tmp_path, "cool", faults=Faults(clock_jumps_back_s=1000))
+    mad = FaultyDevice(tmp_path, "cool", faults=Faults(clock_jumps_back_s=1000))
     before_s = mad.now_s()
     run(mad, replace(REQUEST, model=pushed(mad, tmp_path)))
     assert mad.now_s() < before_s
-    slowed = FakeDevice(tmp_path, "cool", faults=Faults(daemon=True))
+    slowed = FaultyDevice(tmp_path, "cool", faults=Faults(daemon=True))
     samples = np.array(run(slowed, replace(REQUEST, model=pushed(slowed, tmp_path), min_seconds=60.0)).samples_ns)
     share = float((samples > 1.5 * samples.min()).mean())
     assert 0.05 < share < 0.7

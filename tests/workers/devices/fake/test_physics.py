@@ -60,16 +60,6 @@ def test_a_phone_that_is_always_busy_settles_where_heating_and_cooling_balance()
     assert device.temp_c == pytest.approx(HEATING.ambient_c + 0.2 * 100.0, abs=0.01)
 
 
-def test_the_time_to_cool_is_the_time_that_it_takes():
-    device = SimulatedPhone(HEATING, 0)
-    for _ in range(20):
-        device.block(10.0, **FULL)
-    assert device.seconds_to_cool(device.temp_c) == 0.0
-    assert device.seconds_to_cool(HEATING.ambient_c) == np.inf
-    device.rest(device.seconds_to_cool(28.0))
-    assert device.temp_c == pytest.approx(28.0)
-
-
 def test_the_same_seed_tells_the_same_story_and_another_one_another():
     def story(seed: int) -> list[list[int]]:
         device = SimulatedPhone(PHONES["holdout_daemons"], seed)

@@ -6,23 +6,16 @@ import pytest
 
 from sweeps.launching import start
 from sweeps.spec import catalog
+from tests.workers.runtimes.runs import request_of
 from workers.devices.linux.competing import benchmark_name, is_runner, sweep_command
 from workers.runtimes import registry
 from workers.runtimes.executorch import programs as executorch
-from workers.runtimes.interface import BatchRuntime, RunRequest
+from workers.runtimes.interface import BatchRuntime
 from workers.runtimes.onnxruntime import programs as onnxruntime
 from workers.runtimes.torchscript import python_program
 from workers.runtimes.torchscript.programs import RUNNERS
 
-REQUEST = RunRequest(
-    model="a model.pt",
-    backend="cpu",
-    engine="none",
-    threads=1,
-    cpus="all",
-    input_shape=(1, 3, 8, 8),
-    memory_format="contiguous_format",
-)
+REQUEST = request_of("a model.pt", 1, 3, 8, 8)
 
 
 BROUGHT = {

@@ -1,15 +1,11 @@
 """The ssh device on a real sshd. Faults by their rows in faults.md."""
 
-import os
-import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,12 +18,12 @@ from tests.conformance.test_devices import (  # noqa: F401  # the same checks, o
     outside,
     test_a_deadline_ends_the_program,
     test_a_file_elsewhere_is_not_removed,
+    test_a_file_larger_than_it_may_be_does_not_come_back,
     test_a_fixed_performance_mode_is_restored,
     test_a_name_that_leads_elsewhere_is_refused,
     test_a_program_s_output_and_exit_code_come_back,
     test_a_program_that_is_killed_tells_the_signal,
     test_a_program_that_is_not_there_is_an_error_or_an_exit_code,
-    test_a_push_of_what_is_not_there_leaves_nothing,
     test_arguments_arrive_as_they_are,
     test_facts_name_the_device_and_say_what_results_depend_on,
     test_files_go_there_and_back_under_any_name,
@@ -36,13 +32,14 @@ from tests.conformance.test_devices import (  # noqa: F401  # the same checks, o
     test_the_clock_never_goes_back_and_rest_lets_it_pass,
     test_what_is_pushed_can_be_run_on,
 )
+from tests.conformance.test_remote_devices import failure
 from tests.sshd import Board
-from tests.workers.phone_sweep import eventually
+from tests.workers.phone_sweep import eventually, once, pause
 from workers.devices import registry
 from workers.devices.local import local_facts
-from workers.devices.ssh import lease, loop
+from workers.devices.ssh import board_lock, loop
 from workers.devices.ssh.device import SshDevice
-from workers.devices.ssh.discovery import are_one, clean
+from workers.devices.ssh.discovery import are_one
 
 pytestmark = [pytest.mark.system, pytest.mark.sshd]
 
@@ -59,29 +56,8 @@ def device(board: Board) -> Iterator[SshDevice]:
     found.release()
 
 
-def failure(call: Callable[[], object]) -> DeviceError:
-    with pytest.raises(DeviceError) as caught:
-        call()
-    return caught.value
-
-
 def files(board: Board) -> list[str]:
     return sorted(str(path.relative_to(board.folder)) for path in board.folder.rglob("*") if path.is_file())
-
-
-def amid(there: Callable[[], bool], call: Callable[[], object]) -> threading.Thread:
-    def watch() -> None:
-        eventually(there)
-        call()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread
-
-
-def waits_for(file: Path) -> str:
-    """A program in Python: it says that it runs, then waits for the file to go."""
-    return f"import os, time; open({str(file)!r}, 'w').close()\nwhile os.path.exists({str(file)!r}): time.sleep(0.02)\n"
 
 
 # Who may connect
@@ -179,7 +155,7 @@ def test_a_board_that_is_off_is_offline(device: SshDevice, board: Board) -> None
 
 
 def test_what_is_no_ssh_server_is_offline_in_little_time(monkeypatch: pytest.MonkeyPatch, board: Board) -> None:
-    monkeypatch.setattr("workers.devices.ssh.link._CONNECT_S", 2.0)
+    monkeypatch.setattr("workers.devices.ssh.board_connection._CONNECT_S", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         device = SshDevice(Path(), f"127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
@@ -215,50 +191,6 @@ def test_signals_are_told_from_exit_codes(device: SshDevice, end: str, code: int
     assert device.run([sys.executable, "-c", f"import os, sys; {end}"], 60).exit_code == code
 
 
-def test_a_cut_in_mid_run_loses_nothing_and_repeats_nothing(device: SshDevice, board: Board) -> None:
-    device.take_lease()
-    mark, starts = board.root / "mark", board.root / "starts"
-    program = f"open({str(starts)!r}, 'a').write('x')\n{waits_for(mark)}print('whole'); raise SystemExit(7)"
-
-    def cut() -> None:
-        board.stop()
-        time.sleep(0.5)
-        mark.unlink()
-        time.sleep(0.5)
-        board.start()
-
-    cutting = amid(mark.exists, cut)
-    done = device.run([sys.executable, "-c", program], 100)
-    cutting.join()
-    assert (done.exit_code, done.stdout, starts.read_text()) == (7, b"whole\n", "x")
-    starts.unlink()
-    assert device.run(["true"], 30).exit_code == 0
-    assert failure(SshDevice(Path(), board.unit).take_lease).kind == "leased", "the lease is taken again"
-
-
-def test_a_signal_is_told_also_after_a_cut(device: SshDevice, board: Board) -> None:
-    mark = board.root / "mark"
-    cutting = amid(mark.exists, lambda: (board.cut(), mark.unlink()))
-    done = device.run([sys.executable, "-c", f"{waits_for(mark)}os.kill(os.getpid(), 11)"], 100)
-    cutting.join()
-    assert done.exit_code == -11
-
-
-def test_a_board_that_stays_away_is_offline_and_its_program_ends_at_the_next_contact(board: Board) -> None:
-    device = SshDevice(Path(), board.unit, backoff_s=(0.1, 0.1))
-    mark = board.root / "mark"
-    stopping = amid(mark.exists, board.stop)
-    error = failure(lambda: device.run([sys.executable, "-c", waits_for(mark)], 100))
-    stopping.join()
-    assert error.kind == "offline"
-    assert board.programs(str(mark))
-    board.start()
-    assert device.run(["echo", "alone"], 30).stdout == b"alone\n"
-    assert not board.programs(str(mark))
-    mark.unlink()
-    device.release()
-
-
 def test_a_reboot_is_told_and_the_next_run_counts(device: SshDevice, board: Board) -> None:
     device.facts()
     device._boot_id = "another-boot"
@@ -272,94 +204,24 @@ def test_a_reboot_is_told_and_the_next_run_counts(device: SshDevice, board: Boar
         board.cut()
         mark.unlink()
 
-    rebooting = amid(mark.exists, reboot)
-    assert failure(lambda: device.run([sys.executable, "-c", waits_for(mark)], 100)).kind == "rebooted"
+    rebooting = once(mark.exists, reboot)
+    assert failure(lambda: device.run(["sh", "-c", pause(str(mark))], 100)).kind == "rebooted"
     rebooting.join()
     assert device.run(["true"], 30).exit_code == 0
 
 
-ESCAPES = {
-    "its child": "subprocess.Popen(['sleep', '7654.1']); time.sleep(60)",
-    "whoever ignores signals": "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; "
-    "subprocess.Popen(['sleep', '7654.2']); time.sleep(60)",
-    "whoever leaves its group": "subprocess.Popen(['sleep', '7654.3'], start_new_session=True); time.sleep(60)",
-}
-
-
-@pytest.mark.parametrize("way", ESCAPES)
-def test_a_deadline_ends_all_that_a_program_started(device: SshDevice, board: Board, way: str) -> None:
-    program = f"import os, signal, subprocess, time; print('last words', flush=True); {ESCAPES[way]}"
-    error = failure(lambda: device.run([sys.executable, "-c", program], 3))
-    assert error.kind == "timeout"
-    assert "was killed" in error.message
-    assert "last words" in error.message
-    # A number of its own: the other ways may be tried on this machine at the same time.
-    [sleep] = re.findall(r"7654\.\d", ESCAPES[way])
-    assert not board.programs(sleep)
+def test_a_deadline_ends_also_what_left_the_program_s_group(device: SshDevice, board: Board) -> None:
+    program = "import subprocess, time; subprocess.Popen(['sleep', '7654.31'], start_new_session=True); time.sleep(60)"
+    assert failure(lambda: device.run([sys.executable, "-c", program], 3)).kind == "timeout"
+    assert not board.programs("7654.31")
     assert device.run(["true"], 30).exit_code == 0
-
-
-def test_ctrl_c_ends_the_program(device: SshDevice, board: Board) -> None:
-    mark = board.root / "mark"
-    stopping = amid(mark.exists, lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        device.run([sys.executable, "-c", waits_for(mark)], 100)
-    stopping.join()
-    assert not board.programs(str(mark))
-    mark.unlink()
-
-
-DRIVER = """
-import sys
-from pathlib import Path
-from workers.devices.ssh import lease
-from workers.devices.ssh.device import SshDevice
-
-lease._SCRIPT = lease._SCRIPT.replace(lease._FILE, sys.argv[3])
-device = SshDevice(Path(), sys.argv[1])
-device.take_lease()
-device.run([sys.executable, "-c", sys.argv[2]], 300)
-"""
-
-
-def test_a_killed_driver_leaves_no_lease_and_the_next_one_ends_its_program(
-    device: SshDevice, board: Board, own_lease: Path
-) -> None:
-    mark = board.root / "mark"
-    argv = [sys.executable, "-c", DRIVER, board.unit, waits_for(mark), str(own_lease)]
-    driver = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    try:
-        eventually(mark.exists)
-        error = failure(device.take_lease)
-        assert error.kind == "leased"
-        assert f"-process-{driver.pid}" in error.message
-        driver.kill()
-        driver.wait()
-
-        def taken() -> bool:
-            with suppress(DeviceError):
-                device.take_lease()
-                return True
-            return False
-
-        eventually(taken, 20)
-        assert board.programs(str(mark))
-        ended = device.end_orphans()
-    finally:
-        driver.kill()
-        driver.wait()
-    assert len(ended) >= 1
-    assert not board.programs(str(mark))
-    assert files(board) == []
-    mark.unlink()
-    assert device.end_orphans() == ()
 
 
 def test_a_runner_of_this_machine_is_no_orphan_of_the_board(device: SshDevice, board: Board) -> None:
     other = board.root / "runner"
     shutil.copy("/bin/sleep", other)
     with subprocess.Popen([str(other), "60"], start_new_session=True) as mine:
-        device.take_lease()
+        device.take_lock()
         device.end_orphans()
         assert mine.poll() is None
         mine.kill()
@@ -368,42 +230,33 @@ def test_a_runner_of_this_machine_is_no_orphan_of_the_board(device: SshDevice, b
 # Row 7, 28: the lease
 
 
-def test_one_driver_at_a_time_has_a_board_and_the_other_is_told_who(device: SshDevice, board: Board) -> None:
-    other = SshDevice(Path(), f"{os.environ.get('USER') or psutil.Process().username()}@{board.unit}")
-    device.take_lease()
-    device.take_lease()
-    error = failure(other.take_lease)
-    assert error.kind == "leased"
-    assert f"-process-{os.getpid()}" in error.message
-    assert f"ssh -p {board.port}" in error.next_step
-    device.release()
-    other.take_lease()
-    assert failure(device.take_lease).kind == "leased"
-    other.release()
-
-
 def test_a_lease_is_taken_again_where_the_board_still_believes_in_the_lost_connection(
     device: SshDevice, board: Board
 ) -> None:
-    device.take_lease()
+    device.take_lock()
     # As if the network had swallowed all: this side has given it up, the board's side knows of nothing.
-    lost, device._link._connection, device._lease._holder = device._link._connection, None, None
+    connection, lock = device._connection, device._lock
+    lost, connection._connection, lock._holder = connection._connection, None, None
     assert lost is not None
-    device.take_lease()
+    device.take_lock()
     assert lost.is_open()
-    assert failure(SshDevice(Path(), board.unit).take_lease).kind == "leased"
+    other = SshDevice(Path(), f"{psutil.Process().username()}@{board.unit}")
+    error = failure(other.take_lock)
+    assert (error.kind, f"ssh -p {board.port}" in error.next_step) == ("leased", True)
     assert device.run(["true"], 30).exit_code == 0
     loop.call(lost.close(), 30)
 
 
 def test_a_holder_that_is_not_fed_lets_go(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "_SCRIPT", lease._SCRIPT.replace(f"timeout {lease.SILENT_S} ", "timeout 1 "))
+    monkeypatch.setattr(
+        board_lock, "_SCRIPT", board_lock._SCRIPT.replace(f"timeout {board_lock.SILENT_S} ", "timeout 1 ")
+    )
     silent, other = SshDevice(Path(), board.unit), SshDevice(Path(), board.unit)
-    silent.take_lease()
+    silent.take_lock()
 
     def taken() -> bool:
         with suppress(DeviceError):
-            other.take_lease()
+            other.take_lock()
             return True
         return False
 
@@ -414,56 +267,7 @@ def test_a_holder_that_is_not_fed_lets_go(board: Board, monkeypatch: pytest.Monk
     silent.release()
 
 
-# Rows 2, 13, 14: files
-
-
-def test_a_file_that_arrives_with_other_bytes_is_refused(device: SshDevice, board: Board, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x" * 100_000)
-    dd = board.bin / "dd"
-    dd.write_text('#!/bin/sh\ncase $1 in of=*) tr x y | /bin/dd "$@";; *) exec /bin/dd "$@";; esac\n')
-    dd.chmod(0o755)
-    assert failure(lambda: device.push(tmp_path / "file", "artifact")).kind == "corrupt_push"
-    assert files(board) == []
-
-
-def test_a_push_that_is_cut_leaves_nothing_under_the_name(device: SshDevice, board: Board, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(os.urandom(20_000_000))
-
-    def arrives() -> bool:
-        with suppress(OSError):
-            return any(part.stat().st_size > 500_000 for part in board.folder.glob("part-*"))
-        return False
-
-    cutting = amid(arrives, board.cut)
-    error = failure(lambda: device.push(tmp_path / "file", "artifact"))
-    cutting.join()
-    assert error.kind == "disconnected"
-    assert not (board.folder / "run" / "artifact").exists()
-    path = device.push(tmp_path / "file", "artifact")
-    assert Path(path).read_bytes() == (tmp_path / "file").read_bytes()
-    assert files(board) == ["run/artifact"]
-
-
-def test_a_board_without_room_says_need_and_have(device: SshDevice, board: Board, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x" * 3_000_000)
-    df = board.bin / "df"
-    df.write_text(
-        "#!/bin/sh\necho Filesystem 1024-blocks Used Available Capacity Mounted on\necho /dev/x 9 9 2048 99% /\n"
-    )
-    df.chmod(0o755)
-    error = failure(lambda: device.push(tmp_path / "file", "artifact"))
-    assert error.kind == "no_space"
-    assert "needs 3.0 MB, and 2.1 MB are free" in error.message
-    assert f"edgesweep devices clean {board.name}" in error.next_step
-
-
 # Rows 21, 23: hostile boards
-
-
-def test_output_without_end_is_refused(device: SshDevice, board: Board) -> None:
-    error = failure(lambda: device.run(["head", "-c", "70000000", "/dev/zero"], 100))
-    assert error.kind == "too_much_output"
-    assert device.run(["true"], 30).exit_code == 0
 
 
 def test_a_tool_that_hangs_is_no_answer(board: Board) -> None:
@@ -494,23 +298,8 @@ def test_a_board_that_lies_about_itself_is_a_board_all_the_same(device: SshDevic
 # The whole of it
 
 
-def test_its_files_are_deleted_on_request_and_never_while_it_is_leased(
-    device: SshDevice, board: Board, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    device.push(tmp_path / "file", "kept")
-    device.take_lease()
-    assert failure(lambda: clean(board.name)).kind == "leased"
-    assert files(board) == ["run/kept"]
-    device.release()
-    clean(board.name)
-    assert not board.folder.exists()
-    assert list(board.home.iterdir()) == []
-    assert device.push(tmp_path / "file", "again")
-
-
 def test_a_board_keeps_nothing_of_a_run_but_what_was_pushed(device: SshDevice, board: Board, tmp_path: Path) -> None:
-    device.take_lease()
+    device.take_lock()
     for _ in range(3):
         device.run(["echo", "x"], 30)
     device.release()

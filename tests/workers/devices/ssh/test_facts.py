@@ -6,7 +6,8 @@ import pytest
 
 from sweeps.device_facts import DeviceFacts
 from workers.devices.interface import Sensors
-from workers.devices.ssh.facts import Answers, is_ours, parse_clusters, read_facts, read_sensors
+from workers.devices.linux.kernel_text import parse_clusters
+from workers.devices.ssh.facts import Answers, is_ours, read_facts, read_sensors
 
 SILENT = Answers(**{field.name: "" for field in fields(Answers)})
 RASPBERRY = Answers(

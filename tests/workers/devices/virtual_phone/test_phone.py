@@ -14,22 +14,22 @@ import psutil
 import pytest
 
 from sweeps.errors import DeviceError
+from tests.faulty_phone import FaultyPhone, faulty_phones
 from tests.workers.phone_sweep import eventually, reboot, running_on
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.adbd import adbd, missing
-from workers.devices.virtual_phone.phone import VirtualPhone, up
 
 pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
-def phones(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:
-    with up(4, tmp_path_factory.mktemp("phones")) as phones:
+def phones(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[FaultyPhone]]:
+    with faulty_phones(4, tmp_path_factory.mktemp("phones")) as phones:
         yield phones
 
 
-def test_four_phones_share_neither_files_nor_boots_nor_programs(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_four_phones_share_neither_files_nor_boots_nor_programs(phones: list[FaultyPhone], tmp_path: Path) -> None:
     devices = [AdbDevice(tmp_path, phone.serial) for phone in phones]
     source = tmp_path / "file"
     for number, device in enumerate(devices):
@@ -45,22 +45,22 @@ def test_four_phones_share_neither_files_nor_boots_nor_programs(phones: list[Vir
     assert [b"sleep 73.5" in done.stdout for done in lists] == [True, False, False, False]
 
 
-def test_no_two_phones_of_this_host_are_of_one_serial_number(phones: list[VirtualPhone], tmp_path: Path) -> None:
-    with up(1, tmp_path / "others") as others:
+def test_no_two_phones_of_this_host_are_of_one_serial_number(phones: list[FaultyPhone], tmp_path: Path) -> None:
+    with faulty_phones(1, tmp_path / "others") as others:
         assert len({phone.serialno for phone in (*phones, *others)}) == 5
 
 
-def test_a_phone_says_that_it_is_virtual(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_a_phone_says_that_it_is_virtual(phones: list[FaultyPhone], tmp_path: Path) -> None:
     assert AdbDevice(tmp_path, phones[0].serial).facts().exec_context == "virtual phone"
 
 
-def test_the_host_has_none_of_a_phone_s_mounts(phones: list[VirtualPhone]) -> None:
+def test_the_host_has_none_of_a_phone_s_mounts(phones: list[FaultyPhone]) -> None:
     assert phones[0].data.is_dir()
     assert "edgesweep" not in Path("/proc/self/mounts").read_text()
     assert not [one for one in psutil.disk_partitions(all=True) if "/phone-1/" in one.mountpoint]
 
 
-def test_the_open_root_shell_listens_on_loopback_only(phones: list[VirtualPhone]) -> None:
+def test_the_open_root_shell_listens_on_loopback_only(phones: list[FaultyPhone]) -> None:
     ports = {int(phone.serial.partition(":")[2]) for phone in phones}
     listening = [
         one.laddr for one in psutil.net_connections("tcp") if one.status == "LISTEN" and one.laddr.port in ports
@@ -69,7 +69,7 @@ def test_the_open_root_shell_listens_on_loopback_only(phones: list[VirtualPhone]
     assert {address.port for address in listening} == ports
 
 
-def test_what_is_done_to_one_phone_is_done_to_no_other(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_what_is_done_to_one_phone_is_done_to_no_other(phones: list[FaultyPhone], tmp_path: Path) -> None:
     first, second = (AdbDevice(tmp_path, phone.serial) for phone in phones[:2])
     boots = first.boot_id(), second.boot_id()
     phones[0].heat(44.0, thermal_status=2)
@@ -86,7 +86,7 @@ def test_what_is_done_to_one_phone_is_done_to_no_other(phones: list[VirtualPhone
 
 
 def test_a_phone_is_filled_to_the_brim_though_another_writes_beside(port: int, tmp_path: Path) -> None:
-    with VirtualPhone(tmp_path / "phone", storage_mb=32) as phone:
+    with FaultyPhone(tmp_path / "phone", storage_mb=32) as phone:
         grown, others = phone.data / "local/grown", phone.data / "local/others"
         writer = ["sh", "-c", f"while head -c 100000 /dev/zero; do :; done >{grown} 2>/dev/null"]
         for _ in range(20):
@@ -99,7 +99,7 @@ def test_a_phone_is_filled_to_the_brim_though_another_writes_beside(port: int, t
             assert free == 0
 
 
-def test_a_slow_phone_answers_later(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_a_slow_phone_answers_later(phones: list[FaultyPhone], tmp_path: Path) -> None:
     device = AdbDevice(tmp_path, phones[2].serial)
     device.run(["getprop", "ro.serialno"], 20)
     phones[2].slow_down(answer_after_s=0.6)
@@ -108,7 +108,7 @@ def test_a_slow_phone_answers_later(phones: list[VirtualPhone], tmp_path: Path) 
     assert 0.6 < time.monotonic() - began < 30
 
 
-def test_a_reboot_ends_programs_and_keeps_files(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_a_reboot_ends_programs_and_keeps_files(phones: list[FaultyPhone], tmp_path: Path) -> None:
     device = AdbDevice(tmp_path, phones[3].serial)
     source = tmp_path / "file"
     source.write_text("kept")
@@ -120,7 +120,7 @@ def test_a_reboot_ends_programs_and_keeps_files(phones: list[VirtualPhone], tmp_
 
 
 def test_a_stopped_phone_leaves_no_program_behind(port: int, tmp_path: Path) -> None:
-    with VirtualPhone(tmp_path / "phone") as phone:
+    with FaultyPhone(tmp_path / "phone") as phone:
         AdbDevice(tmp_path, phone.serial).run(["sh", "-c", "sleep 75.5 </dev/null >/dev/null 2>&1 &"], 20)
         running = phone.processes()
         assert len(running) >= 2
@@ -132,8 +132,8 @@ def test_a_stopped_phone_leaves_no_program_behind(port: int, tmp_path: Path) -> 
 
 def test_phones_end_with_whoever_started_them(port: int, tmp_path: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from workers.devices.virtual_phone.phone import VirtualPhone\n"
-        "with VirtualPhone(Path(sys.argv[1])) as phone:\n"
+        "import sys, time; from pathlib import Path; from tests.faulty_phone import FaultyPhone\n"
+        "with FaultyPhone(Path(sys.argv[1])) as phone:\n"
         "    print(*[one.pid for one in phone.processes()], flush=True); time.sleep(60)"
     )
     argv = [sys.executable, "-c", program, str(tmp_path / "phone")]

@@ -94,7 +94,7 @@ def listing(model: Any = None, input_dims: tuple[int, ...] | None = None) -> Nna
         with _built(nnapi, content, part) as built:
             for accepted, handle in zip(accepts, handles, strict=True):
                 accepted += _accepted(nnapi, built, handle, len(content.operations))
-    devices = (_described(nnapi, handle, tuple(taken)) for handle, taken in zip(handles, accepts, strict=True))
+    devices = (_described(nnapi, handle, tuple(accepted)) for handle, accepted in zip(handles, accepts, strict=True))
     return NnapiListing(devices=tuple(devices), operations=tuple(operations))
 
 
@@ -176,7 +176,7 @@ def _indices(numbers: tuple[int, ...]) -> tuple[ctypes.c_uint32, Any]:
 
 
 def _accepted(nnapi: _Nnapi, model: ctypes.c_void_p, device: ctypes.c_void_p, operations: int) -> list[bool]:
-    taken = (ctypes.c_bool * operations)()
+    supported = (ctypes.c_bool * operations)()
     devices = (ctypes.c_void_p * 1)(device)
-    nnapi.call("Model_getSupportedOperationsForDevices", model, devices, ctypes.c_uint32(1), taken)
-    return list(taken)
+    nnapi.call("Model_getSupportedOperationsForDevices", model, devices, ctypes.c_uint32(1), supported)
+    return list(supported)

@@ -32,7 +32,7 @@ FLEXIBLE_TRACE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a model is converted and compiled.
+    """The options for converting and compiling a model.
 
     `preference` and `relaxed_fp16` are hints to the phone's driver: the goal of optimization, and whether float32 may
     be computed in float16. With `flexible_batch` an artifact takes any batch size, and is recompiled when it changes.
@@ -107,13 +107,6 @@ def lower(
     return Lowered(capture.script(module.eval()), covered)
 
 
-def serialized_model(module: torch.jit.ScriptModule) -> bytes:
-    """The serialized NNAPI model inside a module from `lower`, also after saving and loading. See `parse`."""
-    wrapper = module if hasattr(module, "nnapi") else module.core
-    serialized: torch.Tensor = wrapper.nnapi.ser_model
-    return serialized.numpy().tobytes()
-
-
 def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None) -> torch.jit.ScriptModule:
     """The traced model. An int8 core is traced with float ends, so that the trace can be compared with eager."""
     if quantized is None:
@@ -128,7 +121,7 @@ def numbered(core: torch.nn.Module) -> torch.nn.Module:
 
 
 def template(example: torch.Tensor, *, flexible_batch: bool, nhwc: bool) -> torch.Tensor:
-    """What torch's serializer reads shape (0: flexible), type and layout of an input from."""
+    """A template from which torch's serializer reads shape (0: flexible), type and layout of an input."""
     shape = (0 if flexible_batch else example.shape[0], *example.shape[1:])
     like = capture.quantized_as(example, torch.zeros(shape))
     like.nnapi_nhwc = nhwc  # type: ignore[attr-defined]  # torch's serializer reads the layout from this

@@ -50,22 +50,6 @@ OPERATIONS = {
 Feature levels 1 to 5 are the Android API levels 27 to 31 (NeuralNetworks.h); 6 came with updates of Android 12.
 """
 
-OPERAND_TYPES = {
-    0: "FLOAT32",
-    1: "INT32",
-    2: "UINT32",
-    3: "TENSOR_FLOAT32",
-    4: "TENSOR_INT32",
-    5: "TENSOR_QUANT8_ASYMM",
-    6: "BOOL",
-    7: "TENSOR_QUANT16_SYMM",
-    8: "TENSOR_FLOAT16",
-    9: "TENSOR_BOOL8",
-    10: "FLOAT16",
-    11: "TENSOR_QUANT8_SYMM_PER_CHANNEL",
-    12: "TENSOR_QUANT16_ASYMM",
-}
-
 _MAX_COUNT = 1 << 24
 """The loader's own limit for every count."""
 _IMMEDIATE, _BUFFER = 0, 2
@@ -107,7 +91,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """As in NeuralNetworks.h, without the prefix; `OPERATION_<code>` if it is not in `OPERATIONS`."""
+        """The name in NeuralNetworks.h, without the prefix; `OPERATION_<code>` if it is not in `OPERATIONS`."""
         return OPERATIONS[self.code][0] if self.code in OPERATIONS else f"OPERATION_{self.code}"
 
 
@@ -122,7 +106,7 @@ class NnapiModel:
     outputs: tuple[int, ...]
 
     def counts(self) -> dict[str, int]:
-        """How often each operation occurs, by name, the most frequent first."""
+        """The number of each operation, by name, the most frequent first."""
         return dict(Counter(operation.name for operation in self.operations).most_common())
 
     def feature_level(self) -> int:
@@ -203,7 +187,7 @@ class _Reader:
         return content
 
 
-def _malformed(what: str) -> BuildError:
+def _malformed(why: str) -> BuildError:
     return BuildError(
-        "malformed_nnapi_model", f"this is not an NNAPI model of PyTorch: {what}", "build the artifact again"
+        "malformed_nnapi_model", f"this is not an NNAPI model of PyTorch: {why}", "build the artifact again"
     )

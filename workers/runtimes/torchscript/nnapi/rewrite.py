@@ -180,8 +180,8 @@ def _silu(graph: GraphModule, node: Node) -> None:
 def _clamp(graph: GraphModule, node: Node) -> None:
     if node.op not in ("call_function", "call_method") or node.target not in _CLAMPS:
         return
-    given = dict(zip(("min", "max"), node.args[1:], strict=False)) | dict(node.kwargs)
-    low, high = given.get("min"), given.get("max")
+    arguments = dict(zip(("min", "max"), node.args[1:], strict=False)) | dict(node.kwargs)
+    low, high = arguments.get("min"), arguments.get("max")
     images = node.all_input_nodes[0]
     with graph.graph.inserting_before(node):
         if isinstance(low, int | float) and isinstance(high, int | float):

@@ -113,7 +113,7 @@ class Serializer(_NnapiSerializer):
                 self._add_placeholder(output)
 
     def _reads_tensor(self, node: Node) -> bool:
-        """Whether `node` reads a tensor in addition to sizes: view does, arithmetic on sizes does not."""
+        """Tell whether `node` reads a tensor in addition to sizes: view does, arithmetic on sizes does not."""
         first = node.inputsAt(0)
         return (
             first in self.jitval_operand_map
@@ -276,10 +276,10 @@ class Serializer(_NnapiSerializer):
 
     def number(self, number: float, like: Operand) -> Tensor:
         """A constant of one element with the type and rank of `like`. It is exact in 8 bits too."""
-        one = torch.full((1,) * len(like.shape), number)
+        constant = torch.full((1,) * len(like.shape), number)
         if like.op_type == QUANT8:
-            one = torch.quantize_per_tensor(one, number / 255, 0, torch.quint8)
-        return self.weight(one, like.dim_order)
+            constant = torch.quantize_per_tensor(constant, number / 255, 0, torch.quint8)
+        return self.weight(constant, like.dim_order)
 
     def plus(self, x: Tensor, number: float) -> Tensor:
         return self.combine(CODE.ADD, x, self.number(number, x[1]))
@@ -344,10 +344,10 @@ def output_sizes(node: Node) -> list[int]:
 
 
 def traced_sizes(value: Value) -> list[int]:
-    found = sizes_of(value)
-    if found is None:
+    sizes = sizes_of(value)
+    if sizes is None:
         raise Refused("a shape is not in the trace")
-    return found
+    return sizes
 
 
 def like(operand: Operand, shape: Sequence[int], **changes: Any) -> Operand:

@@ -49,12 +49,12 @@ def lower_several(model: torch.nn.Module, examples: Sequence[torch.Tensor], opti
 
     Raises `BuildError` as `lower` does.
     """
-    flexible = [options.flexible_batch and one.shape[0] == examples[0].shape[0] for one in examples]
-    examples = [_repeated(one) if free else one for one, free in zip(examples, flexible, strict=True)]
+    flexible = [options.flexible_batch and example.shape[0] == examples[0].shape[0] for example in examples]
+    examples = [_repeated(example) if free else example for example, free in zip(examples, flexible, strict=True)]
     traced = capture.trace(numbered(model), *examples)
     templates = [
-        template(one, flexible_batch=free, nhwc=options.nhwc and one.ndim == MOST_DIMENSIONS)
-        for one, free in zip(examples, flexible, strict=True)
+        template(example, flexible_batch=free, nhwc=options.nhwc and example.ndim == MOST_DIMENSIONS)
+        for example, free in zip(examples, flexible, strict=True)
     ]
     answer = traced.graph.return_node().inputsAt(0)
     answers = answer.node().inputsSize() if answer.node().kind() == "prim::TupleConstruct" else None
@@ -80,11 +80,11 @@ def _with_arguments(core: Several, arguments: int, answers: int | None) -> torch
 
     module = capture.script(Ends().eval())
     names = [f"x{number}" for number in range(arguments)]
-    found = "found[0]" if answers is None else f"({' '.join(f'found[{number}],' for number in range(answers))})"
+    returned = "found[0]" if answers is None else f"({' '.join(f'found[{number}],' for number in range(answers))})"
     kind = "Tensor" if answers is None else f"Tuple[{', '.join(['Tensor'] * answers)}]"
     module.define(
         f"def forward(self, {', '.join(f'{name}: Tensor' for name in names)}) -> {kind}:\n"
         f"    found = self.core.run([{', '.join(names)}])\n"
-        f"    return {found}\n"
+        f"    return {returned}\n"
     )
     return module

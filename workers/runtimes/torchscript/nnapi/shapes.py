@@ -47,7 +47,7 @@ def _slice(s: Serializer, node: Node) -> None:
     if size == 0 and (begin, end, step) not in ((0, None, 1), (0, 2**63 - 1, 1)):
         raise Refused("a slice of the flexible batch")
     if (begin, end, step) in ((0, size, 1), (0, None, 1), (0, 2**63 - 1, 1)):
-        _same(s, node)
+        _unchanged(s, node)
         return
     s.name(node.output(), s.cut(operand, dimension, begin, end, step))
 
@@ -69,11 +69,11 @@ def _parts(s: Serializer, node: Node) -> None:
 
 
 def _unpack(s: Serializer, node: Node) -> None:
-    made = s.lists.get(node.input())
-    if made is None:
+    source = s.lists.get(node.input())
+    if source is None:
         raise Refused("a list that is computed")
-    operand = s.tensor(made.inputsAt(0))
-    dimension = s.constant(made.inputsAt(2)) % len(operand[1].shape)
+    operand = s.tensor(source.inputsAt(0))
+    dimension = s.constant(source.inputsAt(2)) % len(operand[1].shape)
     begin = 0
     for value in node.outputs():
         end = begin + traced_sizes(value)[dimension]
@@ -105,7 +105,7 @@ def _pixels_read(size: int, target: int, factor: float | None) -> torch.Tensor:
 
 
 def _pixels_read_by_nnapi(size: int, target: int) -> torch.Tensor:
-    """As in Android's CPU implementation, with its precision."""
+    """The pixels as Android's CPU implementation reads them, with its precision."""
     step = torch.tensor(size, dtype=torch.float32) / torch.tensor(target, dtype=torch.float32)
     return (torch.arange(target, dtype=torch.float32) * step).floor().clamp(max=size - 1)
 
@@ -113,7 +113,7 @@ def _pixels_read_by_nnapi(size: int, target: int) -> torch.Tensor:
 # Views
 
 
-def _same(s: Serializer, node: Node) -> None:
+def _unchanged(s: Serializer, node: Node) -> None:
     source, view = s.view(node.inputsAt(0))
     s.add_view(node.output(), source, view)
 
@@ -121,7 +121,7 @@ def _same(s: Serializer, node: Node) -> None:
 def _expand(s: Serializer, node: Node) -> None:
     constant = s.constant(node.inputsAt(0))
     if constant is None and traced_sizes(node.inputsAt(0)) == output_sizes(node):
-        _same(s, node)
+        _unchanged(s, node)
     elif constant is None:
         raise Refused("a tensor that is repeated to a larger size")
     elif s.flexible_batch:
@@ -146,13 +146,13 @@ def _for_each_image(s: Serializer, node: Node, constant: torch.Tensor) -> None:
 def _same_type(s: Serializer, node: Node) -> None:
     if node.inputsAt(0).type().dtype() != node.output().type().dtype():
         raise Refused("a conversion to another type")
-    _same(s, node)
+    _unchanged(s, node)
 
 
 def _dropout(s: Serializer, node: Node) -> None:
     if s.constant(node.inputsAt(2)):
         raise Refused("dropout in training mode")
-    _same(s, node)
+    _unchanged(s, node)
 
 
 def _reshape(s: Serializer, node: Node) -> None:
@@ -193,10 +193,10 @@ SHAPES: dict[str, Converter] = {
     "aten::split_with_sizes": _parts,
     "prim::ListUnpack": _unpack,
     "aten::upsample_nearest2d": _upsample_nearest,
-    "aten::detach": _same,
-    "aten::contiguous": _same,
-    "aten::clone": _same,
-    "aten::alias": _same,
+    "aten::detach": _unchanged,
+    "aten::contiguous": _unchanged,
+    "aten::clone": _unchanged,
+    "aten::alias": _unchanged,
     "aten::to": _same_type,
     "aten::dropout": _dropout,
     "aten::expand": _expand,

@@ -34,7 +34,7 @@ class Steps:
 
     @property
     def transposes(self) -> bool:
-        """Whether values change their order in memory."""
+        """Tell whether values change their order in memory."""
         return list(self.permutation) != sorted(self.permutation)
 
 
@@ -56,23 +56,24 @@ class View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """In PyTorch's order; 0 is the flexible batch."""
+        """The shape in PyTorch's order; 0 is the flexible batch."""
         return tuple(_size(dimension, flexible=0) for dimension in self.dimensions)
 
     def permuted(self, order: tuple[int, ...]) -> "View":
         return replace(self, dimensions=tuple(self.dimensions[index] for index in order))
 
     def widened(self, dimensions: int) -> "View":
-        """With this number of additional dimensions of size 1 in front."""
+        """The view with this number of additional dimensions of size 1 in front."""
         return replace(self, dimensions=((),) * dimensions + self.dimensions)
 
     def reshaped(self, shape: tuple[int, ...]) -> "View":
-        """Raises `BuildError` if `shape` splits a dimension unevenly, or joins or splits the flexible batch."""
+        """The view in another shape. Raises `BuildError` if `shape` splits a dimension unevenly, or joins or splits the
+        flexible batch."""
         memory = list(self.memory)
         left = [factor for dimension in self.dimensions for factor in dimension]
         dimensions: list[Dimension] = []
         for size in shape:
-            taken: list[Factor] = []
+            joined: list[Factor] = []
             missing = size
             while missing > 1:
                 factor = left.pop(0)
@@ -85,8 +86,8 @@ class View:
                 if missing % factor.size or (factor.flexible and factor.size != size):
                     raise _refused(self.shape, shape)
                 missing //= factor.size
-                taken.append(factor)
-            dimensions.append(tuple(taken))
+                joined.append(factor)
+            dimensions.append(tuple(joined))
         return View(tuple(memory), tuple(dimensions))
 
     def steps(self, order: tuple[int, ...]) -> Steps:
@@ -94,8 +95,8 @@ class View:
 
         Raises `BuildError` if they need a TRANSPOSE of more than four dimensions.
         """
-        wanted = [factor for index in order for factor in self.dimensions[index]]
-        positions = [self.memory.index(factor) for factor in wanted]
+        factors = [factor for index in order for factor in self.dimensions[index]]
+        positions = [self.memory.index(factor) for factor in factors]
         groups: list[list[int]] = []
         for position in positions:
             follows = groups and groups[-1][-1] + 1 == position

@@ -22,7 +22,7 @@ def widen(graph: GraphModule) -> None:
     modules = dict(graph.named_modules())
     for node in graph.graph.nodes:
         total = _observer_of_sum(node, modules)
-        addends = [found for source in node.all_input_nodes if (found := _observer_of(source, modules)) is not None]
+        addends = [added for source in node.all_input_nodes if (added := _observer_of(source, modules)) is not None]
         if total is None or len(addends) < 2:
             continue
         total.raise_scale(max(addend.scale_of_one() for addend in addends) / _MOST)
@@ -38,9 +38,9 @@ def _observer_of_sum(node: Node, modules: dict[str, torch.nn.Module]) -> Calibra
         return None
     readers = list(node.users)
     while len(readers) == 1:
-        found = _calibrated(modules.get(str(readers[0].target)))
-        if found is not None:
-            return found
+        observer = _calibrated(modules.get(str(readers[0].target)))
+        if observer is not None:
+            return observer
         readers = list(readers[0].users)  # the reader is a ReLU that will be fused
     return None
 
@@ -51,9 +51,9 @@ def _observer_of(node: Node, modules: dict[str, torch.nn.Module]) -> Calibrated 
         module = modules.get(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, Add | AddReLU | Multiply | Concatenate):
             module = module.functional
-        found = _calibrated(module) or _calibrated(getattr(module, "activation_post_process", None))
-        if found is not None or len(node.all_input_nodes) != 1:
-            return found
+        observer = _calibrated(module) or _calibrated(getattr(module, "activation_post_process", None))
+        if observer is not None or len(node.all_input_nodes) != 1:
+            return observer
         node = node.all_input_nodes[0]
 
 

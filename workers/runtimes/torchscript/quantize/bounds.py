@@ -69,9 +69,9 @@ def mark(module: torch.nn.Module, name: str, bound: float) -> None:
 def mark_of(module: torch.nn.Module) -> tuple[str, float] | None:
     """The arguments of `mark` for the module or for the ReLU that was fused into it; `None` if it is not marked."""
     for part in (module, *module.children()):
-        found: tuple[str, float] | None = getattr(part, _BOUND, None)
-        if found is not None:
-            return found
+        marked: tuple[str, float] | None = getattr(part, _BOUND, None)
+        if marked is not None:
+            return marked
     return None
 
 
@@ -106,8 +106,8 @@ def _bounds_of(graph: GraphModule, node: Node) -> tuple[float, float] | None:
     elif node.op in ("call_function", "call_method") and node.target in _FUNCTIONS:
         lower, upper, low, high = _FUNCTIONS[node.target]
         if lower:
-            given = dict(zip((lower, upper), node.args[1:], strict=False)) | dict(node.kwargs)
-            low, high = given.get(lower, low), given.get(upper, high)
+            arguments = dict(zip((lower, upper), node.args[1:], strict=False)) | dict(node.kwargs)
+            low, high = arguments.get(lower, low), arguments.get(upper, high)
     else:
         return None
     low, high = (-float("inf") if low is None else low), (float("inf") if high is None else high)

@@ -51,11 +51,11 @@ def observe(module: torch.nn.Module, images: Images, batch: int) -> None:
 
 def observers_of(module: torch.nn.Module) -> dict[ObserverBase, list[str]]:
     """Every observer of activations, with all its names in `module`: some operators share an observer."""
-    found: dict[ObserverBase, list[str]] = {}
+    names: dict[ObserverBase, list[str]] = {}
     for name, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, ObserverBase) and ".weight_fake_quant" not in name:
-            found.setdefault(part, []).append(name)
-    return found
+            names.setdefault(part, []).append(name)
+    return names
 
 
 def state_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -102,7 +102,7 @@ class _Stubs:
         self.transposed = QConfig(activation=default.activation, weight=default_weight_observer)  # type: ignore[no-untyped-call]  # torch has no types for it
         self.int8: set[Node] = set()
         self.behind_stub: dict[Node, Node] = {}
-        """By value, the same value after its stub."""
+        """The values behind their stubs, by the value before."""
         self.fused: set[Node] = set()
         """ReLUs that were fused into the addition before them."""
 
@@ -214,8 +214,8 @@ def _observe(module: nn.Module, qconfig: QConfig) -> None:
 
 
 def _is_tensor(node: Node) -> bool:
-    found = node.meta.get("tensor_meta")
-    return isinstance(found, TensorMetadata) and found.dtype.is_floating_point
+    metadata = node.meta.get("tensor_meta")
+    return isinstance(metadata, TensorMetadata) and metadata.dtype.is_floating_point
 
 
 def _are_nodes(arguments: tuple[object, ...]) -> bool:

@@ -38,9 +38,9 @@ def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
         if scheme.method == "qat":
             rewritten, folded = fold(rewritten)
         keep_float(rewritten, scheme.engine)
-        # Traced as in prepare_fx, so that both graphs have equal node names.
+        # The model is traced as in prepare_fx, so that both graphs have equal node names.
         before = GraphModule(rewritten, QuantizationTracer([], [FloatOnly]).trace(rewritten))
-        # It fuses by itself, and cannot process modules that are already fused (it traces into ConvReLU2d).
+        # torch fuses by itself, and cannot process modules that are already fused (it traces into ConvReLU2d).
         insert = prepare_qat_fx if scheme.method == "qat" else prepare_fx
         prepared = insert(copy.deepcopy(rewritten), qconfig_mapping(scheme), (example,), _LEAVES)
         refused = _fix_scales(prepared, _marks(before, prepared))
@@ -67,12 +67,12 @@ def _marks(before: GraphModule, prepared: GraphModule) -> dict[str, tuple[str, f
 
     It is the ReLU itself, or the node that it was fused into, whose module may be a new one without the mark.
     """
-    there = {node.name for node in prepared.graph.nodes}
+    names = {node.name for node in prepared.graph.nodes}
     marks: dict[str, tuple[str, float]] = {}
     for node in before.graph.nodes:
         mark = mark_of(before.get_submodule(str(node.target))) if node.op == "call_module" else None
         if mark is not None:
-            while node.name not in there:
+            while node.name not in names:
                 node = node.all_input_nodes[0]
             marks[node.name] = mark
     return marks
@@ -91,28 +91,29 @@ def _fix_scales(prepared: GraphModule, marks: dict[str, tuple[str, float]]) -> s
         observer = _observer(node, modules)
         if observer is not None:
             observed[observer].append(node)
-    seen: set[str] = set()
+    handled: set[str] = set()
     refused: set[str] = set()
     for observer, nodes in observed.items():
-        here = [mark for node in nodes if (mark := marks.get(node.all_input_nodes[0].name))]
-        if not here:
+        node_marks = [mark for node in nodes if (mark := marks.get(node.all_input_nodes[0].name))]
+        if not node_marks:
             continue
-        bounds = {bound for _, bound in here}
-        seen |= {name for name, _ in here}
+        bounds = {bound for _, bound in node_marks}
+        handled |= {name for name, _ in node_marks}
         bound = min(bounds)
         if len(bounds) > 1 or not all(_range_is_free(node, bound, marks, modules) for node in nodes):
-            refused |= {name for name, _ in here}
+            refused |= {name for name, _ in node_marks}
             continue
         for name in slots[observer]:
             prepared.set_submodule(name, fixed_to(bound))
     every = {name for name, _ in marks.values()}
-    return refused | (every - seen)  # a ReLU without an observer would lose its bound
+    return refused | (every - handled)  # a ReLU without an observer would lose its bound
 
 
 def _range_is_free(
     node: Node, bound: float, marks: dict[str, tuple[str, float]], modules: dict[str, torch.nn.Module]
 ) -> bool:
-    """Whether the range of the value that `node` observes can be reduced to 0 ... bound without changing outputs."""
+    """Tell whether the range of the value that `node` observes can be reduced to 0 ... bound without changing
+    outputs."""
     value = node.all_input_nodes[0]
     if value.name in marks:
         return True

@@ -13,6 +13,6 @@ class Prepared:
     fused: tuple[str, ...]
     """The fused groups, in order: `features.0.0 + features.0.1`."""
     example: torch.Tensor
-    """(B, C, H, W), float: the input for a test run of the converted model."""
+    """An input (B, C, H, W), float, for a test run of the converted model."""
     of_one_size: bool = False
-    """Whether `module` takes only inputs of the shape of `example`, batch included."""
+    """Tells whether `module` takes only inputs of the shape of `example`, batch included."""

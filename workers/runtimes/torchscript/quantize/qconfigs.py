@@ -31,8 +31,8 @@ _TRANSPOSED = (
 )
 
 _SEVEN_BITS = {"quant_min": -64, "quant_max": 64}
-"""Of weights: 255 * 64 * 2 fits into 16 bits, for all activations. torch's own reduced range does not change weights
-and gives activations 7 bits, which those of a ReLU6 and those outside of the calibrated range exceed."""
+"""The range of weights: 255 * 64 * 2 fits into 16 bits, for all activations. torch's own reduced range does not change
+weights and gives activations 7 bits, which those of a ReLU6 and those outside of the calibrated range exceed."""
 
 
 def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
@@ -88,7 +88,7 @@ def keep_float(graph: GraphModule, engine: str) -> None:
 
 
 def has_wrong_kernel(graph: GraphModule, node: Node, engine: str) -> bool:
-    """Whether the engine's int8 kernel for the operator is wrong or missing.
+    """Tell whether the engine's int8 kernel for the operator is wrong or missing.
 
     Tested with torch 2.12.1 against float arithmetic on the same quantized tensors, in units of the result:
 

@@ -102,7 +102,7 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
 
 
 def _run(converted: torch.nn.Module, example: torch.Tensor) -> None:
-    """So that missing quantized kernels are found here, not on a phone.
+    """Run the model once, so that missing quantized kernels are found here, not on a phone.
 
     int8 kernels answer in channels_last, where a `view` that joins channels with pixels is impossible: there it becomes
     a `reshape`, which copies.
@@ -131,9 +131,9 @@ def _refuse_quantized(model: torch.nn.Module) -> None:
             )
 
 
-def _failed(scheme: Scheme, what: str, error: Exception) -> BuildError:
+def _failed(scheme: Scheme, failure: str, error: Exception) -> BuildError:
     return BuildError(
         "not_quantizable",
-        f"{scheme.method} for {scheme.engine} {what}: {first_words(error)}",
+        f"{scheme.method} for {scheme.engine} {failure}: {first_words(error)}",
         "try another quantization method",
     )

@@ -1,0 +1,174 @@
+"""The locks between processes of this host: how to take a lock, wait for it, and see which process has it.
+
+Each is `flock` on an open file, which the kernel releases with the last process that has the file open, however that
+ends. A file of a lock stays: if it were deleted, a process that has it open and one that creates it anew could both
+lock.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sweeps.errors import DeviceError
+from sweeps.retry import tries
+from sweeps.untrusted_file import open_regular
+
+HOST_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not in a user's cache: all users of the host share its phones
+"""The folder with the files of `HostLock`, one for each name."""
+GLANCE_S = 0.2
+"""A lock that is only looked at (`owner`) is free again after this time."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.02
+_MODE_OF_ALL = 0o666
+_PID_BYTES = 20
+
+
+class LockedError(Exception):
+    """Another process has the lock."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__(process)
+        self.process = process
+        """The id of that process; 0 if it is not known."""
+
+
+def take(file: int, *, shared: bool = False, wait_s: float | None = GLANCE_S) -> bool:
+    """Tell whether the lock of an open file is this process's now. `shared`: with other shared ones. `wait_s`: how long
+    to wait for it; `None`: for ever."""
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    if wait_s is None:
+        fcntl.flock(file, kind)
+        return True
+    for _ in tries(wait_s, _FIRST_PAUSE_S, _LONGEST_PAUSE_S):
+        with suppress(BlockingIOError):
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+            return True
+    return False
+
+
+@contextmanager
+def locked(path: Path, *, wait_s: float | None = None, mode: int = _MODE_OF_ALL) -> Iterator[int]:
+    """Hold the lock of a file, which is made with its folder, in the `with` block; gives the open file. A child process
+    that gets the file has the lock, too, until both have ended.
+
+    `wait_s`: as of `take`; `mode`: of a new file. Raises `LockedError` after that time, `OSError` if the file cannot be
+    opened.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, mode)
+    try:
+        _claim(file, wait_s)
+        yield file
+    finally:
+        os.close(file)
+
+
+def owner(path: Path) -> int | None:
+    """Return the id of the process that has the lock of a file exclusively; 0 if it is not known, `None` if none has
+    it, or the file cannot be opened. A process that takes the lock in this moment waits for this look."""
+    try:
+        file = open_regular(path)
+    except OSError:
+        return None
+    with file:
+        return None if take(file.fileno(), shared=True, wait_s=0.0) else _process(file.fileno())
+
+
+def host_lock_owner(name: str) -> int | None:
+    """Return the process that has the `HostLock` of this name, as `owner` does."""
+    return owner(_host_path(name))
+
+
+def phone_name(device_id: str) -> str:
+    """Return the name of the `HostLock` for measuring on a phone."""
+    return f"phone {device_id}"
+
+
+class HostLock:
+    """The lock of a name for all users and workspaces of this host, until `release()` or the end of this process.
+
+    Several `shared` locks of one name go together, and with no other. Raises `LockedError` if the name is locked for
+    longer than `wait_s` (seconds), even by this process, and `DeviceError("os_error", ...)`.
+    """
+
+    def __init__(self, name: str, *, shared: bool = False, wait_s: float = GLANCE_S) -> None:
+        path = _host_path(name)
+        try:
+            self._file = _opened(path)
+        except OSError as error:
+            raise DeviceError(
+                "os_error",
+                f"{path} cannot be opened ({error})",
+                f"make {path.parent} a folder that every user may write to, and delete {path} if it is a link",
+            ) from error
+        try:
+            _claim(self._file, wait_s, shared=shared)
+        except BaseException:
+            self.release()
+            raise
+
+    def __del__(self) -> None:
+        self.release()
+
+    def release(self) -> None:
+        file, self._file = getattr(self, "_file", -1), -1
+        if file >= 0:
+            fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
+
+
+def _claim(file: int, wait_s: float | None, *, shared: bool = False) -> None:
+    """Take the lock of an open file, and write this process's id into it. Raises `LockedError`."""
+    if not take(file, shared=shared, wait_s=wait_s):
+        raise LockedError(_process(file))
+    with suppress(OSError):  # The disk may be full: the lock holds all the same.
+        os.truncate(file, 0)
+        os.pwrite(file, b"%d\n" % os.getpid(), 0)
+
+
+def _process(file: int) -> int:
+    """Return the id that `_claim` has written; 0 if it is no id."""
+    text = os.pread(file, _PID_BYTES, 0).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _host_path(name: str) -> Path:
+    import hashlib  # The import takes 3 ms, and `edgesweep --help` has 0.2 s for all.
+
+    return HOST_FOLDER / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _opened(path: Path) -> int:
+    """Open the file of a lock. Raises `OSError`. Links are refused: another user could place a link to a file that only
+    this user may write."""
+    path.parent.mkdir(exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        file = _opened_in(folder, path.name)
+    finally:
+        os.close(folder)
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(file)
+        raise OSError(errno.EEXIST, "it is a link, or no plain file")
+    return file
+
+
+def _opened_in(folder: int, name: str) -> int:
+    # The flag `O_NONBLOCK` avoids waiting for the other end of a pipe.
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(FileNotFoundError):
+        # The call has no `O_CREAT`: in a world-writable folder the kernel forbids it for another user's file.
+        return os.open(name, flags, dir_fd=folder)
+    with suppress(PermissionError):
+        os.fchmod(folder, 0o1777)
+    try:
+        file = os.open(name, flags | os.O_CREAT | os.O_EXCL, _MODE_OF_ALL, dir_fd=folder)
+    except FileExistsError:
+        # Another process was first.
+        return os.open(name, flags, dir_fd=folder)
+    os.fchmod(file, _MODE_OF_ALL)
+    return file
