@@ -21,6 +21,7 @@ from sweeps.store.client import FIRST_STEP
 from sweeps.store.owner import is_own
 from sweeps.store.read_journal import read_sweep
 from sweeps.store.result_files import ResultFiles, copied_files, own_files
+from sweeps.store.snapshot_download import THROUGH_SERVER
 from sweeps.store.uri import has_store
 from sweeps.workspace import Workspace
 
@@ -69,6 +70,9 @@ def open_results(workspace: Workspace, sweep: str | None) -> Iterator[StoredSwee
         copy = stack.enter_context(Journal.open(files.journal, read_only=True))
         name = sweep or copy.sweeps.latest()
         published = copy.plans.current_ids()
+        elsewhere = files.elsewhere if name is None else files.elsewhere & {name}
+        if name not in published and elsewhere:
+            raise NoResultsError(f"other computers' disks have the results of {', '.join(elsewhere)}", THROUGH_SERVER)
         if name is None or name not in published:
             known = sorted({*published, *(() if own is None else own.plans.current_ids())})
             raise NoResultsError(

@@ -15,6 +15,7 @@ from sweeps.errors import StoreError
 from sweeps.locks import LockedError, locked
 from sweeps.store.owner import own_marks
 from sweeps.store.server_copy import CopyState, ServerCopy
+from sweeps.store.snapshot_download import THROUGH_SERVER
 from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
 
@@ -25,6 +26,7 @@ SHARE = 20
 RETRY_S = 30.0
 """Until readers that do not wait ask a server again that was away."""
 THREAD = "edgesweep-copy"
+ELSEWHERE = f"results of other workspaces, which are on other computers' disks; to read them, {THROUGH_SERVER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class ResultFiles:
     """Why the server could not be asked, with what to do; empty if it was."""
     of_others: frozenset[str] = frozenset()
     """The sweeps that other workspaces have published there."""
+    elsewhere: frozenset[str] = frozenset()
+    """The sweeps of other workspaces whose results are on other computers' disks."""
 
     @property
     def is_copy(self) -> bool:
@@ -58,12 +62,14 @@ class ResultFiles:
         when = f"copied from MLflow at {self.server} {in_words(self.age_s)} ago"
         words = [when if self.complete else f"not copied yet from MLflow at {self.server}"]
         words += [f"{self.left_out} snapshots were left out, which cannot be read"] if self.left_out else []
+        words += [f"{', '.join(sorted(self.elsewhere))}: {ELSEWHERE}"] if self.elsewhere else []
         words += [self.error] if self.error else []
         return "; ".join(words)
 
     def document(self) -> dict[str, object]:
         """A part of `edgesweep rank --json`."""
-        return {name: getattr(self, name) for name in ("server", "age_s", "complete", "left_out", "error")}
+        names = ("server", "age_s", "complete", "left_out", "error")
+        return {**{name: getattr(self, name) for name in names}, "elsewhere": sorted(self.elsewhere)}
 
 
 def own_files(workspace: Workspace) -> ResultFiles:
@@ -109,6 +115,7 @@ def _files(workspace: Workspace, copy: ServerCopy) -> ResultFiles:
         left_out=state.left_out,
         error=state.error,
         of_others=state.sweeps_of_others(own_marks(workspace)),
+        elsewhere=state.elsewhere_of_others(own_marks(workspace)),
     )
 
 

@@ -22,7 +22,7 @@ from sweeps.quarantine import state_folder
 from sweeps.store import merged_results
 from sweeps.store.client import active_runs, connect, experiments, translated
 from sweeps.store.snapshot import MOST_BYTES, Snapshot, SnapshotError
-from sweeps.store.snapshot_download import download
+from sweeps.store.snapshot_download import ElsewhereError, download
 from sweeps.store.snapshot_upload import SnapshotTag, read_tag
 from sweeps.store.sweep_tags import IS_SWEEP, OWNER, SNAPSHOT
 from sweeps.store.uri import dialect, redact, sqlite_path
@@ -50,6 +50,8 @@ class KeptSnapshot:
     """The workspace that has published it."""
     retry_s: float = 0.0
     """Of a refused one: when it is asked for again (seconds since 1970); 0: not before it is another one."""
+    is_elsewhere: bool = False
+    """It is on the disk of another computer, which writes to the database directly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class CopyState:
     error: str = ""
     """Why the last look came to no end."""
     left_out: int = 0
-    """How many snapshots cannot be read, or could not be had."""
+    """How many snapshots cannot be read, or could not be had, without those on another computer's disk."""
     snapshots: Mapping[str, KeptSnapshot] = field(default_factory=dict)
     """By the id of the parent run."""
     refused: Mapping[str, KeptSnapshot] = field(default_factory=dict)
@@ -71,6 +73,11 @@ class CopyState:
     def sweeps_of_others(self, marks: frozenset[str]) -> frozenset[str]:
         """The sweeps that workspaces without these marks (`sweeps.store.owner`) have published."""
         return frozenset(snapshot.sweep for snapshot in self.snapshots.values() if snapshot.owner not in marks)
+
+    def elsewhere_of_others(self, marks: frozenset[str]) -> frozenset[str]:
+        """The sweeps of such workspaces with a snapshot on another computer's disk."""
+        lacking = (snapshot for snapshot in self.refused.values() if snapshot.is_elsewhere)
+        return frozenset(snapshot.sweep for snapshot in lacking if snapshot.owner not in marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +124,9 @@ class ServerCopy:
             with translated(self._uri):
                 client = connect(self._uri, make=False)
                 listed, unreadable = _listed(client)
-                self._forget_others({one.run_id for one in listed} | unreadable)
-                missed = sum(not self._has(client, one, each) for one in listed)
+                self._forget_others({run.run_id for run in listed}, unreadable)
+                for run in listed:
+                    self._fetch(client, run, each)
         except StoreError as error:
             self._fail(began_s, error)
             raise
@@ -127,9 +135,9 @@ class ServerCopy:
             self._fail(began_s, failure)
             raise failure from error
         took_s = time.time() - began_s
-        left_out = missed + len(unreadable)
-        state = replace(self.state(), asked_s=began_s, took_s=took_s, tried_s=began_s, error="", left_out=left_out)
-        self._save(state)
+        state = self.state()
+        left_out = len(unreadable) + sum(not snapshot.is_elsewhere for snapshot in state.refused.values())
+        self._save(replace(state, asked_s=began_s, took_s=took_s, tried_s=began_s, error="", left_out=left_out))
 
     def _fail(self, began_s: float, error: StoreError) -> None:
         text = redact(f"{error.message}: {error.next_step}", self._uri)
@@ -147,18 +155,18 @@ class ServerCopy:
             if files:
                 self._merge(sweep, files)
 
-    def _has(self, client: "MlflowClient", run: _Listed, each: Callable[[int], object]) -> bool:
-        """Whether the copy has this snapshot now."""
+    def _fetch(self, client: "MlflowClient", run: _Listed, each: Callable[[int], object]) -> None:
+        """Let the copy have this snapshot, or know that it is refused."""
         state, now_s = self.state(), time.time()
         snapshot = KeptSnapshot(
             sweep=run.sweep, sequence=run.tag.sequence, sha256=run.tag.sha256, owner=run.owner, retry_s=0.0
         )
         target = self._file(run.run_id)
         if state.snapshots.get(run.run_id) == snapshot and target.exists():
-            return True
+            return
         before = state.refused.get(run.run_id)
         if before is not None and before.sha256 == snapshot.sha256 and not 0 < before.retry_s <= now_s:
-            return False
+            return
         incoming = self.folder / "incoming.parquet"
         others = {run_id: path for run_id, path in self._files(state, run.sweep).items() if run_id != run.run_id}
         try:
@@ -169,25 +177,25 @@ class ServerCopy:
             self._merge(run.sweep, {**others, run.run_id: incoming})
         except SnapshotError:
             self._save(replace(state, refused={**state.refused, run.run_id: snapshot}))
-            return False
-        except StoreError:
-            again = replace(snapshot, retry_s=now_s + _RETRY_S)
-            self._save(replace(state, refused={**state.refused, run.run_id: again}))
-            return False
-        incoming.replace(target)
-        refused = {run_id: one for run_id, one in state.refused.items() if run_id != run.run_id}
-        self._save(replace(state, snapshots={**state.snapshots, run.run_id: snapshot}, refused=refused))
-        each(run.tag.rows)
-        return True
-
-    def _forget_others(self, run_ids: set[str]) -> None:
-        """Runs that the server has no longer."""
-        state = self.state()
-        gone = state.snapshots.keys() - run_ids
-        if not gone:
             return
-        left = {run_id: one for run_id, one in state.snapshots.items() if run_id not in gone}
-        state = replace(state, snapshots=left)
+        except StoreError as error:
+            refused = replace(snapshot, retry_s=now_s + _RETRY_S, is_elsewhere=isinstance(error, ElsewhereError))
+            self._save(replace(state, refused={**state.refused, run.run_id: refused}))
+            return
+        incoming.replace(target)
+        still_refused = {run_id: other for run_id, other in state.refused.items() if run_id != run.run_id}
+        self._save(replace(state, snapshots={**state.snapshots, run.run_id: snapshot}, refused=still_refused))
+        each(run.tag.rows)
+
+    def _forget_others(self, listed: set[str], unreadable: set[str]) -> None:
+        """Forget the runs that the server has no longer. Of an unreadable one, the snapshot before stays."""
+        state = self.state()
+        gone = state.snapshots.keys() - listed - unreadable
+        if not gone and state.refused.keys() <= listed:
+            return
+        left = {run_id: snapshot for run_id, snapshot in state.snapshots.items() if run_id not in gone}
+        refused = {run_id: snapshot for run_id, snapshot in state.refused.items() if run_id in listed}
+        state = replace(state, snapshots=left, refused=refused)
         for sweep in {one.sweep for run_id, one in self.state().snapshots.items() if run_id in gone}:
             files = self._files(state, sweep)
             if files:

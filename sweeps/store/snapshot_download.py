@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
-_THROUGH_SERVER = ("mlflow-artifacts", "http", "https")
+THROUGH_SERVER = (
+    "start an MLflow server, which keeps files for all (`mlflow server --artifacts-destination artifacts`;"
+    " infra/server.md), set MLFLOW_TRACKING_URI to its address on every computer, and run `edgesweep journal publish`"
+)
+"""The next step where several computers write to one database directly."""
+_OF_SERVER = ("mlflow-artifacts", "http", "https")
 _OBJECT_STORES = ("s3", "gs", "wasbs", "abfss", "abfs", "oss", "b2", "r2")
 _CHUNK = 1 << 16
 _LEAST_S, _LEAST_BYTES_PER_S = 60.0, 100_000
@@ -29,11 +34,18 @@ class ReplacedError(StoreError):
         super().__init__("a snapshot is not the one that its run names", "look again: it may just be replaced")
 
 
+class ElsewhereError(StoreError):
+    """The file is on the disk of another computer, which writes to the database directly."""
+
+    def __init__(self) -> None:
+        super().__init__("a snapshot is on another computer's disk", THROUGH_SERVER)
+
+
 def download(client: "MlflowClient", artifact_uri: str, name: str, size: int, sha256: str, target: Path) -> None:
     """Write the file `name` of a run to `target`, for this user alone to read.
 
-    Raises `StoreError` if the server does not give it, or it is on another computer's disk; `ReplacedError` if it has
-    another size or content than the tag of its run says.
+    Raises `StoreError` if the server does not give it; `ElsewhereError` if it is on another computer's disk;
+    `ReplacedError` if it has another size or content than the tag of its run says.
     """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
@@ -42,7 +54,7 @@ def download(client: "MlflowClient", artifact_uri: str, name: str, size: int, sh
     parts = urlsplit(artifact_uri)
     if parts.scheme in ("", "file"):
         _copy(Path(unquote(parts.path)) / name, size, target)
-    elif parts.scheme in _THROUGH_SERVER:
+    elif parts.scheme in _OF_SERVER:
         repository = get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri)
         _stream(client.tracking_uri, repository.artifact_uri, name, size, target)
     elif parts.scheme in _OBJECT_STORES:
@@ -59,14 +71,13 @@ _OTHER_STORE = "let an MLflow server keep the artifacts (`mlflow server --artifa
 def _copy(source: Path, size: int, target: Path) -> None:
     """From this computer's disk: MLflow is a database here, or its server is."""
     try:
+        if not source.parent.is_dir():
+            raise ElsewhereError
         if source.is_symlink() or not source.is_file() or source.stat().st_size > size:
-            raise StoreError(f"there is no snapshot at {source}, or it is just replaced", _ELSEWHERE)
+            raise StoreError(f"there is no snapshot at {source}, or it is just replaced", "look again")
         shutil.copyfile(source, target)
     except OSError as error:
-        raise StoreError(f"{source} cannot be read: {error.strerror}", _ELSEWHERE) from error
-
-
-_ELSEWHERE = "if another computer has written it, publish through an MLflow server, which keeps artifacts for all"
+        raise StoreError(f"{source} cannot be read: {error.strerror}", THROUGH_SERVER) from error
 
 
 def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: Path) -> None:

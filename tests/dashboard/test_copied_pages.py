@@ -132,6 +132,19 @@ def test_a_workspace_shows_its_own_sweeps_beside_those_of_others_and_while_the_s
     assert "phone-1" not in said(decide), "a workspace shows its own results of its own sweep"
 
 
+def test_pages_name_the_sweeps_that_are_on_another_computers_disk(page: Page, folder: Path) -> None:
+    recorder = Recorder(Workspace.open(folder / "other"))
+    recorder.record("boards", by_axes, devices=(BOARD,))
+    with Journal.open(recorder.workspace.journal) as journal:
+        Store(recorder.workspace.tracking_uri, recorder.workspace.mlflow_artifacts).publish(journal, "boards")
+    recorder.workspace.root.rename(folder / "another computer")
+    fleet = page(folder / "reading", "fleet")
+    assert list(fleet.dataframe[0].value["Sweep"]) == ["phones"]
+    text = said(fleet).replace("\\", "")
+    assert "boards: results of other workspaces, which are on other computers' disks" in text
+    assert "mlflow server --artifacts-destination artifacts" in text
+
+
 def test_a_workspace_that_only_reads_says_what_a_copy_does_not_have(page: Page, folder: Path) -> None:
     root, (job, other) = folder / "reading", keys(folder / "measuring")
     fleet = page(root, "fleet")

@@ -483,6 +483,41 @@ def test_no_more_is_downloaded_than_the_tag_says_and_from_nowhere_else(
     assert issubclass(ReplacedError, StoreError)
 
 
+# Several computers that write to one database directly
+
+
+def test_results_on_another_computers_disk_are_named_with_the_way_to_read_them(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_copy, "_RETRY_S", 0.0)
+    jobs = team.measure(0, 1)
+    elsewhere = team.measuring.root.rename(team.folder / "another computer")
+    files = team.copy()
+    assert (files.left_out, files.error, files.elsewhere) == (0, "", {"phones"})
+    for words in ([], ["phones"]):
+        shown = rank(team, *words)
+        assert (shown.exit_code, "other computers' disks have the results of phones" in shown.output) == (1, True)
+        assert "mlflow server --artifacts-destination artifacts" in shown.output
+    assert copied_files(Workspace(elsewhere)).elsewhere == frozenset(), "a workspace has its own results"
+    team.measure(0, sweep="mine", by=Workspace.open(team.folder / "this computer"))
+    shown = rank(team)
+    assert (shown.exit_code, "mine: what to ship" in shown.stdout) == (0, True)
+    assert "phones: results of other workspaces, which are on other computers' disks" in shown.stderr
+    assert json.loads(rank(team, "--json").stdout)["copied"]["elsewhere"] == ["phones"]
+    elsewhere.rename(team.measuring.root)
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
+    assert team.copy().elsewhere == frozenset()
+
+
+def test_a_run_that_could_not_be_read_is_forgotten_with_its_server(team: Team) -> None:
+    team.measure(0)
+    team.put(b"no snapshot")
+    assert team.copy().left_out == 1
+    team.client.delete_run(team.parents()[0].info.run_id)
+    assert team.copy().left_out == 0
+    assert ServerCopy(team.uri).state().refused == {}
+
+
 # On this computer's disk
 
 
