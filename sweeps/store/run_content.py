@@ -46,6 +46,16 @@ _DEFAULTS = {
 }
 """Texts of fields that say nothing. Such a tag is not written: a run has 33 tags and not 48, and each costs a row in
 MLflow's database whenever a run is written or read."""
+_LATER = tuple(
+    _TAGS[name]
+    for name in (
+        *("timed_seconds", "push_seconds", "accuracy_seconds", "sessions", "batch_medians_ms"),
+        *("lacking", "device_word"),  # they follow from the reason and the name
+    )
+)
+"""Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
+_UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds", "link")
+"""Fields whose tags make a new run only where there is something to tell."""
 _PLACE = ("device", "device_id")
 """Fields that are tags, and params too, by which MLflow's own pages filter and group."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
@@ -53,7 +63,9 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
-    """One run before it is written. `attempt_key` changes if anything changes except `stale`."""
+    """One run before it is written. `attempt_key` changes if anything changes except `stale` and what runs of
+    earlier versions lack: some times, sessions, blocks that confirm and those in batches, and the params that name the
+    device."""
 
     row: ResultRow
     attempt_key: str
@@ -121,7 +133,8 @@ def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> 
     tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
     if manifest is not None and manifest.coverage is not None:
         tags[COVERAGE] = cut(manifest.coverage.text, MAX_TAG_LENGTH)
-    lasting = {name: value for name, value in tags.items() if name != STALE}
+    unsaid = {STALE, *_LATER, *(_TAGS[name] for name in _UNSAID_WITHOUT if not getattr(row, name))}
+    lasting = {name: value for name, value in tags.items() if name not in unsaid}
     keyed = {"params": params, "tags": lasting}
     tags[ATTEMPT_KEY] = _key(keyed, row.metrics)
     tags = {name: value for name, value in tags.items() if value != _DEFAULTS.get(name)}

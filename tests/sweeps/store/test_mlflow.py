@@ -1185,6 +1185,26 @@ def test_what_other_programs_leave_in_the_stamp_is_no_time(file_uri, name, journ
     assert abs(stamps(file_uri, name)["net job 1"] - time.time()) < 3600
 
 
+def test_a_store_of_the_version_before_is_read_and_not_written_again(sqlite_uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    new_store(sqlite_uri).publish(journal, name)
+    with closing(sqlite3.connect(sqlite_path(sqlite_uri))) as db, db:
+        for table in ("metrics", "latest_metrics"):
+            assert db.execute(f"DELETE FROM {table} WHERE key = 'edgesweep_published_s'").rowcount > 0
+        assert db.execute("DELETE FROM params WHERE key IN ('device', 'device_id', 'host')").rowcount == 3
+        db.execute("DELETE FROM inputs")
+        db.execute("DELETE FROM logged_model_params")
+        db.execute("DELETE FROM logged_model_tags")
+        db.execute("DELETE FROM logged_models")
+
+    before = load(sqlite_uri, name).frame
+    assert list(before["job_key"]) == [job.key]
+    assert new_store(sqlite_uri).publish(journal, name) == 0
+    assert load(sqlite_uri, name).frame.equals(before)
+
+
 def ranking(*places):
     return {"devices": [{"model": "net", "no_winner_reason": "", **place} for place in places]}
 

@@ -11,6 +11,7 @@ from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import PRESETS
 from sweeps.records import Measured
 from sweeps.settled import Settled
+from sweeps.store import run_content
 from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job
 from sweeps.variant import Variant
 from tests.mlflow_rows import row_of
@@ -109,13 +110,14 @@ def test_device_time_and_waits_are_summed_over_the_blocks(run, records):
     assert (row.push_seconds, row.accuracy_seconds) == (0.0, 0.0)
 
 
-def test_pushes_and_the_accuracy_pass_are_kept(run, records):
+def test_pushes_and_the_accuracy_pass_are_kept_and_make_no_new_run(run, records):
     job = records.job(0)
     blocks = [records.block(job, round_) for round_ in range(2)]
     pushed = [replace(blocks[0], push_seconds=1.5), blocks[1]]
     content = run(blocks=pushed, accuracy=records.accuracy(job, device_seconds=4.0, push_seconds=0.5))
     row = read(content)
     assert (row.push_seconds, row.accuracy_seconds) == (1.5, 4.5)
+    assert content.attempt_key == run(blocks=blocks, journal="another").attempt_key
 
 
 def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, records, tmp_path):
@@ -156,6 +158,15 @@ def test_a_figure_that_came_later_than_a_run_writes_it_not_again(run):
     assert not replace(earlier, row=replace(earlier.row, metrics=fewer)).is_in(earlier.attempt_key, earlier.metrics)
 
 
+def test_a_run_without_batches_is_not_written_anew(run):
+    assert f"{TAG}batch_seconds" not in run().tags
+    assert run().attempt_key == run(batches=BatchShare(), journal="another").attempt_key
+    spent = BatchShare(device_seconds=1.0)
+    assert run().attempt_key != (before := run(batches=spent, journal="third").attempt_key)
+    seen = replace(spent, medians_ms=((3, 10.0),))
+    assert run(batches=seen, journal="fourth").attempt_key == before, "an earlier version did not tell the medians"
+
+
 def test_what_says_nothing_is_no_tag_and_is_read_as_its_default(run):
     tags = run().tags
     assert {f"{TAG}stage", f"{TAG}kind", f"{TAG}check_medians_ms", f"{TAG}emulated"}.isdisjoint(tags)
@@ -164,9 +175,10 @@ def test_what_says_nothing_is_no_tag_and_is_read_as_its_default(run):
     assert (row.stage, row.kind, row.check_medians_ms, row.emulated) == ("", "", (), False)
 
 
-def test_the_sessions_are_kept(run):
+def test_the_sessions_are_kept_and_older_runs_without_them_are_not_written_anew(run):
     made = [run(sessions=starts) for starts in ((), (5, 9))]
     assert [read(one).sessions for one in made] == [(), (5, 9)]
+    assert made[0].attempt_key == made[1].attempt_key
 
 
 @pytest.mark.parametrize(
@@ -229,3 +241,12 @@ def test_a_winner_with_one_confirming_block_has_that_one_and_no_interval(records
     assert timing.confirmed_medians_ms == ((one.visit, pytest.approx(5.003)),)
     assert (timing.block_medians_ms, timing.figures.get("latency_ci_low_ms")) == ((), None)
     assert "one_block" in timing.labels
+
+
+def test_a_run_without_checks_is_not_written_anew(run, monkeypatch):
+    now = run()
+    monkeypatch.delitem(run_content._TAGS, "check_medians_ms")
+    monkeypatch.setattr(run_content, "_UNSAID_WITHOUT", ("confirmed_medians_ms", "batch_seconds", "link"))
+    before = run(journal="another")
+    assert f"{TAG}check_medians_ms" not in before.tags
+    assert now.attempt_key == before.attempt_key
