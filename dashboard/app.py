@@ -1,4 +1,4 @@
-"""The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.launch` binds it to this machine alone)."""
+"""The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.web_server` binds it to this machine alone)."""
 
 import gc
 from functools import partial
@@ -8,13 +8,13 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import rights, state
-from dashboard.inert import line
-from dashboard.options import given
+from dashboard.arguments import given
+from dashboard.markdown_escape import line
 from dashboard.style import ICON, STYLE, WIDTH_PX
 from dashboard.views import empty, registry
 from dashboard.views.registry import PageEntry
 from sweeps.errors import EdgeSweepError
-from sweeps.launching.here import here
+from sweeps.launching.sweep_commands import here
 from sweeps.workspace import Workspace
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.inert import NOTHING, line
+from dashboard.markdown_escape import NOTHING, line
 from sweeps.metrics import METRICS
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.sessions import run_of, sessions_of

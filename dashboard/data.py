@@ -15,26 +15,26 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import rows as tables
-from dashboard.ranked import Ranked
+from dashboard.ranked_place import Ranked
 from dashboard.source import KEYS, ResultTable, Source
 from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
+from sweeps.journal.next_step_hints import told_by
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.result_place import Place
 from sweeps.journal.results_table import DamagedResultsError, Watermark
 from sweeps.journal.sweep_table import SweepRow
-from sweeps.journal.told import told_by
-from sweeps.ranking.backends import BackendFigure, Best, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.nnapi_gain import BackendFigure, Best, backend_figure
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
-from sweeps.ranking.shared import as_of_one_unit
+from sweeps.ranking.shared_work import as_of_one_unit
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.report.evaluation import images_there
 from sweeps.results import ResultRow
-from sweeps.spec.inputs import DataSpec
+from sweeps.spec.model_inputs import DataSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.owner import is_own

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dashboard.inert import NOTHING, line
+from dashboard.markdown_escape import NOTHING, line
 from sweeps.device_facts import DeviceFacts
-from sweeps.journal.evidence import KnownDevice, Sentinel
-from sweeps.launching.gone import NOBODY, Gone
+from sweeps.journal.job_history import KnownDevice, Sentinel
+from sweeps.launching.away_devices import NOBODY, Gone
 from sweeps.quarantine import DeviceRecord
 from sweeps.ranking.overview import PlaceVerdict
 

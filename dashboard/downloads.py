@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import streamlit as st
 
-from dashboard.ranked import Ranked
+from dashboard.ranked_place import Ranked
 from sweeps.errors import EdgeSweepError
 from sweeps.manifest import FILE_NAME
-from sweeps.ranking.export import checked, export_candidate
+from sweeps.ranking.exported_build import checked, export_candidate
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import Table, csv_text, parquet_bytes
 from sweeps.results import to_frame

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from dashboard.charts.heat import TINTS, HeatCell, HeatRow
-from dashboard.inert import line
+from dashboard.markdown_escape import line
 from dashboard.words import plain_words
 from sweeps.ranking.build_costs import Cell, Cells, Setup
 from sweeps.ranking.overview import PlaceVerdict

@@ -12,14 +12,14 @@ import streamlit as st
 
 from dashboard import running
 from dashboard.data import ONE, some_rows, spec, sweeps
-from dashboard.inert import line
+from dashboard.markdown_escape import line
 from dashboard.source import KEYS, ResultTable, Source
 from dashboard.words import build_names, device_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.ranking.build_costs import Cells, Setup
 from sweeps.ranking.overview import PlaceVerdict
-from sweeps.ranking.shipping import Shipping, shipping
+from sweeps.ranking.shipping_costs import Shipping, shipping
 from sweeps.store import build_costs, fleet
 from sweeps.store.fleet import Names, SweepSum, Trouble
 from sweeps.store.lag import Lag, read_lag

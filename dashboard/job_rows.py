@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from dashboard.inert import NOTHING, line
-from sweeps.advice import RUN
+from dashboard.markdown_escape import NOTHING, line
+from sweeps.command_hints import RUN
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RETRIED_KINDS
 from sweeps.failure_kinds import FAILS_AGAIN, remedy
 from sweeps.journal.attempts import DatedBlock
-from sweeps.journal.evidence import Sentinel
-from sweeps.launching.here import here
+from sweeps.journal.job_history import Sentinel
+from sweeps.launching.sweep_commands import here
 from sweeps.manifest import Manifest
 from sweeps.protocol.clock import figure_ns
 from sweeps.ranking.verdict import evaluated_by

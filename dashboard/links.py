@@ -18,7 +18,7 @@ def there(page: str) -> bool:
 def link(page: str, label: str, *, icon: str | None = None, help: str | None = None, **parameters: str | None) -> bool:
     """Draw a link to a page, with the `wanted` parameters that are not `None`. False, and nothing, if it is not there.
 
-    `label` is Markdown: text from the store goes through `dashboard.inert`.
+    `label` is Markdown: text from the store goes through `dashboard.markdown_escape`.
     """
     target = _page(page)
     if target is None:

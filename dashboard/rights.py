@@ -7,9 +7,9 @@ where people log in, a file of roles gives rights to addresses.
 import streamlit as st
 from streamlit import config
 
-from dashboard import gate
-from dashboard.inert import words
-from dashboard.options import given
+from dashboard import login
+from dashboard.arguments import given
+from dashboard.markdown_escape import words
 from dashboard.roles import Role, read_roles
 from sweeps.errors import EdgeSweepError
 
@@ -58,9 +58,9 @@ def show_person() -> None:
 
 
 def _by_link() -> bool:
-    name = gate.cookie_name(int(config.get_option("server.port")))
+    name = login.cookie_name(int(config.get_option("server.port")))
     cookie = st.context.cookies.get(name)
-    return isinstance(cookie, str) and gate.GATE.knows(cookie)
+    return isinstance(cookie, str) and login.GATE.knows(cookie)
 
 
 def _address() -> str | None:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from dashboard.inert import NOTHING, line
+from dashboard.markdown_escape import NOTHING, line
 from dashboard.words import device_names, plain_words
 from sweeps.imported import Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import delegated_in_words, paired
-from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassEntry, ClassRanking
+from sweeps.ranking.nnapi_gain import BackendFigure
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import Verdict, reference_name
 

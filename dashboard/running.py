@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dashboard.inert import line
+from dashboard.markdown_escape import line
 from dashboard.words import setup_names
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.launching.driver import Driver, find
-from sweeps.launching.live import Live, LiveDevice
+from sweeps.launching.live_report import Live, LiveDevice
 from sweeps.records import Conditions
 from sweeps.results import ResultRow
 from sweeps.spec import catalog

@@ -8,8 +8,8 @@ from starlette.routing import Route
 from streamlit import config
 from streamlit.starlette import App
 
-from dashboard.gate import ENTER, GATE, OwnPagesOnly, enter
-from dashboard.launch import SAYS_VARIABLE, TOKEN_VARIABLE, say_when_it_answers
+from dashboard.login import ENTER, GATE, OwnPagesOnly, enter
+from dashboard.web_server import SAYS_VARIABLE, TOKEN_VARIABLE, say_when_it_answers
 
 # The token leaves the environment, which the sweeps that are started from this server inherit.
 if first := os.environ.pop(TOKEN_VARIABLE, ""):

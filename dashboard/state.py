@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.inert import line, words
+from dashboard.markdown_escape import line, words
 from dashboard.style import hidden_but, hidden_unless, hidden_unless_pressed
 from sweeps.text import digits
 

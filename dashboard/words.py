@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from dashboard.inert import line
+from dashboard.markdown_escape import line
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.spec import catalog, toolchains

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.journal.journal import Journal
-from sweeps.launching.live import WRITE_EVERY_S, LiveFile
+from sweeps.launching.live_report import WRITE_EVERY_S, LiveFile
 from sweeps.manifest import FILE_NAME
 from sweeps.records import Block, Conditions, Job
 from sweeps.spec.label import label_of

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Page, StorageState, sync_playwright
 
-from dashboard.launch import serving
 from dashboard.views.registry import PAGES
+from dashboard.web_server import serving
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -21,15 +21,15 @@ from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job, Skipped
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
 from sweeps.spec.sweep import SweepSpec
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.builds import VERIFICATION_KINDS
-from workers.driver.events import AttemptFailed, Building, Preparing
+from workers.driver.driver_events import AttemptFailed, Building, Preparing
 from workers.executors.interface import BuildRequest, Executor
-from workers.models.code import check_torchvision_name
-from workers.models.prepared import PreparedModel
-from workers.plan import plan_sweep
+from workers.models.model_code import check_torchvision_name
+from workers.models.prepared_model import PreparedModel
+from workers.plan_inputs import plan_sweep
 
 Weights = Literal["random", "demo", "pretrained"]
 InputShape = tuple[int, int, int, int]

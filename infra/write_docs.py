@@ -17,12 +17,23 @@ import word_tables
 from tree_text import tree
 
 from sweeps import metrics, stats
-from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, mixture, noise, racing, screen, sentinel
+from sweeps.protocol import (
+    batch_noise,
+    blocks,
+    bursts,
+    clock,
+    front_race,
+    mixture,
+    racing,
+    resolvable_difference,
+    screen,
+    sentinel,
+)
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.calibrated import MOST_ROUNDS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
-from sweeps.ranking import batch_alarm, moderated, sessions, ties, two_speeds
+from sweeps.ranking import batch_alarm, moderated_intervals, session_ratio, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
@@ -166,7 +177,7 @@ def figures() -> str:
         ("`invalid_timing`: samples fill less of their block than", f"{100 * blocks.FILLED_SHARE:g} %", "judged"),
         (
             "Variants whose spreads an interval needs to borrow from them",
-            f"{moderated.FEWEST_VARIANTS}",
+            f"{moderated_intervals.FEWEST_VARIANTS}",
             "judged; fewer spreads do not show how alike they are",
         ),
         (
@@ -190,7 +201,11 @@ def figures() -> str:
             f"{100 * bursts.BURST_SHARE:g} %",
             "judged; only runs that chance makes in 1 of 100,000 blocks",
         ),
-        ("`edgesweep noise`: told apart in this share of sweeps", f"{100 * noise.POWER:g} %", "convention"),
+        (
+            "`edgesweep noise`: told apart in this share of sweeps",
+            f"{100 * resolvable_difference.POWER:g} %",
+            "convention",
+        ),
         ("Most further rounds suggested to settle a tie", f"{ties.MOST_ROUNDS:,}", "judged"),
         (
             "Spread between sessions, without evidence",
@@ -198,7 +213,7 @@ def figures() -> str:
             "judged; then what the device shows",
         ),
         ("A session begins, after the last block", f"{GAP_S // 60} minutes", "judged: `sweeps.protocol.sessions`"),
-        ("Most sessions suggested to settle a comparison", f"{sessions.MOST_SESSIONS}", "judged"),
+        ("Most sessions suggested to settle a comparison", f"{session_ratio.MOST_SESSIONS}", "judged"),
     ]
     return _table(("figure", "value", "source"), rows)
 

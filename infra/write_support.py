@@ -18,16 +18,16 @@ from sweeps.cli.options import EXIT_INTERRUPTED, executor_option, json_option, p
 from sweeps.cli.session import CtrlC
 from sweeps.errors import SpecError
 from sweeps.journal.journal import Journal
-from sweeps.operations.executor import open_executor
-from sweeps.operations.shown import show
+from sweeps.operations.event_output import show
+from sweeps.operations.executor_choice import open_executor
 from sweeps.operations.sweep_file import roots_of
 from sweeps.report.progress import RunProgress
 from sweeps.spec import catalog
-from sweeps.spec.inputs import DataSpec, ModelSpec
+from sweeps.spec.model_inputs import DataSpec, ModelSpec
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare as prepare_model
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 
 _SWEEP_FILES = (".yaml", ".yml")
 

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import EdgeSweepError, NoResultsError
-from sweeps.journal.told import told_by
+from sweeps.journal.next_step_hints import told_by
 from sweeps.operations.build_name import job_named
-from sweeps.operations.planned import Planned, plan_with_states
+from sweeps.operations.plan_states import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import meant, of_latest, open_results, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
 from sweeps.planning.size import check_size
-from sweeps.ranking.export import Shipped, export_candidate
+from sweeps.ranking.exported_build import Shipped, export_candidate
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.ranking.values import Ranking
 from sweeps.report.table_files import arrow_table, results_table
@@ -37,7 +37,7 @@ from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec, validated_values
 from sweeps.store.read_journal import rank_sweep
 from sweeps.workspace import DEFAULT_ROOT, ROOT_VARIABLE, Workspace
-from workers.driver.events import Event
+from workers.driver.driver_events import Event
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,10 +142,10 @@ def run(
 ) -> Run:
     """Build, measure and rank; after an interruption the same call continues.
 
-    `on_event` is called in this thread with each event of `workers.driver.events`, which the journal has by then.
-    `stop`: asked between pieces of work, from several threads; if it is true, the running work ends and the run stops.
-    An interrupt (a notebook's stop button) ends it at once, and nothing measured is lost. `executor`, `retry_failed`
-    and `settle`: as the options of `edgesweep run`. `quiet`: no progress on stderr.
+    `on_event` is called in this thread with each event of `workers.driver.driver_events`, which the journal has by
+    then. `stop`: asked between pieces of work, from several threads; if it is true, the running work ends and the run
+    stops. An interrupt (a notebook's stop button) ends it at once, and nothing measured is lost. `executor`,
+    `retry_failed` and `settle`: as the options of `edgesweep run`. `quiet`: no progress on stderr.
 
     Raises `NoResultsError` if nothing was measured, `WorkspaceError` if another run has the workspace.
     """

@@ -168,7 +168,7 @@ class ResultRow:
     @property
     def comparable(self) -> tuple[tuple[str, str], ComparisonConditions, str]:
         """The device and model, conditions, fingerprint: only rows with equal values are ranked together. See
-        `sweeps.ranking.alike`."""
+        `sweeps.ranking.same_conditions`."""
         return self.place, replace(self.conditions, runtime_version=""), self.fingerprint
 
     @property

@@ -21,7 +21,7 @@ from sweeps.quarantine import STATE_VARIABLE
 from tests import postgresql, runtimes, shared, side_by_side, sshd
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
-from workers.models import apart
+from workers.models import model_process
 
 pytest_plugins = ["tests.faults.plugin", "tests.virtual_phones"]
 
@@ -30,7 +30,7 @@ pytest_plugins = ["tests.faults.plugin", "tests.virtual_phones"]
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 # Nobody waits for its memory here: it would import torch again for every few tests.
-apart.FORKS.idle_s = None
+model_process.FORKS.idle_s = None
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("edgesweep", deadline=None)

@@ -20,8 +20,8 @@ from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.accuracy_bound import least_images
-from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED
-from sweeps.ranking.sessions import ENOUGH_FOR_ONE
+from sweeps.ranking.comparison import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED
+from sweeps.ranking.session_ratio import ENOUGH_FOR_ONE
 from sweeps.ranking.verdict import VERDICTS
 from sweeps.stats import CONFIDENCE
 from sweeps.trust import TRUST

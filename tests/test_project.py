@@ -94,5 +94,5 @@ def test_modules_are_imported_by_name_only_in_registries_the_table_of_commands_a
     assert {name for name in naming if Path(name).name != "registry.py"} == {
         "sweeps/cli/main.py",
         "workers/forks/server.py",  # what a user's model needs, before it is forked
-        "workers/models/code.py",
+        "workers/models/model_code.py",
     }

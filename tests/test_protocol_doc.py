@@ -14,7 +14,7 @@ from sweeps.cli.main import main
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
 from sweeps.protocol.sentinel import MOVED
 from sweeps.protocol.sessions import GAP_S
-from sweeps.ranking.sessions import ENOUGH_FOR_ONE, PRIOR_DEGREES, PRIOR_SPREAD
+from sweeps.ranking.session_ratio import ENOUGH_FOR_ONE, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.ties import UNREPEATED_SPREAD
 from sweeps.spec.protocol import GateSpec
 from sweeps.stats import NEGLIGIBLE
@@ -22,7 +22,7 @@ from sweeps.trust import TRUST
 from sweeps.variant import Variant
 from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
 from tests.benchmarks.simulation_report import markdown
-from workers.runtimes.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
+from workers.runtimes.artifact_check import MAX_TOP1_LOST_POINTS, least_sqnr_db
 
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "infra" / "protocol.md"

@@ -14,7 +14,7 @@ from support_text import LEAST_DB
 from sweeps.spec.sweep import SweepSpec
 from tests import runtimes as every_runtime
 from workers.native.compiler import compiler
-from workers.plan import plan_sweep
+from workers.plan_inputs import plan_sweep
 from workers.runtimes import registry
 from workers.runtimes.torchscript import references
 

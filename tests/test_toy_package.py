@@ -22,7 +22,7 @@ from tests.commands import Commands
 from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.tiny_model import SOURCE
 from workers.devices import registry
-from workers.doctor import examine
+from workers.machine_checks import examine
 
 TOY = Path(__file__).with_name("toy_package")
 ROOT = Path(__file__).parents[1]
@@ -43,7 +43,8 @@ def entry_points(**group):
     read.append(group["group"])
     return original(**group)
 importlib.metadata.entry_points = entry_points
-import workers.plan, workers.runtimes.registry, workers.devices.registry, sweeps.ranking.rank, sweeps.ranking.verdict
+import workers.plan_inputs, workers.runtimes.registry, workers.devices.registry
+import sweeps.ranking.rank, sweeps.ranking.verdict
 import dashboard.views.registry
 before = [one for one in read if one.startswith("edgesweep.")]
 from sweeps.spec import built_in, catalog
@@ -58,7 +59,7 @@ DRAWN = """
 import json, sys
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
-from dashboard.launch import APP
+from dashboard.web_server import APP
 
 sys.argv[1:] = ["--workspace", sys.argv[1]]
 page = AppTest.from_file(str(APP), default_timeout=120)

@@ -15,19 +15,19 @@ from sweeps.nnapi_answers import Accelerator, Answer
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job, Skipped
 from sweeps.spec import catalog
-from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.label import label_of
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Device
 from workers.devices.local import LocalDevice, from_os_error
-from workers.driver.events import AttemptFailed, Building, Preparing
+from workers.driver.driver_events import AttemptFailed, Building, Preparing
 from workers.executors.interface import BuildRequest, Executor
 from workers.measure.attach import Attached, attach
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 from workers.runtimes import registry
-from workers.runtimes.torchscript import native_runner, report
-from workers.runtimes.torchscript.nnapi.devices import NnapiListing
+from workers.runtimes.torchscript import native_runner, runner_report
+from workers.runtimes.torchscript.nnapi.nnapi_devices import NnapiListing
 
 _DEADLINE_S = 120.0
 
@@ -203,7 +203,7 @@ def _listing(device: Device, program: str, model: str, job: Job, manifest: Manif
     except OSError as error:
         raise from_os_error(error) from error
     try:
-        return report.listing(completed.stdout)
+        return runner_report.listing(completed.stdout)
     except RunnerError as error:
         if completed.exit_code != 0 and error.kind in ("no_report", "truncated"):
             raise RunnerError("crashed", f"the runner ended with exit code {completed.exit_code}") from error

@@ -22,9 +22,9 @@ from sweeps.variant import Variant
 from sweeps.workspace import BUILD_LOG, Workspace
 from workers.build_log import recorded
 from workers.models.package import BuildInputs
-from workers.runtimes import registry, trial
-from workers.runtimes.failures import located
+from workers.runtimes import library_check, registry
 from workers.runtimes.interface import Runtime
+from workers.runtimes.library_errors import located
 from workers.toolchains import environments
 
 TRANSIENT_KINDS = frozenset(
@@ -117,7 +117,7 @@ class ArtifactStore:
                 try:
                     environments.enter(variant.toolchain)
                     runtime = registry.get(variant.runtime)
-                    trial.check(runtime, variant.toolchain, variant.precision)
+                    library_check.check(runtime, variant.toolchain, variant.precision)
                     manifest = _built(runtime, variant, build_key, inputs, folder, shared)
                 except EdgeSweepError as error:
                     with contextlib.suppress(OSError):

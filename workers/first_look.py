@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.temporary import temporary_folder
 from sweeps.workspace import Workspace
-from workers.forks.client import Forks
+from workers.forks.fork_client import Forks
 from workers.forks.server import Program, serve
-from workers.models import apart
-from workers.models.code import OwnCode, check_not_hidden, own_code
+from workers.models import model_process
 from workers.models.images import InputShape
+from workers.models.model_code import OwnCode, check_not_hidden, own_code
 from workers.models.request_folder import Request, has_types, overwritten
 
-LIMITS = replace(apart.LIMITS, silent_s=120.0)
+LIMITS = replace(model_process.LIMITS, silent_s=120.0)
 FORKS = Forks("workers.first_look")
 atexit.register(FORKS.close)
 
@@ -53,7 +53,7 @@ def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape
         request = Request(folder)
         request.write(model, code, Workspace(folder))
         request.ask({"shapes": [list(shape) for shape in shapes]})
-        answer = apart.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
+        answer = model_process.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
     texts = ("weights_text", "script", "trace", "graph")
     counts = ("classes", "parameters", "convolutions", "linears")
     types: dict[str, type] = dict.fromkeys(texts, str) | dict.fromkeys(counts, int)

@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from dashboard.charts.drawing import Spec
-from dashboard.inert import NOTHING
+from dashboard.markdown_escape import NOTHING
 from dashboard.report.sections import Section
 from dashboard.style import DARK, LIGHT
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from dashboard.beats import Sentence
+from dashboard.margin_sentences import Sentence
 from dashboard.report.sections import Section, TextTable
 
 _ESCAPED = re.compile(r"[\\`|~$]|\*(?=\S)|(?<=\S)\*|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])")

@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 
 from dashboard import rows
-from dashboard.beats import Sentence, beats
 from dashboard.charts.dots import latency
 from dashboard.charts.drawing import Spec
-from dashboard.charts.tradeoff import AccuracyAxis, tradeoff
-from dashboard.inert import NOTHING, line
-from dashboard.ranked import Ranked
+from dashboard.charts.tradeoff_chart import AccuracyAxis, tradeoff
+from dashboard.margin_sentences import Sentence, beats
+from dashboard.markdown_escape import NOTHING, line
+from dashboard.ranked_place import Ranked
 from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, device_names, plain_words
 from sweeps.journal.result_place import Place

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import streamlit as st
 
 from dashboard import data, fleet_data, links, running
-from dashboard.inert import line, words
+from dashboard.markdown_escape import line, words
 from dashboard.running import Running
 from dashboard.source import Source
 from dashboard.views import watch
 from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.launching.away_devices import gone_now
 from sweeps.launching.driver import find
-from sweeps.launching.gone import gone_now
-from sweeps.launching.live import Live, LiveDevice
+from sweeps.launching.live_report import Live, LiveDevice
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 

@@ -7,11 +7,11 @@ import streamlit as st
 
 from dashboard import rows
 from dashboard.charts import dots
-from dashboard.inert import NOTHING
+from dashboard.markdown_escape import NOTHING
 from dashboard.style import palette
 from dashboard.views.tables import draw_table, text_width
 from sweeps.journal.result_place import Place
-from sweeps.ranking.backends import TITLE, BackendFigure
+from sweeps.ranking.nnapi_gain import TITLE, BackendFigure
 
 RATIO = "NNAPI / CPU, paired by round"
 _HELP = (

@@ -6,18 +6,18 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import compare_rows, data, evidence, state
-from dashboard.charts import evidence as drawing
+from dashboard import compare_rows, data, history_cache, state
+from dashboard.charts import job_charts as drawing
 from dashboard.charts.drawing import Spec
-from dashboard.evidence import Side
-from dashboard.inert import line, words
+from dashboard.history_cache import Side
 from dashboard.links import link
+from dashboard.markdown_escape import line, words
 from dashboard.source import Source
 from dashboard.style import Palette, palette
-from dashboard.views import compare_sides, differences, empty, places, tables
+from dashboard.views import compare_sides, differences, empty, page_head, tables
 from dashboard.views.tables import draw_table, table_height
 from dashboard.words import build_names
-from sweeps.ranking.compare import Compared, Finding
+from sweeps.ranking.comparison import Compared, Finding
 from sweeps.records import Block
 from sweeps.results import ResultRow
 from sweeps.stats import Estimate
@@ -44,7 +44,7 @@ _ICONS: dict[Finding, str] = {
 
 def show(root: Path) -> None:
     """Draw the page."""
-    places.head("Compare", "Is B slower than A? Two variants, two devices, two sweeps, or one build on two dates.")
+    page_head.head("Compare", "Is B slower than A? Two variants, two devices, two sweeps, or one build on two dates.")
     now = data.source(root)
     if now is None or not now.plans:
         empty.show(root)
@@ -64,7 +64,7 @@ def show(root: Path) -> None:
     if a[:2] == b[:2] and not (a.session and b.session):
         st.info("All dates have those of one date among them: choose a date on both sides.", icon=":material/equal:")
         return
-    rows = [evidence.row(now, side) for side in (a, b)]
+    rows = [history_cache.row(now, side) for side in (a, b)]
     if rows[0] is not None and rows[1] is not None:
         with st.container(key=state.selected(a, b), gap="medium"):
             _compared(now, (a, b), (rows[0], rows[1]))
@@ -72,7 +72,7 @@ def show(root: Path) -> None:
 
 def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, ResultRow]) -> None:
     a, b = rows
-    [verdict] = evidence.comparison(now, *sides).results
+    [verdict] = history_cache.comparison(now, *sides).results
     pairs = compare_rows.paired(a, b)
     ratio = compare_rows.paired_ratio(a, b)
     with st.container(border=True, key="verdict"):
@@ -144,7 +144,7 @@ def _sessions(verdict: Compared) -> str:
     return (
         f"Sessions: {verdict.a_sessions} of A, {verdict.b_sessions} of B. The interval contains a spread between "
         f"sessions of {verdict.session_spread_percent:.1f} %. The same: shown to differ by less than "
-        f"{evidence.MARGIN_PERCENT:g} %; not slower: to be slower by less than that, if at all."
+        f"{history_cache.MARGIN_PERCENT:g} %; not slower: to be slower by less than that, if at all."
     )
 
 
@@ -191,7 +191,7 @@ def _distributions(now: Source, sides: tuple[Side, Side], look: Palette) -> tupl
 
 
 def _blocks(now: Source, side: Side) -> list[Block]:
-    job, row = evidence.job(now, side.place.sweep, side.job_key), evidence.row(now, side)
+    job, row = history_cache.job(now, side.place.sweep, side.job_key), history_cache.row(now, side)
     if job is None or row is None:
         return []
     return [stored.block for stored in job.blocks if compare_rows.in_session(row, stored.block.session, side.session)]

@@ -7,8 +7,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard import compare_rows, data, state
-from dashboard.evidence import Side
-from dashboard.inert import line, words
+from dashboard.history_cache import Side
+from dashboard.markdown_escape import line, words
 from dashboard.source import Source
 from dashboard.words import build_names, device_names
 from sweeps.journal.result_place import Place

@@ -7,9 +7,9 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, state
-from dashboard.inert import line, words
+from dashboard.markdown_escape import line, words
 from dashboard.source import Source
-from dashboard.views import empty, objective, ranking, registry, watch
+from dashboard.views import empty, objective_sidebar, ranking, registry, watch
 from dashboard.words import device_names
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.result_place import Place
@@ -38,7 +38,7 @@ def show(root: Path) -> None:
         device_id = state.chosen("device", "Device", list(names), lambda key: names.get(key, line(key)))
         model = state.chosen("model", "Model", list(places.models[device_id]))
     place = Place(sweep, device_id, model)
-    chosen = objective.choose(data.spec(now, sweep).objective)
+    chosen = objective_sidebar.choose(data.spec(now, sweep).objective)
     ranked = data.ranked(now, place, chosen)
     entries = ranked.ranking.devices
     part = 0

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, rows, state
-from dashboard.inert import NOTHING, inert, words
+from dashboard.markdown_escape import NOTHING, inert, words
 from dashboard.source import Source
 from dashboard.views.tables import draw_table, table_height
 from sweeps.journal.result_place import Place

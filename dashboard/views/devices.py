@@ -9,19 +9,19 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, device_rows, evidence, job_rows, state
-from dashboard.charts import evidence as drawing
+from dashboard import data, device_rows, history_cache, job_rows, state
+from dashboard.charts import job_charts as drawing
 from dashboard.charts.drawing import Spec
-from dashboard.inert import line, words
 from dashboard.links import link
+from dashboard.markdown_escape import line, words
 from dashboard.source import Source
 from dashboard.style import Palette, palette
-from dashboard.views import empty, hosts, places
+from dashboard.views import empty, hosts, page_head
 from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import StoreError
-from sweeps.journal.evidence import KnownDevice
-from sweeps.launching.gone import Gone, gone_now
-from sweeps.launching.here import running_now
+from sweeps.journal.job_history import KnownDevice
+from sweeps.launching.away_devices import Gone, gone_now
+from sweeps.launching.sweep_commands import running_now
 from sweeps.locks import host_lock_owner, phone_name
 from sweeps.quarantine import DeviceRecord, QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict
@@ -43,7 +43,7 @@ _STATES = {
 
 def show(root: Path) -> None:
     """Draw the page."""
-    places.head("Devices", "What each device is, whether it is well, who uses it, and what was measured there.")
+    page_head.head("Devices", "What each device is, whether it is well, who uses it, and what was measured there.")
     records = _records()
     now = data.source(root)
     if (now is None or not now.plans) and not records:
@@ -55,7 +55,7 @@ def show(root: Path) -> None:
 
 
 def _show(root: Path, now: Source | None, records: dict[str, DeviceRecord]) -> None:
-    devices = evidence.devices(now) if now is not None and now.plans else ()
+    devices = history_cache.devices(now) if now is not None and now.plans else ()
     if not devices and not records:
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
@@ -234,7 +234,7 @@ def _faults(record: DeviceRecord | None) -> None:
 
 def _history(now: Source, device: KnownDevice) -> None:
     st.subheader("How fast it was over time", anchor=False)
-    sentinels = evidence.sentinels(now, device.facts.device_id)
+    sentinels = history_cache.sentinels(now, device.facts.device_id)
     if not sentinels:
         st.text("The sentinel has not looked at it yet: whether its speed changed is not known.")
         return
@@ -252,7 +252,7 @@ def _history(now: Source, device: KnownDevice) -> None:
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, device_id: str, look: Palette) -> list[Spec]:
     """The charts of a device's sentinels. Shared by all sessions: never change it."""
-    pairs = [job_rows.sentinel_rows(sentinel) for sentinel in evidence.sentinels(now, device_id)]
+    pairs = [job_rows.sentinel_rows(sentinel) for sentinel in history_cache.sentinels(now, device_id)]
     return [drawing.sentinel(looks, changed, look) for looks, changed in pairs]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.inert import line, words
+from dashboard.markdown_escape import line, words
 from dashboard.running import Running
 from sweeps.launching.driver import find
 from sweeps.workspace import Workspace

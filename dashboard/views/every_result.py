@@ -7,12 +7,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import data, downloads, state
-from dashboard.inert import NOTHING, line
-from dashboard.options import given
+from dashboard.arguments import given
+from dashboard.markdown_escape import NOTHING, line
 from dashboard.source import Source
 from dashboard.views.tables import draw_table, table_height, text_width
 from dashboard.words import setup_names
-from sweeps.launching.here import here
+from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.report.table_files import results_table
 from sweeps.results import ResultRow

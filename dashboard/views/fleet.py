@@ -11,14 +11,14 @@ import streamlit as st
 from dashboard import data, downloads, fleet_cells, fleet_data, links, state
 from dashboard.charts.drawing import Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
-from dashboard.inert import line, words
+from dashboard.markdown_escape import line, words
 from dashboard.running import Running
 from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
-from dashboard.views import attention, empty, every_result, places, shipping
+from dashboard.views import attention, empty, every_result, page_head, shipping
 from dashboard.views.tables import draw_table, table_height
 from dashboard.words import device_names
-from sweeps.journal.left import JOBS_UNKNOWN
+from sweeps.journal.remaining_jobs import JOBS_UNKNOWN
 from sweeps.launching.driver import find
 from sweeps.report.table_files import overview_table
 from sweeps.store.fleet import SweepSum
@@ -43,7 +43,7 @@ def show(root: Path) -> None:
         empty.show(root)
         return
     fleet_data.judge_first(now)
-    places.head("Fleet", "Which build of my model do I ship on which phone, and how sure are we?")
+    page_head.head("Fleet", "Which build of my model do I ship on which phone, and how sure are we?")
     run = Running(find(Workspace(root)))
     _sweeps(now, run)
     attention.show(now, root, run)

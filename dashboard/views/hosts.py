@@ -7,15 +7,15 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import compare_rows
-from dashboard.inert import line
-from dashboard.options import given
+from dashboard.arguments import given
+from dashboard.markdown_escape import line
 from dashboard.rights import role
 from dashboard.roles import Role
 from dashboard.views import live
 from dashboard.views.tables import draw_table, table_height
 from sweeps.errors import EdgeSweepError
-from sweeps.launching import around
-from sweeps.launching.around import HostRow
+from sweeps.launching import reachable_devices
+from sweeps.launching.reachable_devices import HostRow
 from sweeps.text import duration
 from sweeps.workspace import Workspace
 
@@ -37,7 +37,7 @@ def show(root: Path) -> None:
         st.session_state.pop(_TOLD, None)
         try:
             with st.spinner("Asking the lab's head"):
-                st.session_state[_TOLD] = (time.time(), *around.hosts(Workspace(root), options))
+                st.session_state[_TOLD] = (time.time(), *reachable_devices.hosts(Workspace(root), options))
         except EdgeSweepError as error:
             live.problem("The hosts did not answer.", error)
     if (answer := st.session_state.get(_TOLD)) is None:

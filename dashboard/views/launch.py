@@ -6,18 +6,18 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import running, state
-from dashboard.gate import ENTER, GATE
-from dashboard.inert import inert, line, words
-from dashboard.options import given
+from dashboard.arguments import given
+from dashboard.login import ENTER, GATE
+from dashboard.markdown_escape import inert, line, words
 from dashboard.rights import person, role
 from dashboard.roles import Role
-from dashboard.views import explained, launch_devices, launch_form, live, places, watch
+from dashboard.views import explained, launch_devices, launch_form, live, page_head, watch
 from dashboard.views.launch_devices import HERE, LAB, ON
 from dashboard.views.tables import draw_table, table_height
 from sweeps.errors import EdgeSweepError
-from sweeps.launching.checked import Checked, check
 from sweeps.launching.preview import Preview, preview
 from sweeps.launching.start import start
+from sweeps.launching.text_check import Checked, check
 from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
 
@@ -29,7 +29,7 @@ _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-siz
 
 def show(root: Path) -> None:
     """Draw the page."""
-    places.head("Launch", "Which builds to make of a model, and on which devices to measure them.")
+    page_head.head("Launch", "Which builds to make of a model, and on which devices to measure them.")
     st.html(_STYLE)
     may = role()
     if may < Role.LAUNCH:

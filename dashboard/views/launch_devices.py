@@ -6,14 +6,14 @@ from typing import Any
 import streamlit as st
 
 from dashboard import state
-from dashboard.inert import line, words
-from dashboard.options import given
+from dashboard.arguments import given
+from dashboard.markdown_escape import line, words
 from dashboard.rights import role
 from dashboard.roles import Role
 from dashboard.views import live
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
-from sweeps.launching import around
+from sweeps.launching import reachable_devices
 from sweeps.workspace import Workspace
 
 HERE, LAB = "here", "lab"
@@ -30,7 +30,7 @@ def draw(root: Path, may: Role, chosen: list[str], label: str, common: dict[str,
         st.session_state.pop(_FOUND, None)
         try:
             with st.spinner("Asking phones, boards and this computer"):
-                st.session_state[_FOUND] = (options(), *around.devices(Workspace(root), options()))
+                st.session_state[_FOUND] = (options(), *reachable_devices.devices(Workspace(root), options()))
         except EdgeSweepError as error:
             live.problem("No device was found.", error)
     asked_with, devices, refused = st.session_state.get(_FOUND, (None, (), ()))

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import state
-from dashboard.inert import line, words
+from dashboard.markdown_escape import line, words
 from dashboard.rights import role
 from dashboard.roles import Role
 from dashboard.sweep_address import of_address, to_address

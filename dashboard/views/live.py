@@ -9,9 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import running
-from dashboard.inert import NOTHING, line, words
+from dashboard.arguments import given
 from dashboard.links import link
-from dashboard.options import given
+from dashboard.markdown_escape import NOTHING, line, words
 from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.running import Running
@@ -21,10 +21,10 @@ from dashboard.words import device_names
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.driver import stop
-from sweeps.launching.here import here
-from sweeps.launching.live import LiveDevice
+from sweeps.launching.live_report import LiveDevice
 from sweeps.launching.record import Ask
 from sweeps.launching.start import last_lines, resume
+from sweeps.launching.sweep_commands import here
 from sweeps.records import Conditions
 from sweeps.text import duration
 from sweeps.workspace import Workspace

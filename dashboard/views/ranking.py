@@ -10,19 +10,19 @@ import streamlit as st
 from dashboard import data, rows
 from dashboard.charts.dots import latency
 from dashboard.charts.drawing import Spec
-from dashboard.charts.tradeoff import AccuracyAxis, most_drop
-from dashboard.charts.tradeoff import tradeoff as tradeoff_chart
-from dashboard.inert import NOTHING, inert, line, words
-from dashboard.ranked import Ranked
+from dashboard.charts.tradeoff_chart import AccuracyAxis, most_drop
+from dashboard.charts.tradeoff_chart import tradeoff as tradeoff_chart
+from dashboard.markdown_escape import NOTHING, inert, line, words
+from dashboard.ranked_place import Ranked
 from dashboard.source import KEYS, Source
 from dashboard.style import Palette, palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import draw_table, size_format, table_height, text_width
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
-from sweeps.advice import Here
+from sweeps.command_hints import Here
 from sweeps.imported import NOTE
 from sweeps.journal.result_place import Place
-from sweeps.launching.here import here
+from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.ranking.verdict import VERDICTS, reference_name, reference_text

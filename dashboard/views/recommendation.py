@@ -8,13 +8,13 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import compare_rows, downloads, links, rows
-from dashboard.beats import beats
-from dashboard.inert import inert, line, words
-from dashboard.ranked import Ranked
-from dashboard.views import objective, settle, tables
+from dashboard.margin_sentences import beats
+from dashboard.markdown_escape import inert, line, words
+from dashboard.ranked_place import Ranked
+from dashboard.views import objective_sidebar, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
-from sweeps.advice import Here
-from sweeps.launching.here import here
+from sweeps.command_hints import Here
+from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -53,7 +53,7 @@ def show(
             _provisional(root, ranked, device, table)
             for text in more_images:
                 st.caption(words(text))
-            st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
+            st.caption(f"Asked for: {words(objective_sidebar.in_words(ranked.objective))}.")
             leads = device.provisional.job_key if device.provisional is not None else ""
             _take_along(
                 root,
@@ -76,7 +76,7 @@ def show(
         if device.alarm:
             st.warning(f"Batches are contradicted: {inert(device.alarm)}")
         _trust(winner, here(Workspace(root), ranked.place.sweep))
-        st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
+        st.caption(f"Asked for: {words(objective_sidebar.in_words(ranked.objective))}.")
         _take_along(root, ranked, device, winner)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from dashboard.ranked import Ranked
+from dashboard.ranked_place import Ranked
 from sweeps.ranking.values import DeviceRanking
 from sweeps.spec import catalog
 from sweeps.spec.entries import ViewEntry

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import data, evidence, job_rows, state
-from dashboard.inert import inert, line, words
+from dashboard import data, history_cache, job_rows, state
 from dashboard.links import link
+from dashboard.markdown_escape import inert, line, words
 from dashboard.source import Source
-from dashboard.views import empty, explained, places, result_build, result_measured, result_profile, tables, watch
+from dashboard.views import empty, explained, page_head, result_build, result_measured, result_profile, tables, watch
 from dashboard.words import build_names
-from sweeps.advice import Here
-from sweeps.journal.evidence import JobEvidence
+from sweeps.command_hints import Here
+from sweeps.journal.job_history import JobEvidence
 from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
-from sweeps.launching.here import here
+from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.trust import TRUST
@@ -28,14 +28,14 @@ _OUTCOMES = {"measured": "Measured on", "failed": "Failed on", "skipped": "Skipp
 
 def show(root: Path) -> None:
     """Draw the page."""
-    places.head(
+    page_head.head(
         "Result", "All that is known of one job: what was measured, how far it can be trusted, how it was made."
     )
     now = data.source(root)
     if now is None or not now.plans:
         empty.show(root)
         return
-    place = places.choose_place(now, root)
+    place = page_head.choose_place(now, root)
     if place is None:
         return
     names = _jobs(now, place)
@@ -52,8 +52,8 @@ def show(root: Path) -> None:
 
 
 def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> None:
-    job = evidence.job(now, place.sweep, job_key)
-    row = evidence.row(now, evidence.Side(place, job_key)) or (job.row if job else None)
+    job = history_cache.job(now, place.sweep, job_key)
+    row = history_cache.row(now, history_cache.Side(place, job_key)) or (job.row if job else None)
     if job is None:
         _without_evidence(row, name)
         return
@@ -75,7 +75,7 @@ def _jobs(now: Source, place: Place) -> dict[str, str]:
     rows = list(data.place_rows(now, place))
     job_key = state.asked("job")
     if job_key and job_key not in [row.job_key for row in rows]:
-        waiting = evidence.job(now, place.sweep, job_key)
+        waiting = history_cache.job(now, place.sweep, job_key)
         job = waiting.planned.job if waiting is not None and waiting.row is None else None
         if job is not None and (job.device_id, job.model) == (place.place_id, place.model):
             rows.append(row_of_waiting(place.sweep, job))

@@ -9,10 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import job_rows
-from dashboard.inert import NOTHING, line, words
+from dashboard.markdown_escape import NOTHING, line, words
 from dashboard.views.tables import draw_table, table_height, text_width
 from sweeps.errors import EdgeSweepError
-from sweeps.journal.evidence import JobEvidence
+from sweeps.journal.job_history import JobEvidence
 from sweeps.launching.start import log_of
 from sweeps.manifest import Coverage, Manifest
 from sweeps.metrics import METRICS

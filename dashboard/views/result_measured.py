@@ -5,14 +5,14 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard import evidence, job_rows
-from dashboard.charts import evidence as drawing
+from dashboard import history_cache, job_rows
+from dashboard.charts import job_charts as drawing
 from dashboard.charts.drawing import Spec
-from dashboard.inert import NOTHING
+from dashboard.markdown_escape import NOTHING
 from dashboard.source import Source
 from dashboard.style import Palette, palette
 from dashboard.views.tables import draw_table, table_height
-from sweeps.journal.evidence import JobEvidence
+from sweeps.journal.job_history import JobEvidence
 
 
 def show(now: Source, sweep: str, job_key: str, job: JobEvidence) -> None:
@@ -91,7 +91,7 @@ def _blocks(job: JobEvidence) -> None:
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _charts(now: Source, sweep: str, job_key: str, look: Palette) -> dict[str, Spec]:
     """The charts of what was measured, by name. Shared by all sessions: never change it."""
-    job = evidence.job(now, sweep, job_key)
+    job = history_cache.job(now, sweep, job_key)
     if job is None:
         return {}
     blocks = [stored.block for stored in job.blocks]

@@ -9,11 +9,11 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.downloads import file_name
-from dashboard.inert import line, words
+from dashboard.markdown_escape import line, words
 from dashboard.views.tables import draw_table, table_height
-from sweeps.journal.evidence import JobEvidence
-from sweeps.kept_profiles import Kept, kept, kept_of
-from sweeps.spec import places
+from sweeps.journal.job_history import JobEvidence
+from sweeps.spec import lab_names
+from sweeps.stored_profiles import Kept, kept, kept_of
 from sweeps.workspace import Workspace
 
 _SHOWN_PERCENT = 0.05
@@ -39,7 +39,7 @@ def show(root: Path, sweep: str, evidence: JobEvidence) -> None:
     else:
         _none(of_build)
         command = ["edgesweep", "profile", job.name, "--device", facts.name, "--sweep", sweep]
-        if host := places.host_of(facts.name):
+        if host := lab_names.host_of(facts.name):
             st.text(f"Its device is on the host {line(host)}: profile it from a workspace there.")
             return
         st.code(
@@ -62,10 +62,10 @@ def _profile(stored: Kept) -> None:
     profile = stored.profile
     shown = [operator for operator in profile.operators if operator.percent >= _SHOWN_PERCENT]
     # A column of places says nothing where all operators have one place.
-    places = len({operator.where for operator in profile.operators}) > 1
+    lab_names = len({operator.where for operator in profile.operators}) > 1
     columns = {
         "Operator": [line(operator.name) for operator in shown],
-        **({"Where": [line(operator.where) for operator in shown]} if places else {}),
+        **({"Where": [line(operator.where) for operator in shown]} if lab_names else {}),
         "Share": [operator.percent for operator in shown],
         "Time, µs": [operator.self_us_per_iteration for operator in shown],
         "Calls": [operator.calls_per_iteration for operator in shown],

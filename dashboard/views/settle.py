@@ -5,19 +5,19 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.inert import line, words
-from dashboard.options import given
-from dashboard.ranked import Ranked
+from dashboard.arguments import given
+from dashboard.markdown_escape import line, words
+from dashboard.ranked_place import Ranked
 from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.views import live
 from dashboard.views.launch_form import KEPT
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.journal import Journal
-from sweeps.launching.checked import check
-from sweeps.launching.here import here
 from sweeps.launching.record import kept_file
 from sweeps.launching.start import RETRY, SETTLE, again, text_of
+from sweeps.launching.sweep_commands import here
+from sweeps.launching.text_check import check
 from sweeps.ranking.provisional import Settle
 from sweeps.ranking.values import DeviceRanking
 from sweeps.text import duration

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import streamlit as st
 
 from dashboard import fleet_data, state
-from dashboard.inert import words
+from dashboard.markdown_escape import words
 from dashboard.source import Source
-from sweeps.ranking.shipping import Choice
+from sweeps.ranking.shipping_costs import Choice
 
 AT_ONCE = 24
 """The costs on up to this many devices are computed without being asked for."""

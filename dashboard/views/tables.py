@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard.inert import cell, words
+from dashboard.markdown_escape import cell, words
 
 _FIGURE_PX = 190
 _LETTER_PX, _CELL_PX = 7, 20

@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard import links, state
 from dashboard.charts.drawing import Spec
-from dashboard.inert import NOTHING, line, words
+from dashboard.markdown_escape import NOTHING, line, words
 from dashboard.words import PAIRED
 from sweeps.journal.result_place import Place
 

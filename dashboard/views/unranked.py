@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from dashboard import evidence, rows
+from dashboard import history_cache, rows
 from dashboard.charts.dots import drops
-from dashboard.inert import NOTHING, line
-from dashboard.ranked import Ranked
+from dashboard.markdown_escape import NOTHING, line
+from dashboard.ranked_place import Ranked
 from dashboard.source import Source
 from dashboard.style import palette
 from dashboard.views import explained
@@ -20,8 +20,8 @@ from dashboard.words import plain_words
 from sweeps.errors import EdgeSweepError
 from sweeps.imported import Imported
 from sweeps.journal.result_place import Place
+from sweeps.launching.away_devices import gone_now
 from sweeps.launching.driver import find
-from sweeps.launching.gone import gone_now
 from sweeps.quarantine import QuarantineBook
 from sweeps.report.explanations import Sort
 from sweeps.results import ResultRow
@@ -99,7 +99,7 @@ def why_waiting(root: Path, now: Source, place: Place) -> str:
     """The reason why the jobs of a place have no result yet, and what to do."""
     units = {
         device.facts.device_id: device.facts.name
-        for device in evidence.devices(now)
+        for device in history_cache.devices(now)
         if place.place_id in device.place_ids
     }
     with suppress(EdgeSweepError):

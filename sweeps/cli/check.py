@@ -8,10 +8,10 @@ import click
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
 from sweeps.operations.stored_results import connectable
 from sweeps.protocol.clock import figure_ns
-from sweeps.ranking.export import read_shipped
+from sweeps.ranking.exported_build import read_shipped
 from sweeps.text import plain
 from sweeps.workspace import Workspace
-from workers.check import check as measure_again
+from workers.winner_check import check as measure_again
 
 _ROUNDS = 3, 10
 """Bounds of the default number of rounds, which is the manifest's."""

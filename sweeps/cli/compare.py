@@ -10,11 +10,11 @@ from sweeps.cli.options import json_option, margin_option, print_json, workspace
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.operations.stored_results import results_of
-from sweeps.ranking import compare as comparing
-from sweeps.ranking.comparable import Result
-from sweeps.ranking.export import read_shipped
+from sweeps.ranking import comparison as comparing
+from sweeps.ranking.comparison_input import Result
+from sweeps.ranking.exported_build import read_shipped
 from sweeps.ranking.verdict import in_batches_only
-from sweeps.report.comparison import print_comparison
+from sweeps.report.comparison_text import print_comparison
 from sweeps.results import read_rows
 from sweeps.workspace import Workspace
 

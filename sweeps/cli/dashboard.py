@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from dashboard.launch import SAYS_VARIABLE, TOKEN_VARIABLE, command
-from dashboard.options import Options
+from dashboard.arguments import Options
 from dashboard.roles import read_roles
+from dashboard.web_server import SAYS_VARIABLE, TOKEN_VARIABLE, command
 from sweeps.cli.lab import chosen_lab, lab_options
 from sweeps.cli.options import workspace_option
 from workers.hosts.access import check_private

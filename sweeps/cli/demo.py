@@ -6,7 +6,7 @@ import click
 
 from sweeps.cli.options import executor_option, json_option, retry_option, settle_option, workspace_option
 from sweeps.cli.run import run
-from sweeps.launching.here import DEMO, here
+from sweeps.launching.sweep_commands import DEMO, here
 from sweeps.workspace import Workspace
 
 

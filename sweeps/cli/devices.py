@@ -22,17 +22,17 @@ from sweeps.cli.quarantine import quarantine, readmit
 from sweeps.cli.session import CtrlC
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.operations.executor import open_executor
-from sweeps.operations.shown import show
+from sweeps.operations.event_output import show
+from sweeps.operations.executor_choice import open_executor
 from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.planning.plan import Plan
 from sweeps.quarantine import Quarantine, QuarantineBook, quarantines_of
-from sweeps.report import accelerators as accelerators_report
-from sweeps.report.devices import facts_document, print_devices
+from sweeps.report import accelerators_text as accelerators_report
+from sweeps.report.devices_text import facts_document, print_devices
 from sweeps.report.progress import RunProgress
-from sweeps.report.tables import open_console
-from sweeps.spec import catalog, places
-from sweeps.spec.inputs import ModelSpec
+from sweeps.report.terminal_tables import open_console
+from sweeps.spec import catalog, lab_names
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -42,8 +42,8 @@ from workers.hosts.away import away
 from workers.hosts.interface import Hello
 from workers.measure.attach import attach
 from workers.models import prepare as models
-from workers.models.prepared import PreparedModel
-from workers.plan import no_program
+from workers.models.prepared_model import PreparedModel
+from workers.plan_inputs import no_program
 
 
 @click.group(cls=ListingGroup, invoke_without_command=True)
@@ -243,7 +243,7 @@ def _document(quarantine: Quarantine | None) -> dict[str, object] | None:
 
 def _check_unit(name: str) -> None:
     entry = catalog.device(name)
-    if entry is None or not entry.discovery or name == f"{entry.name}:*" or places.host_of(name) is not None:
+    if entry is None or not entry.discovery or name == f"{entry.name}:*" or lab_names.host_of(name) is not None:
         raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
 
 

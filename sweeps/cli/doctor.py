@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, print_json, workspace_option
-from sweeps.report.devices import print_checks
-from workers.doctor import examine
+from sweeps.report.devices_text import print_checks
+from workers.machine_checks import examine
 
 
 @click.command()

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.spec.inputs import Argument
+from sweeps.spec.model_inputs import Argument
 from workers.first_look import Model
 from workers.models.images import InputShape
 

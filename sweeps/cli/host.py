@@ -17,7 +17,7 @@ from sweeps.cli.lab import LAB_VARIABLE
 from sweeps.cli.session import CtrlC
 from sweeps.errors import ClusterError
 from sweeps.quarantine import state_folder
-from sweeps.spec import places
+from sweeps.spec import lab_names
 from sweeps.text import plain
 from workers.executors.loopback import LOOPBACK
 from workers.hosts.access import DEFAULT_PORT, check_token_file, own_address, resolved, split_address
@@ -229,7 +229,7 @@ def _guarded(options: NodeOptions) -> AbstractContextManager[None]:
 def _config(state: Path | None, name: str | None, tags: tuple[str, ...], units: tuple[str, ...]) -> HostConfig:
     name = name or socket.gethostname().partition(".")[0]
     for word, option in ((name, "--name"), *((tag, "--tag") for tag in tags)):
-        if not re.fullmatch(places.HOST_NAME, word):
+        if not re.fullmatch(lab_names.HOST_NAME, word):
             raise ClusterError(
                 f"{option} {word!r} is not of letters, digits, '.', '_' and '-' only", f"give {option} NAME"
             )

@@ -11,10 +11,10 @@ from rich.table import Table
 from sweeps.cli.lab import lab_options, needed_lab, open_lab
 from sweeps.cli.options import json_option, print_json
 from sweeps.quarantine import Quarantine, quarantines_of
-from sweeps.report.tables import cells, new_table, open_console
+from sweeps.report.terminal_tables import cells, new_table, open_console
 from sweeps.text import plain
 from workers.hosts.interface import Hello, HostDevice, Versions, left_of
-from workers.hosts.outbox import KEPT_DAYS
+from workers.hosts.result_buffer import KEPT_DAYS
 from workers.hosts.this_machine import versions
 
 

@@ -14,17 +14,17 @@ from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
 from sweeps.operations.sweep_file import roots_of
 from sweeps.spec.fields import module_source
 from sweeps.spec.folder_levels import folder_warnings
-from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
+from sweeps.spec.model_inputs import WEIGHTS, Argument, ModelSpec
 from sweeps.spec.sweep import SweepSpec, json_schema, load
 from sweeps.spec.yaml_source import parsed
 from sweeps.text import plain
 from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace
 from workers.first_look import FORKS, Model, look_at, needed_arguments
-from workers.models.code import own_code
 from workers.models.data_sources import files_in
 from workers.models.images import InputShape
-from workers.models.trial import opened, try_models
+from workers.models.model_check import opened, try_models
+from workers.models.model_code import own_code
 
 SCHEMA = "sweep.schema.json"
 _LOOK_S = 3.0

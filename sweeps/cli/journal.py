@@ -10,10 +10,10 @@ import click
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal.backup import back_up, restore
+from sweeps.journal.journal_check import verify as verify_journal
 from sweeps.journal.lines import json_lines
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.salvage import salvage
-from sweeps.journal.verify import verify as verify_journal
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.report.progress import RunProgress
 from sweeps.store.outbox import Outbox

@@ -12,7 +12,7 @@ from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
 from sweeps.failure_kinds import USAGE
-from sweeps.launching.here import here
+from sweeps.launching.sweep_commands import here
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 

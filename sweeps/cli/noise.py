@@ -10,20 +10,20 @@ from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json, worksp
 from sweeps.cli.session import CtrlC
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.calibrations import known_batch_spread
-from sweeps.operations.shown import show
+from sweeps.operations.event_output import show
 from sweeps.protocol.batch_noise import PairedRound
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.noise import Calibration, calibrate
+from sweeps.protocol.resolvable_difference import Calibration, calibrate
 from sweeps.records import Block
-from sweeps.report.noise import batch_document, batch_text, document, print_noise, trace_text
+from sweeps.report.noise_text import batch_document, batch_text, document, print_noise, trace_text
 from sweeps.report.progress import RunProgress
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models
-from workers.models.prepared import PreparedModel
-from workers.noise import BatchNoiseRun, NoiseRun
+from workers.models.prepared_model import PreparedModel
+from workers.noise_run import BatchNoiseRun, NoiseRun
 
 MINUTES = 3.0
 BATCH_MINUTES = 25.0

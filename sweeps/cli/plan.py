@@ -17,17 +17,17 @@ from sweeps.cli.options import (
     yes_option,
 )
 from sweeps.journal.calibrations import known_noise
-from sweeps.operations.known import batch_spreads, known
-from sweeps.operations.planned import plan_with_states
+from sweeps.operations.device_noise import batch_spreads, known
+from sweeps.operations.notices import tell
+from sweeps.operations.plan_states import plan_with_states
 from sweeps.operations.sweep_file import load_sweep, roots_of
-from sweeps.operations.telling import tell
 from sweeps.quarantine import quarantines_of
 from sweeps.ranking.verdict import ON_ACCURACY, direction
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
-    from workers.models.trial import Tried
+    from workers.models.model_check import Tried
 
 CHECK_S = 5.0
 """The seconds for decoding the images of one folder."""
@@ -64,8 +64,8 @@ def plan(
     Example: edgesweep plan sweep.yaml --check
     """
     # The modules import pandas and numpy, which `plan --help` does not need.
-    from sweeps.report.plan import plan_document, print_plan
-    from workers.models.trial import try_all
+    from sweeps.report.plan_text import plan_document, print_plan
+    from workers.models.model_check import try_all
 
     spec = load_sweep(sweep_file, yes)
     roots = roots_of(sweep_file, models)

@@ -7,20 +7,20 @@ import click
 
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
-from sweeps.kept_profiles import LABEL, Kept
 from sweeps.operations.build_name import build_named
+from sweeps.operations.notices import tell
 from sweeps.operations.stored_results import connectable, meant, results_of
-from sweeps.operations.telling import tell
 from sweeps.report.profile import operators_table
-from sweeps.report.tables import open_console
+from sweeps.report.terminal_tables import open_console
 from sweeps.results import ResultRow, read_rows
 from sweeps.store.profiles import attach_profiles
+from sweeps.stored_profiles import LABEL, Kept
 from sweeps.text import plain
 from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
-from workers.measure.capture import CAPTURES, Capture
-from workers.profiling import Profiled, captured
-from workers.profiling import profile as run_profile
+from workers.measure.device_capture import CAPTURES, Capture
+from workers.profile_run import Profiled, captured
+from workers.profile_run import profile as run_profile
 
 
 @click.command()

@@ -14,7 +14,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook
-from sweeps.spec import catalog, places
+from sweeps.spec import catalog, lab_names
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.devices import registry
@@ -78,7 +78,7 @@ def _device(name: str, root: Path, lab: "Callable[[], Lab] | None") -> tuple[str
     refused = DeviceError(
         "unknown_device", f"{name!r} names no device", "edgesweep devices lists them: local, adb:SERIAL"
     )
-    in_lab = places.host_of(name) is not None or (lab is not None and entry is not None and bool(entry.discovery))
+    in_lab = lab_names.host_of(name) is not None or (lab is not None and entry is not None and bool(entry.discovery))
     if entry is not None and name != f"{entry.name}:*" and not (in_lab and lab):
         try:
             return registry.connect(name, Workspace.open(root).root).facts().device_id, name

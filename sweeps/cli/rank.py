@@ -6,16 +6,16 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
-from sweeps.journal.left import no_results
 from sweeps.journal.rebuild import whole_results
-from sweeps.launching.here import here
+from sweeps.journal.remaining_jobs import no_results
+from sweeps.launching.sweep_commands import here
 from sweeps.operations.stored_results import StoredSweep, meant, of_latest, open_results, still_open
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
 from sweeps.report.evaluation import images_document, more_images, more_images_of
-from sweeps.report.overview import print_overview
-from sweeps.report.ranking import print_ranking
+from sweeps.report.overview_text import print_overview
+from sweeps.report.ranking_text import print_ranking
 from sweeps.store.read_journal import rank_sweep
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace

@@ -18,9 +18,9 @@ from sweeps.errors import SpecError
 from sweeps.operations.sweep_file import roots_of
 from sweeps.ranking import waterfall
 from sweeps.ranking.waterfall import RUNTIME
-from sweeps.report.waterfall import render
+from sweeps.report.waterfall_text import render
 from sweeps.spec import catalog
-from sweeps.spec.inputs import Argument
+from sweeps.spec.model_inputs import Argument
 from sweeps.spec.sweep import SweepSpec, load, validated_values
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace

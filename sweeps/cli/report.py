@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from dashboard.inert import line
+from dashboard.markdown_escape import line
 from dashboard.report.markdown import markdown
 from dashboard.report.sections import Section, sections
 from dashboard.words import plain_words
-from sweeps.advice import Here
 from sweeps.cli.options import DEVICE_NAMES, json_option, print_json, sweep_argument, workspace_option
+from sweeps.command_hints import Here
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import lacking
-from sweeps.journal.told import told_by
-from sweeps.launching.here import here
+from sweeps.journal.next_step_hints import told_by
+from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.operations.stored_results import meant, results_of
 from sweeps.ranking.rank import rank_rows

@@ -20,16 +20,16 @@ from sweeps.cli.options import (
     yes_option,
 )
 from sweeps.cli.session import CtrlC
-from sweeps.journal.left import waiting
-from sweeps.launching.here import here
+from sweeps.journal.remaining_jobs import waiting
+from sweeps.launching.sweep_commands import here
+from sweeps.operations.notices import tell
 from sweeps.operations.run import Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import names_of, results_of
 from sweeps.operations.sweep_file import load_sweep, roots_of
-from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal
 from sweeps.ranking.document import ranking_document
 from sweeps.report.evaluation import images_document, more_images
-from sweeps.report.ranking import print_ranking
+from sweeps.report.ranking_text import print_ranking
 from sweeps.results import SweepResults
 from sweeps.spec.sweep import SweepSpec
 from sweeps.workspace import Workspace

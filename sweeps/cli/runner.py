@@ -8,7 +8,7 @@ import click
 
 from sweeps.cli.options import json_option, print_json
 from sweeps.errors import EdgeSweepError
-from sweeps.operations.telling import tell
+from sweeps.operations.notices import tell
 from sweeps.spec import catalog
 from sweeps.text import plain
 from workers.native import android

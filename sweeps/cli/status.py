@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
-from sweeps.journal.status import read_status
-from sweeps.launching.here import here, running_now
+from sweeps.journal.sweep_progress import read_status
+from sweeps.launching.sweep_commands import here, running_now
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.quarantine import quarantines_of
-from sweeps.report.status import print_status
+from sweeps.report.status_text import print_status
 from sweeps.store.lag import read_lag
 from sweeps.text import plain
 from sweeps.workspace import Workspace

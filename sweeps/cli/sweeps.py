@@ -9,9 +9,9 @@ import click
 from sweeps.cli.options import ListingGroup, json_option, known_sweeps, print_json, workspace_option
 from sweeps.cli.session import uninterrupted
 from sweeps.errors import EdgeSweepError
-from sweeps.operations import kept_sweeps
+from sweeps.operations import sweep_admin
 from sweeps.report.progress import RunProgress
-from sweeps.report.tables import cells, new_table, open_console
+from sweeps.report.terminal_tables import cells, new_table, open_console
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -32,7 +32,7 @@ def sweeps(context: click.Context, root: Path, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    listed = kept_sweeps.kept_sweeps(Workspace(root))
+    listed = sweep_admin.kept_sweeps(Workspace(root))
     if as_json:
         print_json([sweep.document for sweep in listed])
         return
@@ -61,7 +61,7 @@ def rename(sweep: str, name: str, yes: bool, root: Path) -> None:
     Example: edgesweep sweeps rename try-2 digits-int8
     """
     workspace = Workspace(root)
-    in_mlflow = kept_sweeps.look_before_renaming(workspace, sweep)
+    in_mlflow = sweep_admin.look_before_renaming(workspace, sweep)
     if in_mlflow.server and not yes:
         _ask(f"Rename {sweep} to {name}, and write {in_mlflow.text} anew?", "renamed")
     with RunProgress() as progress:
@@ -69,7 +69,7 @@ def rename(sweep: str, name: str, yes: bool, root: Path) -> None:
         def each(done: int, total: int) -> None:
             progress.step("Publishing to MLflow", done, total, "", unit="jobs")
 
-        kept_sweeps.rename(workspace, sweep, name, whole=uninterrupted, each=each)
+        sweep_admin.rename(workspace, sweep, name, whole=uninterrupted, each=each)
     click.echo(plain(f"{sweep} is called {name} now. Write it into its sweep file, too: name: {name}"))
 
 
@@ -89,7 +89,7 @@ def tag(sweep: str, tags: Sequence[str], remove: tuple[str, ...], root: Path, as
     if wrong := [key for key, equals, _ in pairs if not equals]:
         raise EdgeSweepError(f"{wrong[0]!r} is not KEY=VALUE", f"write for instance {wrong[0]}=yes")
     added = {key: value for key, _, value in pairs}
-    labels = kept_sweeps.label(Workspace(root), sweep, add=added, remove=remove, note=None)
+    labels = sweep_admin.label(Workspace(root), sweep, add=added, remove=remove, note=None)
     if as_json:
         print_json(asdict(labels))
     else:
@@ -108,7 +108,7 @@ def note(sweep: str, text: str, root: Path, as_json: bool) -> None:
     \b
     Example: edgesweep sweeps note digits "before the new camera"
     """
-    labels = kept_sweeps.label(Workspace(root), sweep, add={}, remove=(), note=text)
+    labels = sweep_admin.label(Workspace(root), sweep, add={}, remove=(), note=text)
     if as_json:
         print_json(asdict(labels))
     else:
@@ -128,11 +128,11 @@ def delete(sweep: str, yes: bool, root: Path, as_json: bool) -> None:
     Example: edgesweep sweeps delete try-2
     """
     workspace = Workspace(root)
-    deletion = kept_sweeps.look_before_deletion(workspace, sweep)
+    deletion = sweep_admin.look_before_deletion(workspace, sweep)
     if not yes:
         _ask(f"Delete {deletion.sweep} for good: {deletion.text}?", "deleted")
     with uninterrupted():
-        done = kept_sweeps.delete(workspace, deletion.sweep)
+        done = sweep_admin.delete(workspace, deletion.sweep)
         if as_json:
             print_json(done.document)
         else:

@@ -7,11 +7,11 @@ import click
 
 from sweeps.cli.options import json_option, print_json
 from sweeps.errors import BuildError, EdgeSweepError
-from sweeps.operations.telling import tell
-from sweeps.report.tables import cells, new_table, open_console
+from sweeps.operations.notices import tell
+from sweeps.report.terminal_tables import cells, new_table, open_console
 from sweeps.spec.toolchains import LIBRARIES, Toolchain, toolchain
 from sweeps.text import plain
-from workers.runtimes import trial
+from workers.runtimes import library_check
 from workers.toolchains import environments
 from workers.toolchains.environments import Environment
 
@@ -55,7 +55,7 @@ def add(release: Toolchain, as_json: bool) -> None:
     environment = environments.add(release, tell)
     tell("it exports and runs a tiny model, to see whether it can")
     try:
-        trial.check_release(release)
+        library_check.check_release(release)
     except BuildError as error:
         if not was_there:
             environments.remove(release)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.host import AdbHost
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.virtual_phone import phone as virtual_phones
 
 _MOST_PHONES = 64

@@ -8,9 +8,9 @@ from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
 from sweeps.journal.sentinels import Sentinels, placed_blocks
 from sweeps.json_records import from_json, to_json
-from sweeps.protocol.ended import same_question
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.sentinel import PlacedBlock
+from sweeps.protocol.settled_check import same_question
 from sweeps.records import Accuracy, Block, Conditions, Failed
 from sweeps.settled import Settled
 from sweeps.trust import stored_in_order

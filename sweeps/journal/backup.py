@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal import schema as journal_schema
-from sweeps.journal.verify import file_damage
+from sweeps.journal.journal_check import file_damage
 from sweeps.sqlite_file import connect
 from sweeps.whole_file import whole_file
 from sweeps.workspace import Workspace

@@ -13,7 +13,7 @@ from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.json_records import Record, from_json, to_json
 from sweeps.protocol.batch_noise import FEWEST_VARIANTS, BatchSpread, PairedRound, of_rounds
-from sweeps.protocol.noise import Calibration, calibrate
+from sweeps.protocol.resolvable_difference import Calibration, calibrate
 from sweeps.protocol.sessions import GAP_S
 from sweeps.records import Block
 from sweeps.workspace import Workspace

@@ -10,7 +10,7 @@ from sweeps.journal.plans import Plans
 from sweeps.journal.schema import JOB_SENTINEL
 from sweeps.journal.sentinels import Sentinels, spans_of
 from sweeps.json_records import from_json
-from sweeps.planning.planned import PlannedJob, PlannedSkip
+from sweeps.planning.planned_job import PlannedJob, PlannedSkip
 from sweeps.records import Job, Skipped
 
 

@@ -12,7 +12,7 @@ from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
 from sweeps.journal.schema import JOB_DEVICE
 from sweeps.json_records import from_json
-from sweeps.planning.planned import PlannedJob
+from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Job, Skipped
 from sweeps.results import ResultRow
 

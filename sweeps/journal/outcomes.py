@@ -9,11 +9,11 @@ from sweeps.journal.batch_table import Batches
 from sweeps.journal.job_table import Jobs
 from sweeps.journal.sentinels import Sentinels
 from sweeps.planning.plan import Plan
-from sweeps.planning.planned import PlannedJob
+from sweeps.planning.planned_job import PlannedJob
 from sweeps.protocol.blocks import summarize
-from sweeps.protocol.ended import settles
 from sweeps.protocol.lost_rounds import lost_count, missing_confirmations, missing_rounds
 from sweeps.protocol.presets import Protocol, protocol_of
+from sweeps.protocol.settled_check import settles
 from sweeps.records import Accuracy, Block, Failed, Job, Measured
 
 MAX_ATTEMPTS = 3

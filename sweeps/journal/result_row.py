@@ -10,11 +10,11 @@ from sweeps.batches import BatchShare
 from sweeps.journal.plans import skipped_key
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
-from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
+from sweeps.planning.planned_job import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.device_time import full_seconds, spent
 from sweeps.protocol.not_ready import figures_text, worst
 from sweeps.protocol.sentinel import in_race
-from sweeps.protocol.spent import full_seconds, spent
 from sweeps.records import Accuracy, Block, Failed, Job, Lack, Measured, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.settled import Settled

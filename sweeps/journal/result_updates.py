@@ -23,7 +23,7 @@ from sweeps.journal.schema import JOB_SENTINEL, RESULTS
 from sweeps.journal.sentinels import Sentinels, spans_of
 from sweeps.journal.times import Times
 from sweeps.json_records import from_json
-from sweeps.planning.planned import PlannedJob
+from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Failed, Job, Measured
 from sweeps.results import ResultRow
 

@@ -12,8 +12,8 @@ from typing import Any
 from sweeps.errors import StoreError
 from sweeps.journal import schema
 from sweeps.journal.journal import Journal
+from sweeps.journal.journal_check import file_damage, unreadable
 from sweeps.journal.rebuild import rebuild
-from sweeps.journal.verify import file_damage, unreadable
 from sweeps.sqlite_file import connect
 
 _MADE_FROM_OTHERS = ("results", "places", "ended", "results_state")

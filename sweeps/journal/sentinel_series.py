@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweeps.journal.journal import Journal
 from sweeps.protocol.clock import figure_ns
-from sweeps.ranking.sessions import Series
+from sweeps.ranking.session_ratio import Series
 
 
 def sentinel_series(path: Path, device_ids: Iterable[str]) -> dict[str, tuple[Series, ...]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from sweeps.errors import WorkspaceError
-from sweeps.launching.live import Live, read_live
+from sweeps.launching.live_report import Live, read_live
 from sweeps.launching.record import Ask, Launch, keep, last, lock_of
 from sweeps.locks import owner
 from sweeps.workspace import Workspace

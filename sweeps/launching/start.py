@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweeps.errors import SpecError, WorkspaceError
-from sweeps.launching.checked import check
 from sweeps.launching.driver import find
 from sweeps.launching.record import Launch, alone, keep, kept_file, last
+from sweeps.launching.text_check import check
 from sweeps.locks import LockedError
 from sweeps.spec.sweep import SweepSpec, sweep_yaml
 from sweeps.whole_file import write_whole

@@ -7,11 +7,11 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
-from sweeps.planning.planned import planned_job
+from sweeps.planning.planned_job import planned_job
 from sweeps.quarantine import QuarantineBook
-from sweeps.spec import catalog, places
+from sweeps.spec import catalog, lab_names
 from workers.devices import registry
-from workers.driver.events import Away
+from workers.driver.driver_events import Away
 from workers.hosts.lab import Lab
 
 
@@ -78,7 +78,7 @@ def _that_come_and_go(names: Sequence[str]) -> tuple[str, ...]:
     selected = []
     for name in dict.fromkeys(names):
         entry = catalog.device(name)
-        if places.only_in_a_lab(name) or (entry is not None and entry.discovery):
+        if lab_names.only_in_a_lab(name) or (entry is not None and entry.discovery):
             selected.append(name)
     return tuple(selected)
 

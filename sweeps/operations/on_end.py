@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 from sweeps.errors import EdgeSweepError, WorkspaceError, in_one_line
-from sweeps.operations.telling import tell
+from sweeps.operations.notices import tell
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.uri import redact

@@ -10,28 +10,28 @@ from sweeps.failure_kinds import another_try
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.salvage import check_whole
-from sweeps.launching.here import here
-from sweeps.launching.live import LiveFile
-from sweeps.operations.again import disqualified_jobs, tied_jobs
-from sweeps.operations.executor import open_executor
-from sweeps.operations.known import batch_spreads
+from sweeps.launching.live_report import LiveFile
+from sweeps.launching.sweep_commands import here
+from sweeps.operations.device_noise import batch_spreads
+from sweeps.operations.event_output import show
+from sweeps.operations.executor_choice import open_executor
 from sweeps.operations.newcomers import Newcomers, gone
+from sweeps.operations.notices import tell
 from sweeps.operations.on_end import told_at_the_end
-from sweeps.operations.shown import show
+from sweeps.operations.precheck import unusable
+from sweeps.operations.remeasure import disqualified_jobs, tied_jobs
 from sweeps.operations.stored_results import results_of
 from sweeps.operations.sweep_file import make_plan
-from sweeps.operations.telling import tell
-from sweeps.operations.trying import unusable
 from sweeps.planning.plan import Plan
-from sweeps.planning.planned import planned_job
-from sweeps.planning.programs import programs_of
+from sweeps.planning.planned_job import planned_job
+from sweeps.planning.program_identity import programs_of
 from sweeps.protocol.sentinel import data_for
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.values import Ranking
 from sweeps.records import Failed
-from sweeps.report.plan import budget_text, race_lines
+from sweeps.report.plan_text import budget_text, race_lines
 from sweeps.report.progress import RunProgress
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.lag import read_lag
 from sweeps.store.mlflow import Store
@@ -40,15 +40,15 @@ from sweeps.store.publishing import Publisher
 from sweeps.store.read_journal import rank_sweep
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
-from workers.driver.events import Away, Event
+from workers.driver.driver_events import Away, Event
 from workers.driver.sharing import Sharing, with_links
-from workers.driver.sweep import Driver
+from workers.driver.sweep_driver import Driver
 from workers.hosts.lab import Lab
-from workers.hosts.told_book import ToldBook
+from workers.hosts.shared_quarantine import ToldBook
 from workers.measure.outlook import outlook_here
-from workers.models import apart
+from workers.models import model_process
 from workers.models import prepare as models
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 
 Stop = Callable[[], bool]  # tells whether an orderly end is asked for
 
@@ -255,7 +255,7 @@ class _Drive:
         """
         # The publisher and the model process start first: while one imports MLflow, the other imports torch.
         publisher = Publisher(self.workspace, planned.sweep.name)
-        apart.start()
+        model_process.start()
         spec, journal = planned.sweep, self.journal
         spreads = batch_spreads(planned, self.workspace)
         for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifacts.latest)):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import NoResultsError, StoreError, did_you_mean
 from sweeps.journal.journal import Journal
-from sweeps.journal.left import JOBS_UNKNOWN, waiting
+from sweeps.journal.remaining_jobs import JOBS_UNKNOWN, waiting
 from sweeps.json_records import from_json
-from sweeps.launching.gone import gone_now
-from sweeps.launching.here import running_now, runs_now
-from sweeps.operations.telling import tell
+from sweeps.launching.away_devices import gone_now
+from sweeps.launching.sweep_commands import running_now, runs_now
+from sweeps.operations.notices import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
-from sweeps.spec import catalog, places
+from sweeps.spec import catalog, lab_names
 from sweeps.store.client import FIRST_STEP
 from sweeps.store.owner import is_own
 from sweeps.store.read_journal import read_sweep
@@ -132,7 +132,7 @@ def meant(device: str | None, names: Mapping[str, str]) -> str | None:
 def connectable(workspace: Workspace, device: str) -> str:
     """The device that `--device` names, to connect to: the name in the workspace's sweep files of the device with this
     id or text for people, else the text itself."""
-    if catalog.device(device) is not None or places.host_of(device) is not None or not workspace.journal.exists():
+    if catalog.device(device) is not None or lab_names.host_of(device) is not None or not workspace.journal.exists():
         return device
     with open_journal(workspace) as journal:
         all_facts = [from_json(DeviceFacts, facts) for _, facts in journal.plans.current_devices()]

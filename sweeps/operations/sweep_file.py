@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
-from sweeps.operations.known import known
-from sweeps.operations.telling import tell
+from sweeps.operations.device_noise import known
+from sweeps.operations.notices import tell
 from sweeps.planning.budget import keep_budget
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
@@ -41,7 +41,7 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
 
     Raises as `plan_sweep` does.
     """
-    from workers.plan import plan_sweep  # the module imports numpy, pillow and psutil: `plan --help` needs none
+    from workers.plan_inputs import plan_sweep  # the module imports numpy, pillow and psutil: `plan --help` needs none
 
     before: tuple[DeviceFacts, ...] = ()
     last: Protocol | None = None

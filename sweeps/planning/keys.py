@@ -11,7 +11,7 @@ from sweeps.planning.axes import is_calibrated
 from sweeps.protocol.presets import Protocol
 from sweeps.records import SCHEMA_VERSION
 from sweeps.spec import toolchains
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.variant import INSTALLED, RunAxes, Variant
 
 

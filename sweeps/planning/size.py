@@ -12,7 +12,7 @@ from sweeps.records import Job
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import HELD_OUT_DIGITS, DigitsData
+from sweeps.spec.model_inputs import HELD_OUT_DIGITS, DigitsData
 from sweeps.spec.sweep import SweepSpec
 
 TOO_MANY = 10_000

@@ -7,8 +7,8 @@ than the preset's own and no more than `MOST_ROUNDS`.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sweeps.protocol.noise import Calibration, rounds_for
 from sweeps.protocol.presets import Protocol
+from sweeps.protocol.resolvable_difference import Calibration, rounds_for
 from sweeps.spec.protocol import ProtocolSpec
 
 MOST_ROUNDS: Mapping[str, int] = MappingProxyType({"quick": 6, "full": 10})

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from sweeps.distributions import student_t_quantile
 from sweeps.protocol.effects import additive, robust_effects
-from sweeps.protocol.evidence import Evidence, candidates
 from sweeps.protocol.presets import DECISION_ROUNDS
+from sweeps.protocol.race_medians import Evidence, candidates
 from sweeps.protocol.racing import ERROR, Elimination
 from sweeps.stats import NEGLIGIBLE
 

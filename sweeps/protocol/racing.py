@@ -31,8 +31,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.protocol.evidence import FEWEST_ROUNDS, Evidence, candidates
 from sweeps.protocol.posterior import Posterior
+from sweeps.protocol.race_medians import FEWEST_ROUNDS, Evidence, candidates
 from sweeps.stats import NEGLIGIBLE, Estimate
 
 ERROR = 0.02

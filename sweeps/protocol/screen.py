@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from sweeps.batches import FEWEST
-from sweeps.protocol.evidence import FEWEST_ROUNDS
+from sweeps.protocol.race_medians import FEWEST_ROUNDS
 from sweeps.protocol.racing import ERROR, Elimination, Race, ratio_to_leader
 from sweeps.stats import Estimate
 

@@ -17,14 +17,14 @@ from itertools import chain, groupby
 
 from sweeps.protocol.clock import figure_ns
 from sweeps.records import Block
-from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.stats import median
 from sweeps.variant import Variant
 
 MOVED = 0.05
 
 MODEL = ModelSpec(
-    source="workers.sentinel:sentinel", name="edgesweep-sentinel", weights="random", input_shape=(1, 3, 64, 64)
+    source="workers.sentinel_network:sentinel", name="edgesweep-sentinel", weights="random", input_shape=(1, 3, 64, 64)
 )
 VARIANT = Variant(fuse=True, optimize=True)
 _DATA = DataSpec(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.batches import BatchItem
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.ends import eliminated, ended_in_batches
+from sweeps.protocol.end_messages import eliminated, ended_in_batches
 from sweeps.protocol.lost_rounds import is_lost, missing_rounds
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from sweeps.ranking.alike import alike
+from sweeps.ranking.same_conditions import alike
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.verdict import judge_all
 from sweeps.results import ResultRow

@@ -2,8 +2,8 @@
 
 Latency: the ratio paired by rounds, compared as in the ranking. Builds that were measured in separate runs have no
 round in common; theirs is the ratio of all their blocks, whose interval holds what the device does from one session to
-the next (`sweeps.ranking.sessions`). Size: the ratio of the file sizes. Accuracy: top-1, or for images without labels,
-agreement with the fp32 eager model.
+the next (`sweeps.ranking.session_ratio`). Size: the ratio of the file sizes. Accuracy: top-1, or for images without
+labels, agreement with the fp32 eager model.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.ranking.accuracy_change import change
-from sweeps.ranking.alike import alike
-from sweeps.ranking.comparable import Result
-from sweeps.ranking.sessions import Series, Spread, mean_ms, ratio, session_spread
+from sweeps.ranking.comparison_input import Result
+from sweeps.ranking.same_conditions import alike
+from sweeps.ranking.session_ratio import Series, Spread, mean_ms, ratio, session_spread
 from sweeps.ranking.ties import MadeOf, latency_ratio, made_of, told_apart
 from sweeps.results import ResultRow
 from sweeps.stats import Estimate, drop_of

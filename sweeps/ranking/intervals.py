@@ -1,10 +1,10 @@
 """The intervals of latencies in a ranking: from the spread of all variants on the device, and of a mixture where the
 device went back and forth between two speeds. Pure.
 
-At one speed the interval is that of `sweeps.ranking.moderated`. With two speeds, the latency around which processes lie
-is near the speed that the device has more often. Where the rounds show which one that is, the interval is at that
-speed, extended by how far the median of the mixture lies beyond it. Where they do not, it reaches from the fast speed
-to the slow one. The speeds are those of all variants together; each variant's levels are its own.
+At one speed the interval is that of `sweeps.ranking.moderated_intervals`. With two speeds, the latency around which
+processes lie is near the speed that the device has more often. Where the rounds show which one that is, the interval is
+at that speed, extended by how far the median of the mixture lies beyond it. Where they do not, it reaches from the fast
+speed to the slow one. The speeds are those of all variants together; each variant's levels are its own.
 
 The winner was selected by the blocks that make its interval, unless a race measured it again. Of several that are
 equally fast the luckiest wins, so the truth lies above its interval too often. The chance of that is at most 5 % if
@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from sweeps.distributions import normal_quantile
 from sweeps.ranking.amounts import INTERVALS, interval
-from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
+from sweeps.ranking.moderated_intervals import FEWEST_VARIANTS, moderated
 from sweeps.ranking.race_speeds import RaceBlocks, race_speeds
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds

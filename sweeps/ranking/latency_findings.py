@@ -1,9 +1,9 @@
 """The finding about the latency of one build against that of another, which was measured in other sessions. Pure.
 
 A build is `slower` or `faster` if its ratio is told apart from 1, and has passed if it is shown to lie within the
-margin. A build that is compared alone shows that by its interval. One of a set (`sweeps.ranking.peers`) shows three
-things instead: that the set as a whole lies within the margin from session to session, that it does so against the
-others of the set from session to session, and that it does so itself within the sessions that were measured.
+margin. A build that is compared alone shows that by its interval. One of a set (`sweeps.ranking.peer_evidence`) shows
+three things instead: that the set as a whole lies within the margin from session to session, that it does so against
+the others of the set from session to session, and that it does so itself within the sessions that were measured.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.protocol.sessions import GAP_S
-from sweeps.ranking.comparable import Result
-from sweeps.ranking.peers import ONE_SIDED, Peer
-from sweeps.ranking.sessions import (
+from sweeps.ranking.comparison_input import Result
+from sweeps.ranking.peer_evidence import ONE_SIDED, Peer
+from sweeps.ranking.session_ratio import (
     MOST_SESSIONS,
     Spread,
     one_session,

@@ -9,7 +9,7 @@ normal values with one spread, any of up to 24 equal ones is called slower in 5.
 count goes down from all (simulated, 40,000 draws).
 
 The spread of a pair's ratios is its own, drawn towards that of all pairs as far as they are alike, as of intervals
-(`sweeps.ranking.moderated`): three rounds of one pair say little.
+(`sweeps.ranking.moderated_intervals`): three rounds of one pair say little.
 
 A race looks at its rounds after each of them and may end. So each of its looks has its share of the 5 % (Bonferroni).
 Where batches decided, their intervals are of the race's own model, whose probabilities hold whenever it ends. But the
@@ -24,7 +24,7 @@ from itertools import repeat
 from typing import Generic, TypeVar
 
 from sweeps.distributions import student_t_quantile, studentized_range_quantile
-from sweeps.ranking.moderated import FEWEST_VARIANTS, common_spread
+from sweeps.ranking.moderated_intervals import FEWEST_VARIANTS, common_spread
 from sweeps.ranking.ties import (
     LATENCY,
     UNREPEATED_SPREAD,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from sweeps.advice import RUN
+from sweeps.command_hints import RUN
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow
 from sweeps.trust import disqualified

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from sweeps.ranking.comparable import Result
+from sweeps.ranking.comparison_input import Result
 
 
 def pairs_of(a: Sequence[Result], b: Sequence[Result], *, named: bool) -> list[tuple[Result, Result]]:

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sweeps.imported import Imported
-from sweeps.ranking.alike import conditions_of
 from sweeps.ranking.amounts import interval
 from sweeps.ranking.at_one_speed import at_one_speed
 from sweeps.ranking.batch_alarm import alarm
@@ -28,6 +27,7 @@ from sweeps.ranking.interval_scope import IntervalOf, interval_of, watched_secon
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
 from sweeps.ranking.provisional import Told, provisional, without_figures
 from sweeps.ranking.resolution import resolution
+from sweeps.ranking.same_conditions import conditions_of
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of
 from sweeps.ranking.two_speeds import TwoSpeeds
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie

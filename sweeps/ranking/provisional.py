@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.advice import RUN
+from sweeps.command_hints import RUN
 from sweeps.failure_kinds import FAILS_AGAIN
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side

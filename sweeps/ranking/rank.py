@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from sweeps.failure_kinds import remedy
 from sweeps.imported import Imported, in_order
-from sweeps.ranking.alike import alike
-from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
+from sweeps.ranking.nnapi_gain import backend_figure
 from sweeps.ranking.place import rank_place
 from sweeps.ranking.provisional import NOTHING_TOLD, Told
-from sweeps.ranking.shared import as_of_one_unit
+from sweeps.ranking.same_conditions import alike
+from sweeps.ranking.shared_work import as_of_one_unit
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.values import DeviceRanking, NotRanked, Ranking
 from sweeps.ranking.verdict import direction, objective_text
@@ -50,7 +50,7 @@ def rank_rows(
 
     `rows` are not stale, in order of their names. `device` is a device's id or (part of) its text for people.
     `imported` figures are attached to their device and model, and not ranked. `told`: by the sweep file
-    (`sweeps.journal.told.told_by`). Raises `EdgeSweepError` if no device matches `device`.
+    (`sweeps.journal.next_step_hints.told_by`). Raises `EdgeSweepError` if no device matches `device`.
     """
     rows = as_of_one_unit(rows)
     places = {row.place for row in rows}

@@ -3,7 +3,7 @@ Pure.
 
 Without a race every build has a few rounds, however much the device's processes differ, and the best estimate among
 many is partly the luckiest. The spread of blocks within rounds, pooled over all builds, says how large a difference has
-to be to be found: by the same power as in `edgesweep noise` (`sweeps.protocol.noise.told_apart`).
+to be to be found: by the same power as in `edgesweep noise` (`sweeps.protocol.resolvable_difference.told_apart`).
 """
 
 import math
@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sweeps.protocol.noise import told_apart
+from sweeps.protocol.resolvable_difference import told_apart
 from sweeps.ranking.round_effects import fit_rounds
 from sweeps.results import ResultRow
 from sweeps.trust import disqualified
 
 FEWEST_DEGREES = 4
 """The fewest degrees are those of the fewest blocks that `edgesweep noise` takes
-(`sweeps.protocol.noise.FEWEST_BLOCKS`)."""
+(`sweeps.protocol.resolvable_difference.FEWEST_BLOCKS`)."""
 
 _PASSES = 50
 """The number of passes of the fit; with the same rounds for all builds the first one is enough."""

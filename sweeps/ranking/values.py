@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from sweeps.advice import RUN
+from sweeps.command_hints import RUN
 from sweeps.imported import Imported
 from sweeps.ranking.amounts import ONLY_IN_BATCHES, amount, in_words
-from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.interval_scope import IntervalOf
+from sweeps.ranking.nnapi_gain import BackendFigure
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.resolution import Resolution
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling

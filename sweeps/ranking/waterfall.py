@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeps.ranking.gain import Gain, accuracy_metric, drop, gain, spread_of
 from sweeps.ranking.rank import rank_rows
-from sweeps.ranking.sessions import Spread
+from sweeps.ranking.session_ratio import Spread
 from sweeps.results import ResultRow, SweepResults, read_rows
 from sweeps.spec import catalog
 from sweeps.stats import Estimate

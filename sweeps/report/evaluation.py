@@ -9,7 +9,7 @@ from sweeps.ranking.accuracy_bound import NEEDED
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.spec.image_folders import EvaluationImages, evaluation_images
-from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.spec.model_inputs import DataSpec, FolderData
 from sweeps.spec.sweep import SweepSpec
 
 

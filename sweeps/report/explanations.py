@@ -10,7 +10,7 @@ from typing import Literal
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
 from sweeps.report import terms
-from sweeps.report.advice import AXIS_REASONS
+from sweeps.report.axis_reasons import AXIS_REASONS
 from sweeps.skip_kinds import SKIPS
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec

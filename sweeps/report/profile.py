@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
-from sweeps.kept_profiles import KeptOperator
-from sweeps.report.tables import cells, new_table
+from sweeps.report.terminal_tables import cells, new_table
+from sweeps.stored_profiles import KeptOperator
 
 
 def operators_table(operators: Iterable[KeptOperator]) -> Table:

@@ -13,7 +13,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from sweeps.report.tables import open_console
+from sweeps.report.terminal_tables import open_console
 from sweeps.text import plain
 
 

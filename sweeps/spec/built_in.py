@@ -199,7 +199,7 @@ BUILT_IN_DEVICES = (
         unit_pattern=r"[A-Za-z0-9._:\[\]%-]+",
         may_be_away=True,
         discovery="workers.devices.adb.discovery",
-        recovery="workers.devices.adb.recovery",
+        recovery="workers.devices.adb.phone_recovery",
     ),
     DeviceEntry(
         name="ssh",

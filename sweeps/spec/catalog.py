@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
 from sweeps.metrics import METRICS, Metric
-from sweeps.spec import places
+from sweeps.spec import lab_names
 from sweeps.spec.built_in import BUILT_IN_DEVICES, BUILT_IN_RUNTIMES
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry, with_others
 from sweeps.variant import Variant
@@ -67,7 +67,7 @@ def not_of_runtime(axes: Mapping[str, object], free: frozenset[str]) -> str | No
 
 def device(name: str) -> DeviceEntry | None:
     """The transport of a device that a sweep file calls `name`; `None` where no transport has such names."""
-    bare = places.on_host(name)
+    bare = lab_names.on_host(name)
     entry = devices().get(bare.partition(":")[0])
     return entry if entry is not None and re.fullmatch(entry.pattern, bare) else None
 
@@ -75,7 +75,7 @@ def device(name: str) -> DeviceEntry | None:
 def is_host(name: str) -> bool:
     """Tell whether the device that a sweep file calls `name` is this machine itself."""
     entry = device(name)
-    return entry is not None and entry.is_host and places.host_of(name) is None
+    return entry is not None and entry.is_host and lab_names.host_of(name) is None
 
 
 def is_here(facts: DeviceFacts) -> bool:

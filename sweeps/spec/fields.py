@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeps.errors import did_you_mean
 from sweeps.metrics import METRICS
-from sweeps.spec import catalog, places, toolchains
+from sweeps.spec import catalog, lab_names, toolchains
 from sweeps.spec.messages import SENTENCE
 from sweeps.variant import INSTALLED
 
@@ -109,18 +109,18 @@ class ValueOf:
 
 
 def _check_device(device: str) -> str:
-    if catalog.device(device) is not None or places.class_of(device) or places.tag_of(device):
+    if catalog.device(device) is not None or lab_names.class_of(device) or lab_names.tag_of(device):
         return device
     # The simulated devices come last: a user rarely means them.
     known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
-    allowed = ", ".join([*(usage for entry in known for usage in entry.usages), *places.USAGES])
+    allowed = ", ".join([*(usage for entry in known for usage in entry.usages), *lab_names.USAGES])
     single = [entry.name for entry in known if not entry.unit]
     raise wrong(f"there is no device {device!r} (allowed: {allowed}){did_you_mean(device, single)}")
 
 
 def _device_pattern(schema: JsonDict) -> None:
     units = "|".join(entry.pattern for entry in catalog.devices().values())
-    schema["pattern"] = f"^((host:{places.HOST_NAME}/)?({units})|class:.*\\S.*|tag:{places.TAG})$"
+    schema["pattern"] = f"^((host:{lab_names.HOST_NAME}/)?({units})|class:.*\\S.*|tag:{lab_names.TAG})$"
 
 
 def check_path_text(path: object) -> object:

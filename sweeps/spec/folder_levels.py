@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.spec.image_folders import files_of, left_out, named_classes
-from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.spec.model_inputs import DataSpec, FolderData
 from sweeps.text import some
 
 _SPLITS = frozenset(

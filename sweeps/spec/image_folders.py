@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import DataError
-from sweeps.spec.inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, FolderData, TorchvisionData
+from sweeps.spec.model_inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, FolderData, TorchvisionData
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
 _READ = ", ".join(sorted(IMAGE_SUFFIXES))

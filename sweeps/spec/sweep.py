@@ -12,11 +12,11 @@ from sweeps.spec import catalog
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.fields import DeviceName, Name, Part, check_unique, wrong
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import (
+from sweeps.spec.messages import sentences
+from sweeps.spec.model_inputs import (
     DataSpec,
     ModelSpec,
 )
-from sweeps.spec.messages import sentences
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.recovery import RecoverySpec

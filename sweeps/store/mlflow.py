@@ -19,7 +19,7 @@ from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import damaged
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
-from sweeps.planning.planned import PlannedJob
+from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Block, Failed, Job, Measured
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.journal.journal import Journal
-from sweeps.kept_profiles import Kept, kept_of
 from sweeps.records import Job
 from sweeps.store.client import active_runs, connect, translated
 from sweeps.store.run_content import JOB_KEY
 from sweeps.store.run_writer import upload, uploaded
 from sweeps.store.uri import has_store
+from sweeps.stored_profiles import Kept, kept_of
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:

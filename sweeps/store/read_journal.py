@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from sweeps.journal.journal import Journal
-from sweeps.journal.left import no_results
+from sweeps.journal.next_step_hints import told_by
 from sweeps.journal.rebuild import read_results
-from sweeps.journal.told import told_by
+from sweeps.journal.remaining_jobs import no_results
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
 from sweeps.results import SweepResults, devices_called, to_frame

@@ -9,10 +9,10 @@ from sweeps.device_facts import canonical_key
 from sweeps.journal.result_row import row_of_skipped
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
-from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
+from sweeps.planning.planned_job import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.records import Block
 from sweeps.results import ResultRow
-from sweeps.spec import places
+from sweeps.spec import lab_names
 from sweeps.store.tag_text import cut, text_of
 from sweeps.variant import LATER_AXES, RunAxes, Variant
 
@@ -148,7 +148,7 @@ def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> 
         metrics=row.metrics,
         block_medians_ms=row.block_medians_ms,
         tags=tags,
-        host=places.host_of(planned.facts.name) or "",
+        host=lab_names.host_of(planned.facts.name) or "",
     )
 
 

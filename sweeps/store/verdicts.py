@@ -14,10 +14,10 @@ from typing import NamedTuple, Self, TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
+from sweeps.journal.next_step_hints import told_by
 from sweeps.journal.rebuild import read_results
 from sweeps.journal.result_place import Place
 from sweeps.journal.results_table import Watermark
-from sweeps.journal.told import told_by
 from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows

@@ -4,9 +4,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sweeps.journal.journal import Journal
+from sweeps.journal.journal_check import Checked, Finding
 from sweeps.journal.outcomes import Complete
 from sweeps.journal.plans import skipped_key
-from sweeps.journal.verify import Checked, Finding
 from sweeps.records import Failed
 from sweeps.store.client import active_runs, connect, translated
 from sweeps.store.lag import read_lag

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from report import Figure, at_least, at_most, finish
 
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.workspace import Workspace
 from workers.models.making import package
 

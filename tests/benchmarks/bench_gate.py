@@ -22,9 +22,9 @@ from bench_sessions import BUILDS, CONDITIONS, DAY_S, DEVICE, MARGIN_PERCENT, PR
 from report import Figure, at_least, at_most, finish
 from scipy.stats import binom
 
-from sweeps.ranking.comparable import Origin, Result
-from sweeps.ranking.compare import compare
-from sweeps.ranking.sessions import MOST_SESSIONS, Series
+from sweeps.ranking.comparison import compare
+from sweeps.ranking.comparison_input import Origin, Result
+from sweeps.ranking.session_ratio import MOST_SESSIONS, Series
 
 PASSES = 80.0
 WRONG = 5.0

@@ -40,19 +40,19 @@ from tests.workers.tiny_sweep import Sweep
 from workers.artifacts import ArtifactStore
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Sensors
-from workers.driver.events import AttemptFailed, Away, Event, Waiting
-from workers.driver.sweep import Driver
+from workers.driver.driver_events import AttemptFailed, Away, Event, Waiting
+from workers.driver.sweep_driver import Driver
 from workers.hosts.access import environment
 from workers.hosts.agent import HostAgent, Identity
-from workers.hosts.greeting import about
+from workers.hosts.handshake import about
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
-from workers.hosts.outbox import Outbox
+from workers.hosts.result_buffer import Outbox
 from workers.hosts.this_machine import versions
 from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
-from workers.plan import plan_sweep
+from workers.plan_inputs import plan_sweep
 
 SIZES = (10, 100)
 """Hosts."""
@@ -160,8 +160,8 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     import ray
 
     from workers.hosts.cluster import RemoteHost, Shared
+    from workers.hosts.host_reachability import Link
     from workers.hosts.lab import Lab
-    from workers.hosts.link import Link
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="CRITICAL")
     actor_class: Any = ray.remote(num_cpus=0, max_concurrency=CALLS)(Agents)
@@ -224,7 +224,7 @@ def _sweep(folder: Path, lab: Any) -> Sweep:
 
 
 def _executor(lab: Any, sweep: Sweep) -> Any:
-    from workers.hosts.executor import LabExecutor
+    from workers.hosts.lab_executor import LabExecutor
 
     return LabExecutor(lab, sweep.workspace.root)
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 from report import Figure, at_least, at_most, finish
 
-from sweeps.protocol.noise import calibrate, told_apart
 from sweeps.protocol.presets import PRESETS
+from sweeps.protocol.resolvable_difference import calibrate, told_apart
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.ranking.ties import told_apart as shown
 from sweeps.records import Block

@@ -23,8 +23,8 @@ from many_results import SWEEP, add_ten, make
 from playwright.sync_api import Browser, Page, StorageState, WebSocket, sync_playwright
 from report import Figure, at_most, finish
 
-from dashboard.launch import serving
-from dashboard.options import Options
+from dashboard.arguments import Options
+from dashboard.web_server import serving
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 

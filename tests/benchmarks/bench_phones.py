@@ -28,12 +28,12 @@ from report import Figure, at_most, finish
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
-from sweeps.journal.status import read_status
-from sweeps.operations.executor import open_executor
+from sweeps.journal.sweep_progress import read_status
+from sweeps.operations.executor_choice import open_executor
 from sweeps.operations.sweep_file import make_plan
 from sweeps.planning.plan import Plan
+from sweeps.protocol.device_time import Spent
 from sweeps.protocol.presets import protocol_of
-from sweeps.protocol.spent import Spent
 from sweeps.spec import sweep as spec
 from sweeps.store.mlflow import Store
 from sweeps.store.publishing import Publisher
@@ -42,11 +42,11 @@ from tests.faulty_phone import FaultyPhone, faulty_phones
 from tests.free_port import free_port
 from workers.artifacts import ArtifactStore
 from workers.devices.adb import files as adb_files
-from workers.devices.adb.host import AdbHost
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.adb.wire import Wire
 from workers.driver.accuracy_pass import AccuracyPass
-from workers.driver.events import AttemptFailed, Away, Measuring
-from workers.driver.sweep import Driver
+from workers.driver.driver_events import AttemptFailed, Away, Measuring
+from workers.driver.sweep_driver import Driver
 from workers.measure.attach import attach
 from workers.measure.requests import timed_request
 from workers.models import prepare as models

@@ -30,8 +30,8 @@ from report import Figure, at_most, finish
 from dashboard import data, fleet_data
 from dashboard.views.fleet import MODELS, PHONES
 from sweeps.journal.journal import Journal
+from sweeps.journal.next_step_hints import told_by
 from sweeps.journal.result_place import Place
-from sweeps.journal.told import told_by
 from sweeps.ranking.rank import rank_rows
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from report import Figure, at_most, finish
 from scipy.stats import binom
 
-from sweeps.ranking.comparable import Origin, Result, SessionConditions
-from sweeps.ranking.compare import EXIT_SLOWER, compare
+from sweeps.ranking.comparison import EXIT_SLOWER, compare
+from sweeps.ranking.comparison_input import Origin, Result, SessionConditions
 from sweeps.ranking.latency_findings import latency_finding
-from sweeps.ranking.sessions import Series, ratio
+from sweeps.ranking.session_ratio import Series, ratio
 from sweeps.stats import CONFIDENCE
 from workers.devices.fake.phones import PHONES
 

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from sweeps.protocol.bursts import BURST_SHARE, burst_share
 from sweeps.ranking.intervals import latency_intervals
-from sweeps.ranking.moderated import moderated
+from sweeps.ranking.moderated_intervals import moderated
 from sweeps.ranking.two_speeds import two_speeds
 from sweeps.stats import Estimate
 

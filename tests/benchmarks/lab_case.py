@@ -25,7 +25,7 @@ _EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
 _PHONE = """
 import sys
 from pathlib import Path
-from workers.devices.adb.host import AdbHost
+from workers.devices.adb.adb_host import AdbHost
 from tests.faulty_phone import FaultyPhone
 host = AdbHost()
 with FaultyPhone(Path(sys.argv[1]), sys.argv[2]) as phone:

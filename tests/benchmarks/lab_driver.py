@@ -29,8 +29,8 @@ from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.driver.ladder import AWAY_WAIT
 from workers.hosts import lab as labs
-from workers.hosts.executor import LabExecutor
 from workers.hosts.lab import Lab
+from workers.hosts.lab_executor import LabExecutor
 
 FOLDER = Path("workspace")
 CALLS = 40

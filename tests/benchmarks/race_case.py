@@ -23,11 +23,11 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.result_row import row_of_job
 from sweeps.planning.plan import Plan
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.spent import spent
+from sweeps.protocol.device_time import spent
 from sweeps.ranking.rank import rank
 from sweeps.records import Accuracy, Block, Failed, Measured
 from sweeps.results import to_frame
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load
@@ -35,15 +35,15 @@ from sweeps.stats import median
 from sweeps.workspace import Workspace
 from tests.at_once import AtOnce
 from workers.artifacts import ArtifactStore
-from workers.driver.events import AttemptFailed, Building, MeasuredAlone, Measuring, Waiting
-from workers.driver.sweep import Driver
+from workers.driver.driver_events import AttemptFailed, Building, MeasuredAlone, Measuring, Waiting
+from workers.driver.sweep_driver import Driver
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
 from workers.measure.device_runner import AnswerT, Request
 from workers.models import prepare as models
-from workers.models.prepared import PreparedModel
-from workers.plan import plan_sweep
+from workers.models.prepared_model import PreparedModel
+from workers.plan_inputs import plan_sweep
 
 RACE = Path(__file__).resolve().parents[2] / "sweeps" / "specs" / "race.yaml"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from sweeps.report.tables import cells, new_table, open_console
+from sweeps.report.terminal_tables import cells, new_table, open_console
 from sweeps.text import plain
 
 SIMULATED = "Simulated: virtual time on phones that exist only in a program. No figure here comes from a real phone."

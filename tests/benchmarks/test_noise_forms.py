@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.noise_forms import NOISE_FORMS
-from workers.devices.fake.noise import spread_factor
+from workers.devices.fake.noise_factors import spread_factor
 from workers.devices.fake.phones import PHONES, Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 

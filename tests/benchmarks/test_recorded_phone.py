@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sweeps.errors import SpecError
-from sweeps.report.noise import trace_text
+from sweeps.report.noise_text import trace_text
 from tests.benchmarks.recorded_phone import Playback, RecordedPhone, Trace, read_trace, simulated_phone
 from tests.sweeps.conftest import Records
 from workers.devices.fake.phones import PHONES

@@ -26,8 +26,8 @@ from tests.virtual_phones import as_new
 from tests.workers.board import board, own_board_lock, running_board  # noqa: F401  # fixtures
 from tests.workers.phone_sweep import eventually, in_a_push, once, pause, running_on
 from workers.devices import registry
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost
 from workers.devices.interface import Discovery
 from workers.devices.remote.device import RemoteDevice
 from workers.devices.ssh.device import SshDevice

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from dashboard.launch import APP
+from dashboard.web_server import APP
 from sweeps.device_facts import DeviceFacts
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
@@ -27,8 +27,8 @@ from sweeps.records import Accuracy, Block, Conditions, Failed, Job
 from sweeps.settled import Settled
 from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec
 from sweeps.spec.label import label_of
+from sweeps.spec.model_inputs import DataSpec, DigitsData, ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec

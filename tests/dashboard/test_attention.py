@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import rights
 from dashboard.views.attention import doing_now
 from sweeps.journal.journal import Journal
-from sweeps.launching.live import Live, LiveDevice, LiveFile
+from sweeps.launching.live_report import Live, LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
@@ -38,7 +38,7 @@ def own(page: Page, tmp_path: Path) -> Recorder:
 
 @pytest.fixture
 def live_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.launching.live.WRITE_EVERY_S", 0.0)
+    monkeypatch.setattr("sweeps.launching.live_report.WRITE_EVERY_S", 0.0)
 
 
 def said(page: AppTest) -> str:

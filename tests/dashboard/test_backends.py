@@ -10,10 +10,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import rows
 from dashboard.charts import dots
-from dashboard.inert import line
+from dashboard.markdown_escape import line
 from dashboard.style import LIGHT
 from dashboard.views.backends import RATIO
-from sweeps.ranking.backends import BackendFigure, BackendPair, Best
+from sweeps.ranking.nnapi_gain import BackendFigure, BackendPair, Best
 from sweeps.ranking.ties import MadeOf
 from sweeps.records import Job
 from sweeps.spec.grid import GridSpec

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
-from dashboard.launch import serving
+from dashboard.web_server import serving
 from sweeps.cli.main import main
 from tests.chromium import chromium
 from tests.free_port import free_port

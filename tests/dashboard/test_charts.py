@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboard.charts import dots, drawing, labels, tradeoff
+from dashboard.charts import dots, drawing, labels, tradeoff_chart
 from dashboard.charts.drawing import STATUS, Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.style import DARK, LIGHT
@@ -41,7 +41,7 @@ def rows(*entries: tuple[str, str, float, float]) -> pd.DataFrame:
 
 
 THREE = rows(("best", "winner", 3.0, 97.4), ("slow", "may ship", 9.0, 97.6), ("bad", "may not ship", 12.0, 80.0))
-AXIS = tradeoff.AccuracyAxis("Top-1 (%)")
+AXIS = tradeoff_chart.AccuracyAxis("Top-1 (%)")
 
 
 def layers(chart: Spec, mark: str) -> list[dict[str, Any]]:
@@ -109,23 +109,23 @@ def test_a_status_keeps_its_colour_whatever_else_is_shown(status: str, look: Any
 
 
 def test_no_interval_of_an_accuracy_leaves_its_axis() -> None:
-    chart = tradeoff.tradeoff(rows(("a", "winner", 3.0, 99.9), ("b", "tied with it", 4.0, 99.0)), AXIS, LIGHT)
+    chart = tradeoff_chart.tradeoff(rows(("a", "winner", 3.0, 99.9), ("b", "tied with it", 4.0, 99.0)), AXIS, LIGHT)
     assert {row["most"] for row in data(chart)} == {99.5, 100.0}
 
 
 def test_a_least_accuracy_below_zero_is_no_line() -> None:
     rows = pd.DataFrame({"accuracy": [0.5], "drop_points": [0.0]})
     objective = ObjectiveSpec()
-    most = tradeoff.most_drop(objective)
+    most = tradeoff_chart.most_drop(objective)
     assert most == 1.0
-    assert tradeoff.AccuracyAxis.of(objective, rows, "top1_percent").least_percent is None
+    assert tradeoff_chart.AccuracyAxis.of(objective, rows, "top1_percent").least_percent is None
     rows["accuracy"] = [97.0]
-    assert tradeoff.AccuracyAxis.of(objective, rows, "top1_percent").least_percent == 96.0
+    assert tradeoff_chart.AccuracyAxis.of(objective, rows, "top1_percent").least_percent == 96.0
 
 
 def test_the_accuracy_axis_holds_every_interval_and_both_lines() -> None:
-    axis = tradeoff.AccuracyAxis("Top-1 (%)", eager_percent=99.0, least_percent=75.0)
-    (points,) = layers(tradeoff.tradeoff(THREE, axis, LIGHT), "point")
+    axis = tradeoff_chart.AccuracyAxis("Top-1 (%)", eager_percent=99.0, least_percent=75.0)
+    (points,) = layers(tradeoff_chart.tradeoff(THREE, axis, LIGHT), "point")
     low, high = points["encoding"]["y"]["scale"]["domain"]
     assert low < 75.0
     assert 99.0 < high <= 100.0
@@ -133,14 +133,14 @@ def test_the_accuracy_axis_holds_every_interval_and_both_lines() -> None:
 
 
 def test_the_lines_say_what_they_are() -> None:
-    axis = tradeoff.AccuracyAxis("Top-1 (%)", eager_percent=97.6, least_percent=96.6)
+    axis = tradeoff_chart.AccuracyAxis("Top-1 (%)", eager_percent=97.6, least_percent=96.6)
     assert axis.lines_in_words == "Line: fp32 eager, 97.60 %. Dashed: the least allowed, 96.60 %."
-    drawn = tradeoff.tradeoff(THREE, axis, LIGHT)["layer"][:2]
+    drawn = tradeoff_chart.tradeoff(THREE, axis, LIGHT)["layer"][:2]
     assert [layer["data"]["values"] for layer in drawn] == [[{"accuracy": 97.6}], [{"accuracy": 96.6}]]
 
 
 def test_the_winner_is_drawn_over_the_others_and_every_point_can_be_picked() -> None:
-    chart = tradeoff.tradeoff(THREE, AXIS, LIGHT)
+    chart = tradeoff_chart.tradeoff(THREE, AXIS, LIGHT)
     assert [row["job_key"] for row in data(chart)] == ["bad", "slow", "best"]
     [picked] = chart["params"]
     assert picked["select"]["fields"] == ["job_key"]
@@ -149,7 +149,7 @@ def test_the_winner_is_drawn_over_the_others_and_every_point_can_be_picked() -> 
 
 def test_text_of_the_store_reaches_vega_only_as_data() -> None:
     evil = rows((EVIL, "winner", 3.0, 97.4), ("other", "tied with it", 3.1, 97.0))
-    for chart in (dots.latency(evil, LIGHT), tradeoff.tradeoff(evil, AXIS, LIGHT)):
+    for chart in (dots.latency(evil, LIGHT), tradeoff_chart.tradeoff(evil, AXIS, LIGHT)):
         assert "onerror" in json.dumps(chart)
         assert "onerror" not in without_data(chart)
     cell = HeatCell(0, EVIL, EVIL, EVIL, (EVIL,), 1.0, EVIL)
@@ -158,7 +158,7 @@ def test_text_of_the_store_reaches_vega_only_as_data() -> None:
 
 def test_the_front_leaves_out_what_is_slower_and_no_more_accurate() -> None:
     table = rows(("a", "winner", 3.0, 97.0), ("b", "tied with it", 4.0, 97.0), ("c", "tied with it", 5.0, 98.0))
-    assert tradeoff.front_keys(table) == {"a", "c"}
+    assert tradeoff_chart.front_keys(table) == {"a", "c"}
 
 
 @pytest.mark.parametrize("verdict", [*(one for one in VERDICTS if one != "pass"), "eliminated"])
@@ -166,7 +166,7 @@ def test_the_line_of_best_trade_offs_joins_only_what_may_win(verdict: str) -> No
     table = rows(
         ("a", "winner", 3.0, 97.0), ("c", "may ship", 5.0, 98.0), ("fast and right", "may not ship", 2.0, 99.0)
     ).assign(verdict=["pass", "pass", verdict])
-    chart = tradeoff.tradeoff(table, AXIS, LIGHT)
+    chart = tradeoff_chart.tradeoff(table, AXIS, LIGHT)
     assert {row["job_key"] for row in data(chart) if row["front"]} == {"a", "c"}
     (line,) = layers(chart, "line")
     assert line["transform"] == [{"filter": "datum.front"}]
@@ -181,7 +181,7 @@ def test_the_winner_has_a_name_at_every_width_and_others_where_there_is_room() -
         ("slow", "may ship", 9.0, 96.0),
         ("accurate", "may ship", 8.0, 99.0),
     )
-    points = {point["job_key"]: point for point in data(tradeoff.tradeoff(table, AXIS, LIGHT))}
+    points = {point["job_key"]: point for point in data(tradeoff_chart.tradeoff(table, AXIS, LIGHT))}
     for number in range(len(labels.FROM_PX)):
         named = {key for key, point in points.items() if point[f"text{number}"]}
         assert f"{long} 1" in named

@@ -13,8 +13,8 @@ from dashboard.compare_rows import side_text
 from dashboard.views.fleet import UNKNOWN
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
-from sweeps.journal.left import JOBS_UNKNOWN
-from sweeps.launching.live import LiveFile
+from sweeps.journal.remaining_jobs import JOBS_UNKNOWN
+from sweeps.launching.live_report import LiveFile
 from sweeps.records import Job
 from sweeps.store import result_files
 from sweeps.store.mlflow import Store

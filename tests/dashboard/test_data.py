@@ -11,7 +11,7 @@ from dashboard import data
 from dashboard.source import EVIDENCE_KEYS, KEYS, ResultTable, Source
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
-from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.spec.model_inputs import DataSpec, FolderData
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import BOARD, Recorder, by_axes, by_hand
 

@@ -17,15 +17,15 @@ from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
 from dashboard import rights
-from dashboard.inert import line
+from dashboard.markdown_escape import line
 from dashboard.views import decide
 from dashboard.views.tables import size_format
 from dashboard.words import TRUST_WORDS
 from sweeps.cli.main import main
 from sweeps.imported import NOTE
 from sweeps.journal.journal import Journal
-from sweeps.launching.checked import check
 from sweeps.launching.record import Launch, kept_file, last
+from sweeps.launching.text_check import check
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.quarantine import QuarantineBook

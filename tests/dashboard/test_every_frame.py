@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.launch import serving
+from dashboard.web_server import serving
 from infra import made_up as pictures
 from sweeps.journal.journal import Journal
 from sweeps.workspace import Workspace

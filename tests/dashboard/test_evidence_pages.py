@@ -11,18 +11,18 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard import rights
-from dashboard.inert import NOTHING, line
+from dashboard.markdown_escape import NOTHING, line
 from dashboard.views import compare_sides
 from sweeps.journal.journal import Journal
 from sweeps.json_records import to_json
-from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
-from sweeps.launching import around
-from sweeps.launching.around import HostRow
-from sweeps.launching.live import LiveFile, read_live
+from sweeps.launching import reachable_devices
+from sweeps.launching.live_report import LiveFile, read_live
+from sweeps.launching.reachable_devices import HostRow
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Job
 from sweeps.store.client import connect
 from sweeps.store.run_content import JOB_KEY
+from sweeps.stored_profiles import KeptOperator, KeptProfile, keep, keep_trace
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL
 from tests.fresh_mlflow import fresh_mlflow
@@ -272,7 +272,7 @@ def test_hosts_that_answer_stand_in_a_table_with_who_uses_their_devices(
         HostRow(host="desk", answers=True, device="host:desk/adb:1", **(free | busy)),
         HostRow(host="rack", answers=False, device="", **(free | {"device_class": ""})),
     )
-    monkeypatch.setattr(around, "hosts", lambda workspace, options: (rows, (f"rack: {EVIL}",)))
+    monkeypatch.setattr(reachable_devices, "hosts", lambda workspace, options: (rows, (f"rack: {EVIL}",)))
     monkeypatch.setattr(rights, "_by_link", lambda: True)
     monkeypatch.setenv("EDGESWEEP_LAB", "127.0.0.1:1")
     monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", str(tmp_path / "no token"))

@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import data, downloads, fleet_cells, fleet_data
 from dashboard.charts.heat import TINTS, HeatRow
 from dashboard.fleet_cells import STATES, state_text
-from dashboard.inert import NOTHING
+from dashboard.markdown_escape import NOTHING
 from dashboard.style import LIGHT
 from dashboard.views import every_result, fleet
 from sweeps.errors import EdgeSweepError

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dashboard import compare_rows, device_rows, job_rows
-from dashboard.charts import evidence as drawing
+from dashboard.charts import job_charts as drawing
 from dashboard.style import LIGHT
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.attempts import DatedBlock
-from sweeps.journal.evidence import KnownDevice, Look, Sentinel
+from sweeps.journal.job_history import KnownDevice, Look, Sentinel
 from sweeps.protocol.sentinel import PlacedBlock, Span
 from sweeps.quarantine import DeviceRecord, Quarantine
 from sweeps.ranking.overview import waiting_place

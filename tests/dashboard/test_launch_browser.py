@@ -15,8 +15,8 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from dashboard.launch import serving
-from dashboard.options import Options
+from dashboard.arguments import Options
+from dashboard.web_server import serving
 from sweeps.journal.journal import Journal
 from sweeps.launching.driver import find
 from sweeps.workspace import Workspace
@@ -25,7 +25,7 @@ from tests.dashboard.issuer import CLIENT, issuing
 from tests.faulty_phone import FaultyPhone
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
-from workers.devices.adb.host import AdbHost
+from workers.devices.adb.adb_host import AdbHost
 
 pytestmark = [pytest.mark.system, pytest.mark.browser, pytest.mark.long]
 

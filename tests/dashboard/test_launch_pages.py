@@ -20,10 +20,10 @@ from dashboard.running import Running
 from dashboard.sweep_form import SweepForm
 from dashboard.views import live
 from sweeps.journal.journal import Journal
-from sweeps.launching.checked import check
 from sweeps.launching.driver import Driver
-from sweeps.launching.live import Live, LiveDevice, LiveFile
+from sweeps.launching.live_report import Live, LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep, last
+from sweeps.launching.text_check import check
 from sweeps.records import Conditions, Lack
 from sweeps.workspace import Workspace
 
@@ -85,7 +85,7 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
 ) -> None:
     recorder_in(tmp_path)("phones")
     workspace = Workspace.open(tmp_path)
-    monkeypatch.setattr("sweeps.launching.live.WRITE_EVERY_S", 0.0)
+    monkeypatch.setattr("sweeps.launching.live_report.WRITE_EVERY_S", 0.0)
     # A wait that was told in ten minutes is not over, however long the pages take.
     with workspace.lock(), LiveFile(workspace.live, "phones", lambda: time.time() + 600) as live:
         live.measuring("local", 3, 12, f"digits {evil}, round 2")

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard.beats import beats
 from dashboard.charts.drawing import STATUS
-from dashboard.ranked import Ranked
+from dashboard.margin_sentences import beats
+from dashboard.ranked_place import Ranked
 from dashboard.report.sections import sections
 from dashboard.rows import accuracy_metric, checked, partly_delegated, ranked, shown_names
 from dashboard.words import build_names

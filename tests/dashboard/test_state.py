@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from dashboard.beats import plainest
+from dashboard.margin_sentences import plainest
 from sweeps.planning.plan import Plan
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.workspace import Workspace

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboard.inert import inert, words
+from dashboard.markdown_escape import inert, words
 from dashboard.words import TRUST_WORDS, build_names, device_names, plain_words, setup_names, wrapped
 from sweeps.metrics import METRICS
 from sweeps.trust import TRUST

@@ -26,7 +26,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.locks import HostLock, LockedError
 from sweeps.planning.keys import job_key
-from sweeps.planning.planned import PlannedJob
+from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Block, Failed, Measured
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace

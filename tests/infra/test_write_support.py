@@ -21,12 +21,12 @@ from sweeps.journal.journal import Journal
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
-from workers.driver.events import AttemptFailed, Building
+from workers.driver.driver_events import AttemptFailed, Building
 from workers.executors.inline import InlineExecutor
 from workers.models.prepare import prepare
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "infra" / "write_support.py"

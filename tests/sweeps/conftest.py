@@ -11,8 +11,8 @@ from sweeps.planning.plan import Plan
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Skipped
 from sweeps.results import ResultRow
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.label import label_of
+from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant

@@ -11,7 +11,7 @@ import pytest
 from sweeps import api
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
-from workers.driver.events import Building, Measuring
+from workers.driver.driver_events import Building, Measuring
 
 PAGE = Path(__file__).parents[2] / "infra" / "python.md"
 CELLS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -10,7 +10,7 @@ from sweeps.imported import MAX_WORDS, NOTE, Imported, describe
 from sweeps.journal.journal import Journal
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
-from sweeps.report.ranking import print_ranking
+from sweeps.report.ranking_text import print_ranking
 from sweeps.results import to_frame
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.tool_logs.log import ToolLog

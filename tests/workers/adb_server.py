@@ -4,7 +4,7 @@ import socket
 import subprocess
 from contextlib import suppress
 
-from workers.devices.adb.host import AdbHost
+from workers.devices.adb.adb_host import AdbHost
 
 
 def kill_server(port: int) -> None:

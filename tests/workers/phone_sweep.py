@@ -21,7 +21,7 @@ from sweeps.errors import DeviceError
 from sweeps.journal.journal import Journal
 from sweeps.records import Failed, Job, Measured
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from tests import shared
@@ -33,13 +33,13 @@ from tests.transports import stand_in
 from tests.virtual_phones import OURS, as_new
 from tests.workers.tiny_model import SOURCE
 from tests.workers.tiny_sweep import Sweep
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.adb.attempt import leads_attempt
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost
 from workers.devices.local import host_abi
-from workers.driver.events import Event
+from workers.driver.driver_events import Event
 from workers.driver.ladder import AwayWait
-from workers.models.code import construct
+from workers.models.model_code import construct
 from workers.runtimes.torchscript import native_runner, programs
 
 ONE_ROUND = ProtocolSpec(preset="quick", rounds=1, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")

@@ -22,7 +22,7 @@ from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import DeviceRanking
 from sweeps.records import Block, Failed, Job
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
@@ -30,17 +30,17 @@ from tests.sweeps.conftest import EVALUATION_ID, Records
 from workers.devices.interface import Sensors
 from workers.driver.builds import Field
 from workers.driver.context import RunContext
-from workers.driver.device import DeviceRun
-from workers.driver.events import Event
+from workers.driver.device_run import DeviceRun
+from workers.driver.driver_events import Event
 from workers.driver.health import Health
 from workers.driver.ladder import AWAY_WAIT
-from workers.driver.outcomes import Outcomes
+from workers.driver.plan_outcomes import Outcomes
 from workers.driver.schedule import Schedule
-from workers.driver.side_by_side import side_by_side
+from workers.driver.scheduler import side_by_side
 from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 
 Speed = Callable[[float], float]
 """The device's slowness at a time (s): 1.5 is a time and a half."""
@@ -156,7 +156,7 @@ class ShiftingSweep:
     def run(
         self, journal: Journal, device: ShiftingDevice, stop: Callable[[], bool] = lambda: False, session: int = 0
     ) -> list[Event]:
-        """One run of the driver on this device, as `workers.driver.sweep.Driver` makes it."""
+        """One run of the driver on this device, as `workers.driver.sweep_driver.Driver` makes it."""
         outcomes = Outcomes(journal, self.plan)
         earlier = journal.times.last_session()
         facts = _RECORDS.facts

@@ -15,13 +15,13 @@ from sweeps.nnapi_answers import Answer
 from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from tests import gallery
 from tests.faulty_phone import FaultyPhone
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, of_accelerators
 from workers.devices.local import host_abi
-from workers.driver.events import AttemptFailed, Building, Event
+from workers.driver.driver_events import AttemptFailed, Building, Event
 from workers.executors.inline import InlineExecutor
 from workers.runtimes.torchscript import native_runner, references
 from workers.runtimes.torchscript.programs import FOLDER_VARIABLE

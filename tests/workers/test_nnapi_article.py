@@ -7,7 +7,7 @@ import pytest
 import sweeps
 from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import protocol_of
-from sweeps.ranking.backends import NOT_MEASURED
+from sweeps.ranking.nnapi_gain import NOT_MEASURED
 from sweeps.ranking.rank import rank
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec, load

@@ -115,7 +115,7 @@ DASHBOARD = """
 import sys
 from pathlib import Path
 from streamlit.testing.v1 import AppTest
-from dashboard.launch import APP, serving
+from dashboard.web_server import APP, serving
 with serving(Path("edgesweep-data")):
     sys.argv = [str(APP), "--workspace", "edgesweep-data"]
     shown = AppTest.from_file(str(APP), default_timeout=60).run()

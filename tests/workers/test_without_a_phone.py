@@ -12,7 +12,7 @@ from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
 from sweeps.records import Failed, Measured, Skipped
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import mlflow as store
 from sweeps.store import reading

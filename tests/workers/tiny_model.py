@@ -10,7 +10,7 @@ from sweeps.records import Job
 from sweeps.variant import Variant
 from tests.builders import job_of
 from workers.devices.local import local_facts
-from workers.models.code import construct
+from workers.models.model_code import construct
 from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes import registry
 

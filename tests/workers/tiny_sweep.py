@@ -12,7 +12,7 @@ from sweeps.planning.plan import Plan
 from sweeps.protocol.sentinel import data_for
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.workspace import Workspace
@@ -21,13 +21,13 @@ from tests.at_once import AtOnce
 from tests.faults import seen
 from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
-from workers.driver.events import AttemptFailed, Away, Event, Recovering, TrackingDown, Waiting
+from workers.driver.driver_events import AttemptFailed, Away, Event, Recovering, TrackingDown, Waiting
 from workers.driver.ladder import AWAY_WAIT, AwayWait
-from workers.driver.publishing import Publishing
-from workers.driver.sweep import Driver
+from workers.driver.publisher_interface import Publishing
+from workers.driver.sweep_driver import Driver
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models
-from workers.plan import plan_sweep
+from workers.plan_inputs import plan_sweep
 
 # Nothing is waited for: other tests keep this machine busy.
 PROTOCOL = ProtocolSpec(preset="quick", rounds=2, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")

@@ -21,8 +21,8 @@ from sweeps.untrusted_file import open_regular
 from sweeps.whole_file import whole_file
 from sweeps.with_parent import ended_with_thread
 from workers.cores import clusters
-from workers.devices.bounds import bounded
 from workers.devices.engines import torch_and_engines
+from workers.devices.file_bounds import bounded
 from workers.devices.interface import Completed, Sensors, program_name
 from workers.devices.linux.sensors import read_sensors
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import DeviceError, did_you_mean, in_one_line
-from sweeps.spec import built_in, catalog, places
+from sweeps.spec import built_in, catalog, lab_names
 from sweeps.spec.entries import DeviceEntry
 from workers.devices.interface import Device, Discovery, Recovery
 
@@ -18,7 +18,7 @@ def connect(name: str, folder: Path) -> Device:
     Raises `DeviceError`: `unknown_device`, `offline` for a device of a lab, which only its host can connect to, and
     `broken_transport` if another package's transport does not work.
     """
-    if places.host_of(name) is not None:
+    if lab_names.host_of(name) is not None:
         raise DeviceError("offline", f"{name} is a device of a lab", "name the lab: --lab HOST:PORT --token-file FILE")
     kind, colon, unit = name.partition(":")
     entry = catalog.devices().get(kind)

@@ -1,5 +1,5 @@
 """Drives a sweep to its end: devices in parallel, rounds, accuracy, drift.
 
 Step: measure
-Start: sweep
+Start: sweep_driver
 """

@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import assert_never
 
 from sweeps.errors import RunnerError
-from sweeps.planning.planned import PlannedJob
+from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Accuracy, Failed, Job
 from sweeps.trust import in_order
-from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.side_by_side import Steps
+from workers.driver.device_session import Contact
+from workers.driver.scheduler import Steps
 from workers.measure.device_files import Evaluation
 from workers.measure.requests import Evaluated, LogitsRequest
 from workers.models.accuracy import evaluate
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 
 
 class AccuracyPass:

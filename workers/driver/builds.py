@@ -9,13 +9,13 @@ from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
-from workers.driver.events import AttemptFailed, Building
-from workers.driver.outcomes import Outcomes
+from workers.driver.driver_events import AttemptFailed, Building
+from workers.driver.plan_outcomes import Outcomes
 from workers.driver.schedule import Schedule
-from workers.driver.side_by_side import Ask, Steps, Until
+from workers.driver.scheduler import Ask, Steps, Until
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import BuildRequest, Builds, Executor
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 
 VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
 """Build failures that depend on the evaluation images: with other images the build may succeed."""

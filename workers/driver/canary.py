@@ -8,12 +8,12 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, OWN_KINDS
 from sweeps.quarantine import Quarantine
 from sweeps.records import Block, Failed, Job
-from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
+from workers.driver.device_recovery import quarantined
+from workers.driver.device_session import Contact
 from workers.driver.drift import SHORT_BLOCK
-from workers.driver.events import Readmitted
-from workers.driver.recovery import quarantined
-from workers.driver.side_by_side import Steps
+from workers.driver.driver_events import Readmitted
+from workers.driver.scheduler import Steps
 
 BLOCKS = 2
 """The number of blocks of a canary, each in a process of its own: a device that answers once may be gone again."""

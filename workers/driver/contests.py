@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from sweeps.batches import BatchItem, group_of
 from sweeps.journal.result_row import row_of_job
-from sweeps.protocol.ended import settles
+from sweeps.protocol.settled_check import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
 from sweeps.records import Block, Job, Measured
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from workers.driver.context import RunContext
-from workers.driver.events import Left
+from workers.driver.driver_events import Left
 from workers.driver.same_program import same_programs
 
 

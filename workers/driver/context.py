@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
-from workers.driver.events import Event, Measuring
+from workers.driver.driver_events import Event, Measuring
 from workers.driver.health import Health
-from workers.driver.outcomes import Outcomes
+from workers.driver.plan_outcomes import Outcomes
 from workers.driver.schedule import Schedule
-from workers.models.prepared import PreparedModel
+from workers.models.prepared_model import PreparedModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from typing import Any
 from sweeps.device_facts import DeviceFacts
 from sweeps.protocol import sentinel
 from sweeps.records import Block, Job
-from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.events import DeviceChanged
-from workers.driver.side_by_side import Steps
+from workers.driver.device_session import Contact
+from workers.driver.driver_events import DeviceChanged
+from workers.driver.scheduler import Steps
 
 SHORT_BLOCK: Mapping[str, Any] = {
     "warmup_iterations": 0,

@@ -6,7 +6,7 @@ from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import block_seconds, evaluation_seconds
 from sweeps.records import Accuracy, Job
-from workers.driver.outcomes import Outcomes
+from workers.driver.plan_outcomes import Outcomes
 from workers.driver.schedule import Schedule
 
 

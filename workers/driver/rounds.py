@@ -8,12 +8,12 @@ from sweeps.errors import FINAL_KINDS
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Job
-from workers.driver.batches import Batches
-from workers.driver.contact import Contact
+from workers.driver.batch_screen import Batches
 from workers.driver.contests import Contests
 from workers.driver.context import DeviceProgress, RunContext
+from workers.driver.device_session import Contact
 from workers.driver.drift import DriftWatch
-from workers.driver.side_by_side import Steps
+from workers.driver.scheduler import Steps
 
 
 class Rounds:

@@ -2,8 +2,8 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from sweeps.planning.programs import program_of
-from sweeps.protocol.ended import settles
+from sweeps.planning.program_identity import program_of
+from sweeps.protocol.settled_check import settles
 from sweeps.records import Job
 from sweeps.settled import Settled
 from workers.driver.context import RunContext

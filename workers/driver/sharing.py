@@ -12,7 +12,7 @@ from sweeps.journal.assignments import EVERY_UNIT
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
 from sweeps.planning.plan import Plan
-from sweeps.planning.planned import planned_job
+from sweeps.planning.planned_job import planned_job
 from sweeps.planning.pools import Pool, assigned, place_of, pools_of, shared_plan
 from sweeps.planning.size import block_seconds, evaluation_seconds
 from sweeps.protocol.clock import figure_ns

@@ -13,7 +13,7 @@ from sweeps.errors import EdgeSweepError
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.device_process import DeviceProcess
-from workers.hosts.greeting import About, about
+from workers.hosts.handshake import About, about
 from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
 from workers.hosts.this_machine import HostConfig, agent_of, versions
 from workers.measure.device_runner import AnswerT, Request

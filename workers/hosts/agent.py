@@ -19,12 +19,12 @@ from sweeps.errors import DeviceError, StoreError
 from sweeps.records import Block, Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.hosts.away import leaving
-from workers.hosts.desk import Desk, Worker
+from workers.hosts.device_slot import Desk, Worker
 from workers.hosts.disk import Disk
 from workers.hosts.interface import Beat, Granted, Hello, Hint, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases, lease_lost
-from workers.hosts.outbox import Outbox
+from workers.hosts.result_buffer import Outbox
 from workers.measure.device_runner import AnswerT, Request, failed
 
 _LEAVE_POLL_S = 0.2

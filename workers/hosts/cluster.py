@@ -21,9 +21,9 @@ from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
 from workers.hosts.away import LOST, away
 from workers.hosts.device_process import CLOSE_S
-from workers.hosts.greeting import About, greet
+from workers.hosts.handshake import About, greet
+from workers.hosts.host_reachability import Address, Link
 from workers.hosts.interface import Beat, Granted, Hello, Hint, Queued
-from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import versions
 from workers.measure.crossing import parted

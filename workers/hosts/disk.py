@@ -9,7 +9,7 @@ from sweeps.errors import DeviceError, StoreError
 from workers.hosts.away import no_disk
 
 if TYPE_CHECKING:
-    from workers.hosts.outbox import Outbox
+    from workers.hosts.result_buffer import Outbox
 
 LEAST_BYTES = 64 * 2**20
 """The free bytes below which a disk counts as full: adb, Ray and the outputs of programs need some while a block

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.spec import places
+from sweeps.spec import lab_names
 from workers.hosts.away import LOST, away
 from workers.hosts.head import Found, Head
+from workers.hosts.host_choice import Known, chosen, used_at, waits_for
 from workers.hosts.interface import BEAT_S, Beat, Hello, Hint, Host, Queued, Versions
-from workers.hosts.known import Known, chosen, used_at, waits_for
 
 _JOIN_S = 15.0  # the time exceeds the longest call that a follower waits for
 
@@ -93,7 +93,7 @@ class Lab:
             usable = [known.hello for known in self._known.values() if not known.wrong]
         for hello in sorted(usable, key=lambda hello: (hello.name, hello.machine)):
             for facts in map(hello.named, (device.facts for device in hello.devices)):
-                if not places.matches(name, facts, hello.tags):
+                if not lab_names.matches(name, facts, hello.tags):
                     continue
                 if (first := names.get(facts.device_id)) is not None:
                     self._tell_once(

@@ -173,7 +173,7 @@ def _keeper(node: Node, options: NodeOptions, config: HostConfig) -> "Iterator[s
         "tags": config.tags,
     }
     with subprocess.Popen(  # an argument list; no shell
-        [sys.executable, "-m", "workers.hosts.keeper"],
+        [sys.executable, "-m", "workers.hosts.agent_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -18,12 +18,12 @@ from sweeps.spec import built_in, catalog
 from sweeps.whole_file import write_whole
 from workers.devices import registry
 from workers.hosts.agent import HostAgent, Identity
-from workers.hosts.desk import Worker
+from workers.hosts.device_slot import Worker
 from workers.hosts.interface import HOST_PROTOCOL, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
-from workers.hosts.outbox import Outbox
-from workers.plan import device_facts
+from workers.hosts.result_buffer import Outbox
+from workers.plan_inputs import device_facts
 from workers.runtimes import registry as runtimes
 
 _KNOWN_S = 60.0

@@ -20,7 +20,7 @@ from workers.measure import processes
 from workers.measure.attach import program_of_release
 from workers.measure.device_files import DeviceFiles, Pushes
 from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
-from workers.measure.stock_tool import StockToolRunner
+from workers.measure.stock_tool_runner import StockToolRunner
 from workers.native.compiler import cache_folder
 from workers.runtimes import registry
 from workers.runtimes.interface import Program, RunReport, RunRequest

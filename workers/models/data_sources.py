@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sweeps.errors import DataError
 from sweeps.extras import install_line
 from sweeps.spec.image_folders import calibrating, listed, of_one_folder
-from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
+from sweeps.spec.model_inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
 from workers.models.decoding import content_of, decoded
 from workers.models.images import (

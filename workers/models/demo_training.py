@@ -1,6 +1,7 @@
 """Trains a small network on scikit-learn's digits: a model with a meaningful accuracy, without a download.
 
-The ids of demo weights contain its id: after a change of its behaviour, give it a new one in `RECORDED_IDS` (code.py).
+The ids of demo weights contain its id: after a change of its behaviour, give it a new one in `RECORDED_IDS`
+(model_code.py).
 """
 
 from collections.abc import Callable

@@ -7,9 +7,9 @@ from pathlib import Path
 from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
 from sweeps.planning.keys import ModelIdentity
-from sweeps.spec.inputs import ModelSpec
-from workers.models import data as datasets
-from workers.models.code import RECORDED_IDS, OwnCode, check_torchvision_name, own_code
+from sweeps.spec.model_inputs import ModelSpec
+from workers.models import image_sets as datasets
+from workers.models.model_code import RECORDED_IDS, OwnCode, check_torchvision_name, own_code
 
 
 def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:

@@ -1,6 +1,6 @@
 """Makes a model: runs its code, loads, settles or trains its weights, computes the fp32 eager model's outputs.
 
-The user's code runs here, so nothing but a process of its own calls it (`workers.models.apart`).
+The user's code runs here, so nothing but a process of its own calls it (`workers.models.model_process`).
 """
 
 import io
@@ -13,17 +13,17 @@ import torch
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
-from sweeps.spec.inputs import WEIGHTS, Argument, ModelSpec
+from sweeps.spec.model_inputs import WEIGHTS, Argument, ModelSpec
 from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 from workers.models import checkpoint, checkpoint_file, demo_training, weights
-from workers.models import data as datasets
-from workers.models.code import OwnCode, construct, own_code
-from workers.models.eager import eager_logits, load_eager
+from workers.models import image_sets as datasets
+from workers.models.eager_model import eager_logits, load_eager
 from workers.models.identity import source_id_of, weights_id_of
+from workers.models.model_code import OwnCode, construct, own_code
 from workers.models.normal_form import overwrites_input
 from workers.models.package import Images, Logits, ModelPackage
-from workers.models.prepared import PreparationProgress
+from workers.models.prepared_model import PreparationProgress
 from workers.models.repeats import check_repeats
 
 _INPUT_CONVENTION = {"transform_input": True}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sweeps.errors import DataError
-from sweeps.spec.inputs import DataSpec, FolderData, TorchvisionData
+from sweeps.spec.model_inputs import DataSpec, FolderData, TorchvisionData
 from workers.models import making, sampling, weights
 from workers.models.data_sources import torchvision_sets
 from workers.models.decoding import check_ends, content_of, decoded

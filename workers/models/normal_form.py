@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.images import InputShape
 from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.spec.inputs import Argument
+from sweeps.spec.model_inputs import Argument
 
 Images = NDArray[np.float32]
 """Normalised images, (N, C, H, W): input of the model."""

@@ -13,16 +13,16 @@ from sweeps.errors import DataError, ModelError
 from sweeps.ranking.reference_causes import Answers, Inputs
 from sweeps.ranking.reference_doubts import Doubt, doubts
 from sweeps.spec.folder_levels import evaluated_levels
-from sweeps.spec.inputs import DataSpec, ModelSpec
+from sweeps.spec.model_inputs import DataSpec, ModelSpec
 from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
-from workers.models import apart
-from workers.models import data as datasets
-from workers.models.code import OwnCode, check_not_hidden, own_code
+from workers.models import image_sets as datasets
+from workers.models import model_process
 from workers.models.dataset import Dataset
 from workers.models.identity import sha256_of, source_id_of, weights_id_of
+from workers.models.model_code import OwnCode, check_not_hidden, own_code
 from workers.models.package import BuildInputs, Images, Logits, varies
-from workers.models.prepared import PreparationProgress, PreparedModel
+from workers.models.prepared_model import PreparationProgress, PreparedModel
 
 VERIFICATION_IMAGES = 256
 VERIFICATION_IMAGES_UNLABELLED = 8
@@ -47,7 +47,9 @@ def prepare(
     calibration, evaluation = datasets.load(data, model.input_shape)
     known = workspace.references / f"{_reference_key(model, code, evaluation.images, evaluation_manifest.id)}.npy"
     logits = _read(known, len(evaluation))
-    packed, computed = apart.make(model, code, workspace, progress, evaluation.images if logits is None else None)
+    packed, computed = model_process.make(
+        model, code, workspace, progress, evaluation.images if logits is None else None
+    )
     if logits is None:
         assert computed is not None
         logits = computed

@@ -5,7 +5,7 @@ import torch
 
 from sweeps.errors import ModelError
 from workers.models.accuracy import sqnr_db
-from workers.models.eager import eager_logits
+from workers.models.eager_model import eager_logits
 from workers.models.images import InputShape, smooth_images
 from workers.models.package import Images, Logits
 

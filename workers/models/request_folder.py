@@ -16,13 +16,13 @@ import numpy as np
 import psutil
 
 from sweeps.errors import DataError, EdgeSweepError, ModelError, in_one_line
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.untrusted_file import open_regular, read_regular
 from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
-from workers.models.code import OwnCode
+from workers.models.model_code import OwnCode
 from workers.models.package import Images, Logits, ModelPackage
-from workers.models.room import no_room
+from workers.models.process_folder import no_room
 
 _REQUEST_BYTES, _ANSWER_BYTES = 256 * 2**20, 16 * 2**20
 """Limits for the request, with the code of a model, and for the answer."""

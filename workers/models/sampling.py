@@ -12,14 +12,14 @@ from sweeps.errors import DataError
 from sweeps.ranking.accuracy_bound import side
 from sweeps.ranking.reference_causes import Answers, Inputs
 from sweeps.ranking.reference_doubts import doubts
-from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, TorchvisionData
+from sweeps.spec.model_inputs import DataSpec, DigitsData, FolderData, TorchvisionData
 from workers.models.data_sources import digits, evaluated_files, torchvision_sets
 from workers.models.dataset import Dataset
 from workers.models.decoding import content_of, decoded
-from workers.models.eager import eager_logits
+from workers.models.eager_model import eager_logits
 from workers.models.images import InputShape, balanced_order, prepared
 from workers.models.package import Images
-from workers.models.sampled import Sampled
+from workers.models.sample_answers import Sampled
 
 MOST_IMAGES = 256
 LEAST_IMAGES = 16

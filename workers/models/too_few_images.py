@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sweeps.ranking.accuracy_bound import least_images
 from sweeps.spec.image_folders import EvaluationImages, evaluation_images
-from sweeps.spec.inputs import DataSpec
+from sweeps.spec.model_inputs import DataSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.text import digits
 

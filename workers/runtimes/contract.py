@@ -1,6 +1,6 @@
 """The common part of runtimes whose runners keep the runner contract: arguments, batches and reports. Torch-free.
 
-The events of a report are those that `workers.runtimes.torchscript.report` lists.
+The events of a report are those that `workers.runtimes.torchscript.runner_report` lists.
 """
 
 import json
@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.device_facts import DeviceFacts
-from workers.runtimes import profiles
+from workers.runtimes import operator_profile
 from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
-from workers.runtimes.torchscript import batch_report, report
+from workers.runtimes.torchscript import batch_report, runner_report
 
 
 class KeepsContract:
@@ -29,7 +29,7 @@ class KeepsContract:
         return [program, "--nnapi-devices"]
 
     def identity(self, stdout: bytes) -> RunnerIdentity:
-        return report.identity(stdout)
+        return runner_report.identity(stdout)
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """The command of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same
@@ -37,7 +37,7 @@ class KeepsContract:
         return [*self._start(program), *self.arguments(request)]
 
     def parse(self, stdout: bytes) -> RunReport:
-        return report.parse(stdout)
+        return runner_report.parse(stdout)
 
     def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
         return batch_of(requests, self.arguments)
@@ -68,8 +68,8 @@ class Profiles(KeepsContract, ABC):
         counted = replace(request, iterations=iterations, warmup_iterations=warmup)
         return [*self.command(counted, program), "--profile"]
 
-    def parse_profile(self, stdout: bytes) -> profiles.Profile:
-        return profiles.parse(stdout)
+    def parse_profile(self, stdout: bytes) -> operator_profile.Profile:
+        return operator_profile.parse(stdout)
 
 
 def with_sha256(request: RunRequest) -> list[str]:

@@ -5,7 +5,7 @@ import re
 import torch
 
 from sweeps.errors import BuildError
-from workers.runtimes.failures import chain_of, first_words
+from workers.runtimes.library_errors import chain_of, first_words
 
 # The sizes of tensors are among the unknown numbers, or a number of the user's code is.
 _SHAPE = re.compile(r"Could not extract specialized integer|Size-like symbols: (?!none)", re.IGNORECASE)

@@ -8,8 +8,8 @@ from sweeps.manifest import Coverage, EvalSibling, Manifest, TensorSpec, Verific
 from sweeps.planning.axes import is_calibrated
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
+from workers.runtimes.artifact_check import Standard, least_sqnr_db, verify
 from workers.runtimes.interface import RunRequest, Runtime
-from workers.runtimes.verify import Standard, least_sqnr_db, verify
 
 EXACT_INT8 = "exact int8 arithmetic"
 """`Verification.executor` of artifacts for which this machine's engine saturates and the device's does not."""

@@ -9,14 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from workers.forks.client import Forks
+from workers.forks.fork_client import Forks
 from workers.forks.limits import Limits
 from workers.forks.server import serve
 from workers.runtimes.executorch import runner as executorch
 from workers.runtimes.onnxruntime import runner as onnxruntime
 from workers.runtimes.torchscript.runner import main as torchscript
 from workers.runtimes.torchscript.runner.process import leave_out_compilers, rewrites
-from workers.toolchains import within
+from workers.toolchains import run_with_packages
 
 _START_S = 600.0
 _PYTHON = [sys.executable, "-m"]
@@ -24,17 +24,18 @@ _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
 
 
 def _within(argv: list[str]) -> int:
-    """Runs a program as `workers.toolchains.within` does: a fork has not imported a runtime's library yet."""
+    """Runs a program as `workers.toolchains.run_with_packages` does: a fork has not imported a runtime's library
+    yet."""
     folder, _, module, *arguments = argv
-    message = within.enter(folder)
-    return within.given_up(message) if message else _RUNNERS[module](arguments)
+    message = run_with_packages.enter(folder)
+    return run_with_packages.given_up(message) if message else _RUNNERS[module](arguments)
 
 
 _RUNNERS: Mapping[str, Callable[[list[str]], int]] = {
     _TORCHSCRIPT: torchscript.main,
     onnxruntime.__name__: onnxruntime.alone,
     executorch.__name__: executorch.alone,
-    within.__name__: _within,
+    run_with_packages.__name__: _within,
 }
 """The function that runs one artifact, by module."""
 

@@ -16,7 +16,7 @@ from sweeps.metrics import checked_extra
 from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
-from workers.runtimes.profiles import Profile
+from workers.runtimes.operator_profile import Profile
 from workers.runtimes.stock_tool import StockTool
 
 
@@ -249,8 +249,8 @@ class InstalledRuntime(Runtime, Protocol):
 
 @runtime_checkable
 class ProfilingRuntime(Runtime, Protocol):
-    """A runtime whose programs also tell the time of each operator, as `workers.runtimes.profiles` reads it. Whether a
-    runtime has that is asked with `isinstance`."""
+    """A runtime whose programs also tell the time of each operator, as `workers.runtimes.operator_profile` reads it.
+    Whether a runtime has that is asked with `isinstance`."""
 
     def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
         """The programs that profile, as in `Runtime.programs`."""

@@ -18,7 +18,7 @@ from sweeps.errors import BuildError
 from sweeps.locks import locked
 from sweeps.whole_file import write_whole
 from workers.models.package import BuildInputs
-from workers.runtimes.code import code_of
+from workers.runtimes.builder_code import code_of
 
 Made = TypeVar("Made")
 Tensors = Mapping[str, torch.Tensor]

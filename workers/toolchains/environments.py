@@ -25,7 +25,7 @@ from sweeps.temporary import temporary_folder
 from sweeps.variant import INSTALLED
 from sweeps.with_parent import run_with_parent
 from workers.native.compiler import cache_folder
-from workers.toolchains import within
+from workers.toolchains import run_with_packages
 
 _DEADLINE_S = 1800.0
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
@@ -104,7 +104,7 @@ def remove(chosen: Toolchain) -> Environment:
     try:
         with locked(_root() / f"{folder.name}.lock"):
             removed = _environment(chosen, folder)
-            (folder / within.MARKER).unlink(missing_ok=True)
+            (folder / run_with_packages.MARKER).unlink(missing_ok=True)
             shutil.rmtree(folder)
     except OSError as error:
         raise EdgeSweepError(f"{folder} cannot be removed: {error.strerror}", "delete it by hand") from error
@@ -137,8 +137,10 @@ def enter(text: str) -> None:
         raise BuildError(
             "not_possible", f"this process has begun with another toolchain than {text}", "a bug: please report it"
         )
-    if within.enter(folder):
-        raise BuildError(within.KIND, f"the toolchain {text} is not on the computer that builds: {chosen.to_add}")
+    if run_with_packages.enter(folder):
+        raise BuildError(
+            run_with_packages.KIND, f"the toolchain {text} is not on the computer that builds: {chosen.to_add}"
+        )
 
 
 def command_within(argv: Sequence[str], text: str) -> list[str]:
@@ -147,7 +149,7 @@ def command_within(argv: Sequence[str], text: str) -> list[str]:
         return list(argv)
     if tuple(argv[:2]) != (sys.executable, "-m"):
         raise EdgeSweepError(f"{Path(argv[0]).name} cannot be run with the toolchain {text}")
-    return [sys.executable, "-m", within.__name__, str(folder_of(_parsed(text))), *argv[1:]]
+    return [sys.executable, "-m", run_with_packages.__name__, str(folder_of(_parsed(text))), *argv[1:]]
 
 
 def package_folder(package: str, text: str) -> Path | None:
@@ -184,7 +186,7 @@ def _wrong(folder: Path) -> str:
     if not folder.is_dir():
         return "is not on this machine"
     try:
-        files = json.loads((folder / within.MARKER).read_text("utf-8"))["files"]
+        files = json.loads((folder / run_with_packages.MARKER).read_text("utf-8"))["files"]
         lacking = [name for name, size in files.items() if (folder / name).stat().st_size != size]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"is damaged ({type(error).__name__}: {error})"[:200]
@@ -216,7 +218,7 @@ def _make(chosen: Toolchain, folder: Path, tell: Callable[[str], object]) -> Non
         paths = (path for path in partial.rglob("*") if path.is_file() and path.suffix != ".pyc")
         files = {str(path.relative_to(partial)): path.stat().st_size for path in paths}
         content = {"toolchain": chosen.text, "files": files}
-        (partial / within.MARKER).write_text(json.dumps(content), encoding="utf-8")
+        (partial / run_with_packages.MARKER).write_text(json.dumps(content), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
 

@@ -25,7 +25,7 @@ from sweeps.ranking.verdict import VERDICTS
 from sweeps.report import terms
 from sweeps.report.explanations import SORTS, explanation, explanations
 from sweeps.report.explanations import explained as of_sort
-from sweeps.report.ranking import _CHECKED_COLUMNS, _RANKING_COLUMNS
+from sweeps.report.ranking_text import _CHECKED_COLUMNS, _RANKING_COLUMNS
 from sweeps.skip_kinds import SKIPS
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
@@ -39,8 +39,8 @@ RAISING = {"BuildError", "DeviceError", "GiveUp", "HostError", "RunRefused", "Ru
 
 
 HANDED_ON = {
-    "workers/runtimes/profiles.py": "as the runner reports it",
-    "workers/runtimes/torchscript/report.py": "as the runner reports it",
+    "workers/runtimes/operator_profile.py": "as the runner reports it",
+    "workers/runtimes/torchscript/runner_report.py": "as the runner reports it",
 }
 """Files with a raise site whose kind is another error's, and no word of the code."""
 

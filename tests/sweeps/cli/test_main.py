@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sweeps.cli.main import COMMANDS, VERBS_BY_PURPOSE, LazyCommand, main
 from sweeps.extras import install_line
 from sweeps.journal.journal import Journal
-from sweeps.journal.status import read_status
+from sweeps.journal.sweep_progress import read_status
 from sweeps.workspace import Workspace
 from tests.sweeps.conftest import Records
 

@@ -26,7 +26,7 @@ from workers.devices.linux.competing import is_runner
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, Stop
 from workers.measure.device_runner import DeviceRunner
-from workers.noise import NoiseRun
+from workers.noise_run import NoiseRun
 
 
 def run(*words: str) -> Result:

@@ -12,7 +12,7 @@ from sweeps.trust import disqualified
 from tests.computers import missing
 from tests.conftest import EDGESWEEP
 from workers.forks.limits import Ended
-from workers.models.apart import _full_disk
+from workers.models.model_process import _full_disk
 
 SWEEP = """name: odd
 models: [{source: mobilenet_v2, weights: random, input_shape: [1, 3, 32, 32]}]

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
-from sweeps.advice import Here
 from sweeps.cli.main import COMMANDS, LazyCommand
-from sweeps.launching.here import DEMO, here, running_now, runs_now
-from sweeps.launching.live import LiveFile
+from sweeps.command_hints import Here
+from sweeps.launching.live_report import LiveFile
+from sweeps.launching.sweep_commands import DEMO, here, running_now, runs_now
 from sweeps.workspace import Workspace
 
 

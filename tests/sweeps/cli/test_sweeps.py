@@ -17,11 +17,11 @@ from sweeps.cli.main import main
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
+from sweeps.journal.journal_check import verify
 from sweeps.journal.rebuild import rebuild
 from sweeps.journal.sweep_table import Sweeps
-from sweeps.journal.verify import verify
 from sweeps.launching.record import kept_file
-from sweeps.operations import kept_sweeps
+from sweeps.operations import sweep_admin
 from sweeps.store.beside import LABELS, NOTE
 from sweeps.store.client import active_runs
 from sweeps.store.lag import Lag, read_lag
@@ -366,13 +366,13 @@ def test_nothing_is_deleted_without_a_yes(two: SimpleNamespace, answer: str) -> 
 def test_ctrl_c_in_the_middle_takes_effect_when_all_is_deleted(
     two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take_out = kept_sweeps.take_out
+    take_out = sweep_admin.take_out
 
     def pressed(*words: Any) -> int:
         os.kill(os.getpid(), signal.SIGINT)
         return take_out(*words)
 
-    monkeypatch.setattr(kept_sweeps, "take_out", pressed)
+    monkeypatch.setattr(sweep_admin, "take_out", pressed)
     ended = sweeps(two.workspace, "delete", "first", "--yes")
     assert ended.exit_code == 130
     assert "first is deleted" in ended.stdout
@@ -384,7 +384,7 @@ def killed(*_words: Any, **_named: Any) -> Any:
     raise MemoryError("as if it was killed here")
 
 
-@pytest.mark.parametrize(("of", "last"), [(kept_sweeps, "take_out"), (Sweeps, "delete")])
+@pytest.mark.parametrize(("of", "last"), [(sweep_admin, "take_out"), (Sweeps, "delete")])
 def test_what_was_cut_off_is_still_listed_and_can_be_deleted_again(
     two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, of: Any, last: str
 ) -> None:

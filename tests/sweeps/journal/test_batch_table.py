@@ -7,8 +7,8 @@ import pytest
 
 from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal.journal import Journal
-from sweeps.planning.planned import planned_job
-from sweeps.protocol.spent import spent
+from sweeps.planning.planned_job import planned_job
+from sweeps.protocol.device_time import spent
 from sweeps.records import Conditions, Failed, Measured
 from sweeps.settled import Settled
 

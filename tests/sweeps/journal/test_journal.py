@@ -22,12 +22,12 @@ from sweeps.journal.outcomes import MAX_ATTEMPTS, build_failure_keys, verified_k
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import document, from_json, to_json
 from sweeps.manifest import Coverage, Manifest
-from sweeps.planning.planned import PlannedJob
+from sweeps.planning.planned_job import PlannedJob
 from sweeps.protocol.presets import resolve
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Skipped
-from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.spec.label import label_of
+from sweeps.spec.model_inputs import DataSpec, FolderData
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import RunAxes, Variant
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from sweeps.cli.main import main
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
+from sweeps.journal.journal_check import verify
 from sweeps.journal.salvage import check_whole, salvage
-from sweeps.journal.verify import verify
 from tests.sweeps.conftest import Records
 
 JOBS = 40

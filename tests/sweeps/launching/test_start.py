@@ -15,12 +15,12 @@ import pytest
 
 from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
 from sweeps.journal.journal import Journal
-from sweeps.journal.status import read_status
-from sweeps.launching import around, driver
-from sweeps.launching.checked import Problem, check
+from sweeps.journal.sweep_progress import read_status
+from sweeps.launching import driver, reachable_devices
 from sweeps.launching.preview import preview
 from sweeps.launching.record import Ask
 from sweeps.launching.start import environment, last_lines, resume, start
+from sweeps.launching.text_check import Problem, check
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
 
@@ -299,9 +299,9 @@ def test_a_preview_that_fails_says_why(workspace: Workspace, small: str) -> None
 
 def test_devices_and_hosts_that_cannot_be_listed_say_why(workspace: Workspace, tmp_path: Path) -> None:
     lab = ("--lab", "127.0.0.1:1", "--token-file", str(tmp_path / "none"))
-    for listed in (around.devices, around.hosts):
+    for listed in (reachable_devices.devices, reachable_devices.hosts):
         with pytest.raises(EdgeSweepError, match="none") as caught:
             listed(workspace, lab)
         assert caught.value.next_step
     with pytest.raises(WorkspaceError, match="the list of devices was not ready after 0 s"):
-        around.devices(workspace, limit_s=0.0)
+        reachable_devices.devices(workspace, limit_s=0.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import WorkspaceError
-from sweeps.launching.checked import check
+from sweeps.launching.text_check import check
 from sweeps.operations import on_end
 from sweeps.operations.on_end import told_at_the_end
 from sweeps.spec.ending import OnEndSpec

@@ -12,7 +12,7 @@ from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
 from sweeps.skip_kinds import Skip
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec

@@ -28,8 +28,8 @@ from sweeps.records import SCHEMA_VERSION, Job
 from sweeps.skip_kinds import Skip
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData
 from sweeps.spec.label import label_of
+from sweeps.spec.model_inputs import HELD_OUT_DIGITS, DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweeps.protocol.ended import settles
 from sweeps.protocol.posterior import posterior
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.screen import MOST_BATCHES, Deciding
 from sweeps.protocol.screened_race import ScreenedRace
+from sweeps.protocol.settled_check import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.settled import Settled
 

@@ -4,8 +4,8 @@ import pytest
 
 from sweeps.json_records import from_json, to_json
 from sweeps.protocol.calibrated import MOST_ROUNDS, rounds_by_device
-from sweeps.protocol.noise import Calibration, rounds_for
 from sweeps.protocol.presets import PRESETS, Protocol, resolve
+from sweeps.protocol.resolvable_difference import Calibration, rounds_for
 from sweeps.spec.protocol import ProtocolSpec
 
 QUICK, FULL = ProtocolSpec(preset="quick"), ProtocolSpec(preset="full")

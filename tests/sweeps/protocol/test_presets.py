@@ -17,7 +17,7 @@ from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Conditions
 from sweeps.spec import built_in, catalog
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, json_schema

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.protocol.ended import settles
+from sweeps.protocol.device_time import full_seconds
 from sweeps.protocol.presets import Protocol, resolve
-from sweeps.protocol.spent import full_seconds
+from sweeps.protocol.settled_check import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.records import Block
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweeps.protocol.noise import told_apart
+from sweeps.protocol.resolvable_difference import told_apart
 from sweeps.ranking.at_one_speed import at_one_speed
 from sweeps.ranking.intervals import with_intervals
 from sweeps.ranking.resolution import resolution

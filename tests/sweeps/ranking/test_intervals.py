@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sweeps.ranking.intervals import latency_intervals, speeds_of, with_intervals
-from sweeps.ranking.moderated import moderated
+from sweeps.ranking.moderated_intervals import moderated
 from sweeps.ranking.rank import rank
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
 from sweeps.results import ResultRow, to_frame

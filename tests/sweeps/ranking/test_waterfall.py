@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from sweeps.ranking.accuracy_change import change
 from sweeps.ranking.waterfall import Waterfall, recipe_document, waterfalls
-from sweeps.report.waterfall import render
+from sweeps.report.waterfall_text import render
 from sweeps.results import ResultRow, SweepResults, to_frame
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.stats import Estimate, accuracy_drop, drop_of
 from sweeps.variant import RunAxes

@@ -11,7 +11,7 @@ from sweeps.ranking.overview import verdicts_of
 from sweeps.ranking.rank import rank_rows
 from sweeps.report.evaluation import images_document, more_images, more_images_of
 from sweeps.results import ResultRow
-from sweeps.spec.inputs import DataSpec, FolderData, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, FolderData, SyntheticData
 from sweeps.spec.sweep import SweepSpec
 from sweeps.stats import drop_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.spec.folder_levels import folder_warnings, is_split, levels_of
-from sweeps.spec.inputs import DataSpec, FolderData, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, FolderData, SyntheticData
 
 
 def put(root: Path, *names: str) -> Path:

@@ -19,7 +19,7 @@ from sweeps.metrics import METRICS
 from sweeps.protocol.presets import PRESETS
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
+from sweeps.spec.model_inputs import DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, json_schema, load

@@ -29,7 +29,6 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
-from sweeps.kept_profiles import KeptProfile, keep_trace, kept_of
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
@@ -43,6 +42,7 @@ from sweeps.store.profiles import attach_profiles
 from sweeps.store.run_writer import upload
 from sweeps.store.sweep_tags import IS_SWEEP
 from sweeps.store.uri import sqlite_path
+from sweeps.stored_profiles import KeptProfile, keep_trace, kept_of
 from sweeps.workspace import Workspace
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow

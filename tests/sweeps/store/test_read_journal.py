@@ -19,9 +19,9 @@ from sweeps.device_facts import pool_id
 from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.left import Left, left_of, waiting
+from sweeps.journal.next_step_hints import told_by
+from sweeps.journal.remaining_jobs import Left, left_of, waiting
 from sweeps.journal.result_place import Place
-from sweeps.journal.told import told_by
 from sweeps.planning.size import estimate
 from sweeps.ranking.build_costs import costs_of
 from sweeps.ranking.document import ranking_document

@@ -48,7 +48,7 @@ class Toy(KeepsContract):
     def build(
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
     ) -> Manifest:
-        from workers.models.eager import eager_logits, load_eager
+        from workers.models.eager_model import eager_logits, load_eager
         from workers.runtimes.finishing import Saved, finish, request_of
 
         answers = eager_logits(load_eager(inputs.package), inputs.verification, inputs.package.input_shape[0])

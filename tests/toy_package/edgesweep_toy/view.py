@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from dashboard.inert import line
-from dashboard.ranked import Ranked
+from dashboard.markdown_escape import line
+from dashboard.ranked_place import Ranked
 from sweeps.ranking.values import DeviceRanking
 
 

@@ -21,7 +21,7 @@ from sweeps.variant import Variant
 from tests.builders import job_of
 from workers.driver.builds import Field, RunBuilds
 from workers.driver.schedule import Schedule
-from workers.driver.side_by_side import Answered, Ask, Steps, answer, side_by_side
+from workers.driver.scheduler import Answered, Ask, Steps, answer, side_by_side
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import BuildRequest, Builds, Stop
 
@@ -226,7 +226,7 @@ def makespan_s(trace: Trace) -> float:
 def _device(
     trace: Trace, device: Device, its_field: Field, schedule: Schedule, hands: VirtualHands, ended_s: dict[str, float]
 ) -> Steps[None]:
-    """As `workers.driver.device.DeviceRun` takes its turns."""
+    """As `workers.driver.device_run.DeviceRun` takes its turns."""
 
     def work(key: str, kind: Any, seconds: float) -> Steps[bool]:
         """Whether it lived."""

@@ -19,7 +19,7 @@ from tests.gallery import RememberingHost
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import Sweep
 from workers.artifacts import ArtifactStore
-from workers.driver.events import Away, Building, Event, Measuring
+from workers.driver.driver_events import Away, Building, Event, Measuring
 from workers.executors.build_queue import BuildQueue
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop

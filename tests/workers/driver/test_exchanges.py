@@ -9,7 +9,7 @@ from sweeps.journal.journal import Journal
 from tests.faulty_phone import FaultyPhone
 from tests.workers.phone_sweep import ONE_ROUND, PhoneSweep
 from workers.devices.adb.attempt import KEPT_SHELL
-from workers.devices.adb.kept_shell import KeptShell
+from workers.devices.adb.open_shell import KeptShell
 from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.wire import Deadline, Wire
 

@@ -16,9 +16,9 @@ from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from tests.conftest import OWN_NET, OWN_NET_INPUTS
 from tests.faulty_phone import FaultyPhone, faulty_phones
-from workers.devices.adb.host import AdbHost
+from workers.devices.adb.adb_host import AdbHost
 from workers.driver.ladder import AwayWait
-from workers.driver.sweep import Driver
+from workers.driver.sweep_driver import Driver
 
 pytestmark = [pytest.mark.system, pytest.mark.compiler]
 

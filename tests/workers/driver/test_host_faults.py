@@ -19,7 +19,7 @@ from sweeps.journal.journal import Journal
 from sweeps.ranking import rank
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.store.publishing import Publisher
 from tests.faulty_phone import FaultyPhone
 from tests.mlflow_rows import load
@@ -36,11 +36,11 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from tests.workers.tiny_model import SOURCE
-from workers.driver.events import AttemptFailed, Away, Building, Event
+from workers.driver.driver_events import AttemptFailed, Away, Building, Event
 from workers.executors.ray import RayExecutor
-from workers.models.code import construct
+from workers.models.model_code import construct
 from workers.models.prepare import PreparedModel
-from workers.plan import plan_sweep
+from workers.plan_inputs import plan_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 

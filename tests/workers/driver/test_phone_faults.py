@@ -33,10 +33,10 @@ from tests.workers.phone_sweep import (
     running_on,
     timed,
 )
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost
-from workers.driver.events import AttemptFailed, Away, Waiting
-from workers.plan import plan_sweep
+from workers.driver.driver_events import AttemptFailed, Away, Waiting
+from workers.plan_inputs import plan_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 

@@ -13,7 +13,7 @@ from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
 from sweeps.ranking import rank
 from sweeps.records import Block, Failed, Measured
-from sweeps.report.ranking import print_ranking
+from sweeps.report.ranking_text import print_ranking
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
 from sweeps.trust import disqualified
@@ -34,7 +34,7 @@ from tests.workers.phone_sweep import (
     timed,
 )
 from workers.devices.interface import Sensors
-from workers.driver.events import AttemptFailed, Away, Waiting
+from workers.driver.driver_events import AttemptFailed, Away, Waiting
 from workers.measure import readiness, requests
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
@@ -452,7 +452,7 @@ def test_hostile_names_on_a_phone_are_text_wherever_they_are_shown(
     assert "$(touch /tmp/hostile)" in document.output
     assert "\x1b" not in document.output
     [entry] = ranking.devices
-    assert HOSTILE in entry.device, "the store keeps it to the letter; dashboard.inert makes it text"
+    assert HOSTILE in entry.device, "the store keeps it to the letter; dashboard.markdown_escape makes it text"
     assert len(ranked(entry)) == 2
     assert cleaned.exit_code == 0
     assert not folder.parent.exists()

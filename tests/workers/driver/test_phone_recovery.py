@@ -25,12 +25,12 @@ from tests.workers.phone_sweep import (
     timed,
     wait_until_it_answers,
 )
-from workers.devices.adb import recovery
+from workers.devices.adb import phone_recovery
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost
 from workers.devices.interface import Completed, Sensors
 from workers.driver.canary import BLOCKS
-from workers.driver.events import Away, Quarantined, Readmitted, Recovering
+from workers.driver.driver_events import Away, Quarantined, Readmitted, Recovering
 from workers.driver.ladder import AwayWait
 
 pytestmark = pytest.mark.system
@@ -50,7 +50,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "ANSWER_S", 3.0)
+    monkeypatch.setattr(phone_recovery, "ANSWER_S", 3.0)
 
 
 def device_of(phone: FaultyPhone) -> AdbDevice:
@@ -63,38 +63,38 @@ def name_of(phone: FaultyPhone) -> str:
 
 def test_asking_tells_a_phone_that_answers_from_one_that_starts_or_hangs(pair: Pair) -> None:
     phone, _ = pair
-    recovery.climb(name_of(phone), "ask")
+    phone_recovery.climb(name_of(phone), "ask")
     phone.set_property("init.svc.bootanim", "running")
     try:
         with pytest.raises(DeviceError, match="still starting") as caught:
-            recovery.climb(name_of(phone), "ask")
+            phone_recovery.climb(name_of(phone), "ask")
         assert caught.value.kind == "offline"
         phone.set_property("init.svc.bootanim", "stopped")
-        recovery.climb(name_of(phone), "ask")
+        phone_recovery.climb(name_of(phone), "ask")
     finally:
         phone.set_property("init.svc.bootanim", None)
     phone.hang()
     with pytest.raises(DeviceError) as hung:
-        recovery.climb(name_of(phone), "ask")
+        phone_recovery.climb(name_of(phone), "ask")
     assert hung.value.kind == "unresponsive"
 
 
 def test_a_connection_that_died_without_a_word_is_made_anew(pair: Pair) -> None:
     phone, _ = pair
-    recovery.climb(name_of(phone), "ask")
+    phone_recovery.climb(name_of(phone), "ask")
     phone.lose_connections()
     with pytest.raises(DeviceError) as dead:
-        recovery.climb(name_of(phone), "ask")
+        phone_recovery.climb(name_of(phone), "ask")
     assert dead.value.kind == "unresponsive"
-    recovery.climb(name_of(phone), "reconnect")
-    recovery.climb(name_of(phone), "ask")
+    phone_recovery.climb(name_of(phone), "reconnect")
+    phone_recovery.climb(name_of(phone), "ask")
 
 
 def test_a_phone_that_is_not_there_cannot_be_connected_again(pair: Pair) -> None:
     phone, _ = pair
     phone.unplug()
     with pytest.raises(DeviceError, match="cannot be connected") as caught:
-        recovery.climb(name_of(phone), "reconnect")
+        phone_recovery.climb(name_of(phone), "reconnect")
     assert caught.value.kind == "offline"
 
 
@@ -102,7 +102,7 @@ def test_the_server_is_restarted_and_knows_its_phones_of_the_network_again(pair:
     before = AdbHost(port)
     serials = {one.serial for one in before.devices()}
     assert {phone.serial for phone in pair} <= serials
-    recovery.climb(name_of(pair[0]), "restart_adb")
+    phone_recovery.climb(name_of(pair[0]), "restart_adb")
     assert before.gone()
     assert {phone.serial for phone in pair} <= {one.serial for one in AdbHost(port).devices() if one.state == "device"}
 
@@ -123,7 +123,7 @@ def test_the_server_is_not_restarted_while_another_phone_is_measured(pair: Pair,
         device.take_lock()
     try:
         with pytest.raises(DeviceError) as caught:
-            recovery.climb(name_of(first), "restart_adb")
+            phone_recovery.climb(name_of(first), "restart_adb")
         assert caught.value.kind == "adb_in_use"
         assert not host.gone()
     finally:
@@ -131,7 +131,7 @@ def test_the_server_is_not_restarted_while_another_phone_is_measured(pair: Pair,
             other.communicate(timeout=30)
         else:
             device.release()
-    recovery.climb(name_of(first), "restart_adb")
+    phone_recovery.climb(name_of(first), "restart_adb")
     assert host.gone()
 
 
@@ -174,9 +174,9 @@ def test_a_server_that_runs_elsewhere_is_not_restarted(pair: Pair, port: int, mo
     tunnel = Tunnel(port)
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(tunnel.port))
     try:
-        recovery.climb(name_of(pair[0]), "ask")
+        phone_recovery.climb(name_of(pair[0]), "ask")
         with pytest.raises(DeviceError, match="not known to run on this computer") as caught:
-            recovery.climb(name_of(pair[0]), "restart_adb")
+            phone_recovery.climb(name_of(pair[0]), "restart_adb")
     finally:
         tunnel.close()
     assert caught.value.kind == "adb_in_use"
@@ -186,7 +186,7 @@ def test_a_server_that_runs_elsewhere_is_not_restarted(pair: Pair, port: int, mo
 def test_a_phone_restarts_and_answers_with_another_boot_id(pair: Pair) -> None:
     phone, _ = pair
     before = device_of(phone).boot_id()
-    recovery.climb(name_of(phone), "reboot")
+    phone_recovery.climb(name_of(phone), "reboot")
     wait_until_it_answers(phone)
     assert device_of(phone).boot_id() != before
 
@@ -197,7 +197,7 @@ def test_a_phone_that_refuses_to_restart_is_named(pair: Pair) -> None:
     phone.refuse_restart(True)
     try:
         with pytest.raises(DeviceError, match="does not restart") as caught:
-            recovery.climb(name_of(phone), "reboot")
+            phone_recovery.climb(name_of(phone), "reboot")
     finally:
         phone.refuse_restart(False)
     assert phone.serial in caught.value.message

@@ -27,12 +27,12 @@ from tests.workers.phone_sweep import (
     fault,
     timed,
 )
-from workers.devices.adb.host import AdbHost
-from workers.driver.events import AttemptFailed, Away
+from workers.devices.adb.adb_host import AdbHost
+from workers.driver.driver_events import AttemptFailed, Away
 from workers.driver.sharing import Sharing
 from workers.executors.lane import Lane
-from workers.hosts.executor import LabExecutor
-from workers.plan import device_facts, plan_sweep
+from workers.hosts.lab_executor import LabExecutor
+from workers.plan_inputs import device_facts, plan_sweep
 
 pytestmark = [pytest.mark.system, pytest.mark.compiler]
 

@@ -10,7 +10,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from tests.workers.tiny_sweep import BuiltSweep
-from workers.driver.events import Left
+from workers.driver.driver_events import Left
 
 
 def race(home: Path, *layouts: str, front: str | None = None) -> BuiltSweep:

@@ -12,7 +12,7 @@ from tests.faulty_phone import FaultyPhone
 from tests.fresh_mlflow import fresh_mlflow
 from tests.mlflow_servers import MODES, MlflowServer, Proxy
 from tests.workers.phone_sweep import PhoneSweep, amid, assert_invariants, timed
-from workers.driver.events import Event, TrackingDown
+from workers.driver.driver_events import Event, TrackingDown
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.suite]
 

@@ -24,8 +24,8 @@ from workers.build_log import LIMIT_BYTES
 from workers.executors import process_builder
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
-from workers.executors.several import close_all
-from workers.hosts.executor import LabExecutor
+from workers.executors.local_pool import close_all
+from workers.hosts.lab_executor import LabExecutor
 
 
 @pytest.fixture

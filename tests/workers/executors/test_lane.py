@@ -19,11 +19,11 @@ from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Rung, Sensors
 from workers.devices.local import LocalDevice
-from workers.driver.side_by_side import Ask, Steps, side_by_side
+from workers.driver.scheduler import Ask, Steps, side_by_side
 from workers.executors.lane import Lane
 from workers.measure.attach import Attached, attach
 from workers.measure.device_files import Evaluation
-from workers.measure.recovery import RecoverRequest, Taken
+from workers.measure.recovery_request import RecoverRequest, Taken
 from workers.measure.requests import Evaluated, LogitsRequest, ReadyRequest
 
 KEY = "a" * 64

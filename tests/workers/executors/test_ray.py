@@ -28,7 +28,7 @@ from workers.executors.ray import NODE_FOLDER_VARIABLE, RayExecutor
 from workers.measure.batch_request import BatchRequest
 from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
-from workers.measure.recovery import RecoverRequest
+from workers.measure.recovery_request import RecoverRequest
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 
 pytestmark = [pytest.mark.system, pytest.mark.ray]

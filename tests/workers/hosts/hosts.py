@@ -16,15 +16,15 @@ from tests.builders import job_of, phone_facts
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import PackedArtifact
 from workers.hosts.agent import HostAgent, Identity
-from workers.hosts.desk import Worker
-from workers.hosts.executor import LabExecutor
+from workers.hosts.device_slot import Worker
 from workers.hosts.interface import Host, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.lab import Lab
+from workers.hosts.lab_executor import LabExecutor
 from workers.hosts.leases import Leases
-from workers.hosts.outbox import Outbox
+from workers.hosts.result_buffer import Outbox
 from workers.measure.device_runner import AnswerT, DeviceRunner, Request
-from workers.measure.recovery import RecoverRequest, Taken
+from workers.measure.recovery_request import RecoverRequest, Taken
 
 PATIENCE_S = 300.0
 """On a busy computer what is waited for may take long; what does not come ends its test here."""

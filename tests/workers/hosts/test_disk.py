@@ -15,11 +15,11 @@ from sweeps.records import Failed
 from tests.builders import phone_facts
 from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, ControlledWorker, TestHost, World
 from workers.hosts.actors import HostActor
+from workers.hosts.agent_start import not_started
 from workers.hosts.disk import LEAST_BYTES
 from workers.hosts.interface import Granted
-from workers.hosts.raising import not_started
 from workers.hosts.this_machine import HostConfig
-from workers.measure.recovery import RecoverRequest
+from workers.measure.recovery_request import RecoverRequest
 
 
 class SmallDisk:

@@ -16,10 +16,10 @@ from sweeps.records import Failed
 from tests.builders import phone_facts
 from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, Wire, World, wait_for
 from workers.artifacts import ArtifactStore
-from workers.hosts.executor import LabLane
 from workers.hosts.interface import SILENT_S, TIME_TO_LIVE_S, Hello
 from workers.hosts.lab import Lab
-from workers.measure.recovery import RecoverRequest, Taken
+from workers.hosts.lab_executor import LabLane
+from workers.measure.recovery_request import RecoverRequest, Taken
 from workers.measure.stored_answer import StoredAnswerRequest
 
 

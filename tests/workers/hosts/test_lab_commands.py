@@ -14,7 +14,7 @@ from sweeps.errors import DeviceError
 from sweeps.quarantine import STATE_VARIABLE, QuarantineBook
 from tests.workers.hosts.hosts import VERSIONS, World
 from workers.hosts.lab import Lab
-from workers.hosts.told_book import ToldBook
+from workers.hosts.shared_quarantine import ToldBook
 
 Command = Callable[..., CompletedProcess[str]]
 

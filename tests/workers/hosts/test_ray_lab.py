@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from sweeps.journal.journal import Journal
-from sweeps.launching import around
+from sweeps.launching import reachable_devices
 from sweeps.workspace import Workspace
 from tests.conftest import EDGESWEEP, OWN_NET
 from tests.faults import seen
@@ -210,7 +210,7 @@ def test_a_host_starts_on_a_port_that_is_rays_own_by_default_lists_its_keepers_r
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
         processes = psutil.Process(host.pid).children(recursive=True)
-        [keeper] = [one for one in processes if "-m workers.hosts.keeper" in _title(one)]
+        [keeper] = [one for one in processes if "-m workers.hosts.agent_process" in _title(one)]
         own = {one.laddr.port for one in keeper.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
         told = log.read_text()
         assert own
@@ -355,7 +355,7 @@ def test_a_host_that_leaves_hands_back_its_devices_and_ends_all_it_started(lab: 
     assert left.returncode == 0, left.stderr
     assert lab.hosts["lab-2"].wait(PATIENCE_S) == 0
     lab.wait(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in started))
-    rows, _ = around.hosts(Workspace(tmp_path), ("--lab", lab.head, "--token-file", str(lab.token)))
+    rows, _ = reachable_devices.hosts(Workspace(tmp_path), ("--lab", lab.head, "--token-file", str(lab.token)))
     assert [(row.host, row.device, row.used_by, row.waiting) for row in rows if row.answers] == [
         ("lab-1", "host:lab-1/fake:steady", "", 0)
     ]

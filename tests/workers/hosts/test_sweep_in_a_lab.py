@@ -20,14 +20,14 @@ from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.hosts.hosts import TestHost, World, wait_for
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices.fake.device import FakeDevice
-from workers.driver.events import AttemptFailed, Away, Event, Waiting
-from workers.driver.events import Measuring as MeasuringNow
+from workers.driver.driver_events import AttemptFailed, Away, Event, Waiting
+from workers.driver.driver_events import Measuring as MeasuringNow
 from workers.driver.ladder import AwayWait
 from workers.executors.lane import Lane
-from workers.hosts.executor import LabExecutor
 from workers.hosts.lab import Lab
+from workers.hosts.lab_executor import LabExecutor
 from workers.measure.requests import BlockRequest
-from workers.plan import plan_sweep
+from workers.plan_inputs import plan_sweep
 
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 # The pauses of real time are short; a simulated phone's own time is free.

@@ -25,10 +25,10 @@ from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost
 from workers.executors.lane import Lane
 from workers.executors.loopback import LOOPBACK
 from workers.hosts import access, node
+from workers.hosts.agent_start import earlier_starts
 from workers.hosts.cluster import Patient, error_of, pass_on_what_ray_says
 from workers.hosts.interface import Hello
 from workers.hosts.node import NodeOptions, node_of_head
-from workers.hosts.raising import earlier_starts
 from workers.hosts.this_machine import HostConfig
 from workers.measure.requests import ReadyRequest
 

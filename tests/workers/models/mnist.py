@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweeps.spec.inputs import TorchvisionData
+from sweeps.spec.model_inputs import TorchvisionData
 
 
 def mnist(root: Path, train: list[int], test: list[int]) -> TorchvisionData:

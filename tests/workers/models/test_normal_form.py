@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.swa_utils import AveragedModel
 
-from workers.models.code import construct
+from workers.models.model_code import construct
 from workers.models.normal_form import load_normal, normalized, overwrites_input
 from workers.models.package import ModelPackage
 

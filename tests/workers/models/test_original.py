@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 from sweeps.errors import ModelError
-from sweeps.spec.inputs import DataSpec, FolderData, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, FolderData, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
 from tests.brightness import checkpoints, pictures
 from workers.models import prepare as models
 from workers.models.images import prepared as as_input
+from workers.models.model_check import Tried, try_all
 from workers.models.prepare import prepare
-from workers.models.sampled import sampled
-from workers.models.trial import Tried, try_all
+from workers.models.sample_answers import sampled
 
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 

@@ -13,12 +13,12 @@ import torch
 import torchvision
 
 from sweeps.errors import DataError, ModelError
-from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData, TorchvisionData
+from sweeps.spec.model_inputs import DataSpec, DigitsData, ModelSpec, SyntheticData, TorchvisionData
 from sweeps.workspace import Workspace
 from workers.models import weights
-from workers.models.data import load
-from workers.models.eager import eager_logits, load_eager
+from workers.models.eager_model import eager_logits, load_eager
 from workers.models.identity import identify
+from workers.models.image_sets import load
 from workers.models.making import package
 from workers.models.prepare import prepare
 
@@ -73,7 +73,7 @@ def act(x):
 
 PREPARE = """
 from pathlib import Path
-from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare
 
@@ -117,7 +117,7 @@ def own(function: str = "net", **more: object) -> ModelSpec:
 def test_an_identity_needs_no_torch_and_runs_no_code_of_the_user(project: Path) -> None:
     (project / "nets.py").write_text(NET + "\nraise SystemExit('was run')\n")
     program = (
-        "import sys; from pathlib import Path; from sweeps.spec.inputs import ModelSpec;"
+        "import sys; from pathlib import Path; from sweeps.spec.model_inputs import ModelSpec;"
         "from workers.models.identity import identify;"
         "m = identify(ModelSpec(source='nets:net', weights='random', seed=3), [Path(sys.argv[1])]);"
         "assert not {'torch', 'nets'} & set(sys.modules); print(m.source, m.weights_id)"
@@ -189,7 +189,7 @@ def test_an_own_model_is_loaded_elsewhere_from_its_package_alone(project: Path, 
     expected = eager_logits(load_eager(packed), images)
     assert expected.shape == (3, 7)
     program = (
-        "import pickle, sys, numpy as np, torch; from workers.models.eager import load_eager, eager_logits;"
+        "import pickle, sys, numpy as np, torch; from workers.models.eager_model import load_eager, eager_logits;"
         "packed, images = pickle.load(sys.stdin.buffer); module = load_eager(packed);"
         "torch.jit.script(module); sys.stdout.buffer.write(eager_logits(module, images).tobytes())"
     )

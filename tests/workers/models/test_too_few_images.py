@@ -3,7 +3,7 @@
 import pytest
 
 from sweeps.spec.image_folders import evaluation_images
-from sweeps.spec.inputs import DataSpec, SyntheticData, TorchvisionData
+from sweeps.spec.model_inputs import DataSpec, SyntheticData, TorchvisionData
 from sweeps.spec.objective import ObjectiveSpec
 from workers.models.too_few_images import too_few_images
 

@@ -27,10 +27,10 @@ from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
 from workers.native import compiler
 from workers.runtimes.interface import RunReport, RunRequest
-from workers.runtimes.torchscript import native_runner, references, report
+from workers.runtimes.torchscript import native_runner, references, runner_report
 from workers.runtimes.torchscript.capture import script, trace
-from workers.runtimes.torchscript.nnapi.devices import NnapiListing
 from workers.runtimes.torchscript.nnapi.model import OPERATIONS
+from workers.runtimes.torchscript.nnapi.nnapi_devices import NnapiListing
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format, bundle, save
@@ -75,7 +75,7 @@ class Ended:
         """What it gave up for, without a word on stderr: no abort, no crash."""
         assert (self.code, self.stderr) == (ERROR_EXIT, b""), self
         with pytest.raises(RunnerError) as caught:
-            report.parse(self.stdout)
+            runner_report.parse(self.stdout)
         return caught.value
 
 
@@ -109,7 +109,7 @@ def ask(call: Callable[..., Ended], program: str) -> Callable[[RunRequest], Ende
 def run(ask: Callable[[RunRequest], Ended]) -> Callable[[RunRequest], RunReport]:
     def run(request: RunRequest) -> RunReport:
         ended = ask(request)
-        found = report.parse(ended.stdout)
+        found = runner_report.parse(ended.stdout)
         assert (ended.code, ended.stderr) == (0, b"")
         return found
 
@@ -253,7 +253,7 @@ def test_more_samples_than_a_line_holds_all_arrive(
 ) -> None:
     request = replace(saved(tmp_path, Flat()), iterations=20_001)
     ended = ask(request)
-    assert len(report.parse(ended.stdout).samples_ns) == 20_001
+    assert len(runner_report.parse(ended.stdout).samples_ns) == 20_001
     assert ended.stdout.count(b'"sample"') == 3
 
 
@@ -321,7 +321,7 @@ def test_the_last_batch_need_not_be_full_and_the_input_is_quantized_outside(
 def test_what_a_model_prints_is_not_in_the_report(ask: Callable[[RunRequest], Ended], tmp_path: Path) -> None:
     request = replace(saved(tmp_path, Talker()), input_dtype="quint8", input_scale=0.25, input_zero_point=128)
     ended = ask(request)
-    assert len(report.parse(ended.stdout).samples_ns) == 1
+    assert len(runner_report.parse(ended.stdout).samples_ns) == 1
     assert ended.stderr.count(b"this is no event") == 2
 
 
@@ -354,7 +354,7 @@ def test_an_input_that_the_file_carries_is_given_as_it_lies_there(
     timing = ("--model", str(file), "--iter", "3", "--use-bundled-input")
     told = call(*timing, "1").error()
     assert (told.kind, "given 7" in told.message, "True" in told.message) == ("run_failed", True, True)
-    assert len(report.parse(call(*timing, "0").stdout).samples_ns) == 3
+    assert len(runner_report.parse(call(*timing, "0").stdout).samples_ns) == 3
     assert call(*timing, "-1").error().message == "the model carries 2 inputs, counted from 0, and none is -1"
     assert call("--model", plain.model, "--use-bundled-input=0").error().kind == "no_bundled_input"
 
@@ -411,7 +411,7 @@ def test_what_the_request_gets_wrong_is_told_as_the_python_runner_tells_it(
     assert {kind: refused(request).kind for kind, request in wrong.items()} == {kind: kind for kind in wrong}
     python = subprocess.run(RUNTIME.command(wrong["wrong_format"]), capture_output=True, check=False)
     with pytest.raises(RunnerError) as caught:
-        report.parse(python.stdout)
+        runner_report.parse(python.stdout)
     assert refused(wrong["wrong_format"]).message == caught.value.message
 
 
@@ -446,7 +446,7 @@ def test_no_bytes_in_an_argument_break_the_report(program: str) -> None:
     for word in (b" ".join(words), "naïve 🙂".encode()):
         ended = subprocess.run([program, "--model", word, "--input-dims", "1"], capture_output=True, check=False)
         with pytest.raises(RunnerError) as caught:
-            report.parse(ended.stdout)
+            runner_report.parse(ended.stdout)
         assert caught.value.kind == "no_model"
     assert caught.value.message == "there is no file naïve 🙂"
 
@@ -559,7 +559,7 @@ def test_what_nnapi_refuses_is_told_with_its_reason(
 
 
 def listed(argv: Sequence[str]) -> NnapiListing:
-    return report.listing(subprocess.run(argv, capture_output=True, check=True, timeout=120).stdout)
+    return runner_report.listing(subprocess.run(argv, capture_output=True, check=True, timeout=120).stdout)
 
 
 def test_accelerators_and_what_each_takes_of_a_model_are_listed_as_by_the_python_runner(
@@ -593,7 +593,7 @@ def test_a_damaged_nnapi_model_is_not_listed(call: Callable[..., Ended], nnapi: 
         ended = call("--nnapi-devices", "--reference", nnapi, "--model", str(file))
         assert (ended.code, ended.stderr) == (ERROR_EXIT, b""), (at, word)
         with pytest.raises(RunnerError) as caught:
-            report.listing(ended.stdout)
+            runner_report.listing(ended.stdout)
         kinds.add(caught.value.kind)
     assert kinds <= {"malformed_nnapi_model", "nnapi_compile_failed"}
     assert "malformed_nnapi_model" in kinds

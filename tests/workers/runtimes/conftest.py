@@ -15,8 +15,8 @@ import torch
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from tests.workers.runtimes.exported import Exported, build_all
-from workers.models.code import construct
-from workers.models.eager import eager_logits, load_eager
+from workers.models.eager_model import eager_logits, load_eager
+from workers.models.model_code import construct
 from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes.torchscript import references
 from workers.runtimes.torchscript.runtime import TorchScript

@@ -10,8 +10,8 @@ import pytest
 from sweeps.errors import RunnerError
 from workers.runtimes.forks import ForkServer
 from workers.runtimes.interface import RunReport, RunRequest
-from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
+from workers.runtimes.torchscript.runner_report import parse
 from workers.runtimes.torchscript.runtime import TorchScript
 
 _DEADLINE_S = 600.0

@@ -15,8 +15,8 @@ from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from workers.models.package import Logits
 from workers.runtimes.interface import RunReport, RunRequest
-from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
+from workers.runtimes.torchscript.runner_report import parse
 from workers.runtimes.torchscript.runtime import TorchScript
 
 RUNNER = (sys.executable, "-m", "workers.runtimes.torchscript.runner")

@@ -9,7 +9,7 @@ from sweeps.errors import RunnerError
 from tests.workers.runtimes.batches import kinds
 from tests.workers.runtimes.test_report import END, EVAL, FIRST, LOAD, RAN, SAMPLE, START, WHOLE, transcript, without
 from workers.runtimes.interface import BatchOutcome, RunReport
-from workers.runtimes.torchscript import batch_report, report
+from workers.runtimes.torchscript import batch_report, runner_report
 
 BATCH: dict[str, Any] = {"event": "batch", "revision": 1, "items": 3}
 ASKED = ["a" * 64, "b" * 64, "c" * 64]
@@ -38,7 +38,7 @@ def test_each_item_is_read_as_a_report_of_its_own() -> None:
         transcript(BATCH), item(0), item(1, START, LOAD, FIRST, others, RAN, END), item(2), transcript(BATCH_END)
     )
     assert kinds(outcomes) == ["report"] * 3
-    alone = report.parse(transcript(*WHOLE))
+    alone = runner_report.parse(transcript(*WHOLE))
     one, other, _ = outcomes
     assert isinstance(one, RunReport)
     assert isinstance(other, RunReport)

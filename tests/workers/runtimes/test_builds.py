@@ -19,9 +19,9 @@ from sweeps.spec.label import label_of
 from sweeps.variant import Variant
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.package import BuildInputs
+from workers.runtimes.artifact_check import Standard, verify
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
-from workers.runtimes.verify import Standard, verify
 
 Build = Callable[[BuildInputs, Variant], tuple[Path, Manifest]]
 FP32 = Variant(fuse=True, optimize=True)

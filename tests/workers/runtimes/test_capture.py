@@ -9,7 +9,7 @@ from torch.ao.quantization import QConfigMapping, get_default_qconfig
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 from sweeps.errors import BuildError
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.torch_state import build_state

@@ -13,15 +13,15 @@ from click.testing import CliRunner
 from sweeps.cli.main import main
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec import sweep as spec
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.model_inputs import ModelSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests.demo_weights import demo_weights
 from tests.faulty_phone import FaultyPhone
-from tests.workers.measure.test_capture import GATORD
+from tests.workers.measure.test_device_capture import GATORD
 from tests.workers.runtimes import stock_stand_ins
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
-from workers.devices.adb.host import AdbHost
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.local import local_facts
 from workers.models import prepare as models
 from workers.models.accuracy import sqnr_db

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sweeps.errors import BuildError
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.torch_state import build_state

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from sweeps.errors import BuildError
 from workers.models.accuracy import sqnr_db
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import metal
 from workers.runtimes.torchscript.capture import script, trace

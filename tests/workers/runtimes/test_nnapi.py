@@ -16,7 +16,7 @@ from sweeps.errors import BuildError
 from tests.workers.runtimes import nnapi_nets
 from tests.workers.runtimes.int8_cpu import VNNI
 from workers.models.accuracy import sqnr_db
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.exact_int8 import exact_int8

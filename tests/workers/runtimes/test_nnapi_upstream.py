@@ -14,8 +14,8 @@ from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.interfaces import Core, QParams
 from workers.runtimes.torchscript.nnapi.lower import Options, lower
 from workers.runtimes.torchscript.nnapi.model import parse
+from workers.runtimes.torchscript.nnapi.multi_tensor import lower_several
 from workers.runtimes.torchscript.nnapi.operators import CONVERTERS
-from workers.runtimes.torchscript.nnapi.several import lower_several
 from workers.runtimes.torchscript.torch_state import build_state
 
 EPSILON = torch.finfo(torch.float32).eps

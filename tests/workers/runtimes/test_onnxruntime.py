@@ -32,7 +32,7 @@ from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, Evaluated, LogitsRequest
 from workers.models import accuracy
 from workers.models.package import BuildInputs
-from workers.runtimes import finishing, verify
+from workers.runtimes import artifact_check, finishing
 from workers.runtimes.interface import Program, RunRequest
 from workers.runtimes.onnxruntime.perf_test import PerfTest
 from workers.runtimes.onnxruntime.runtime import OnnxRuntime
@@ -252,14 +252,14 @@ def test_answers_that_are_refused_say_which_release_gave_them(release: str, tiny
     inputs = replace(tiny, versions=RUNTIME.versions())
     version = inputs.versions["onnxruntime"] if release == "installed" else "1.31.1"
     right = tiny.verification_logits
-    standard = verify.Standard(logits=right, against="fp32 eager", least_sqnr_db=10.0)
+    standard = artifact_check.Standard(logits=right, against="fp32 eager", least_sqnr_db=10.0)
     for answers, kind in (
         (-right, "low_sqnr"),
         (right[:, :-1], "invalid_output"),
         (np.full_like(right, np.inf), "invalid_output"),
     ):
         with pytest.raises(BuildError) as caught:
-            verify.judge(variant, "none", answers, inputs, standard)
+            artifact_check.judge(variant, "none", answers, inputs, standard)
         assert caught.value.kind == kind
         assert caught.value.message.startswith(f"onnxruntime {version}: ")
 

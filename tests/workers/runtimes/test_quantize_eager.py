@@ -10,7 +10,7 @@ from sweeps.errors import BuildError
 from sweeps.variant import DEFAULT_GRANULARITY
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.accuracy import sqnr_db
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare

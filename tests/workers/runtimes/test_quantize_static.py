@@ -12,7 +12,7 @@ from sweeps.errors import BuildError
 from sweeps.variant import DEFAULT_GRANULARITY
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.accuracy import sqnr_db
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.quantize import (

@@ -8,7 +8,7 @@ import pytest
 from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, RunnerError
 from tests.source_code import ROOT
 from tests.test_phones_doc import kinds_of, native_kinds
-from workers.runtimes.torchscript import report
+from workers.runtimes.torchscript import runner_report
 
 START: dict[str, Any] = {
     "event": "start",
@@ -45,7 +45,7 @@ def without(event: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_a_timing_is_read_whole() -> None:
-    parsed = report.parse(transcript(*WHOLE))
+    parsed = runner_report.parse(transcript(*WHOLE))
     assert parsed.runner == "python-torchscript 1"
     assert parsed.runtime_version == "2.12.1+cu130"
     assert (parsed.file_version_max, parsed.bytecode_version_max) == (10, 9)
@@ -59,17 +59,19 @@ def test_a_timing_is_read_whole() -> None:
 
 
 def test_an_evaluation_is_read_whole() -> None:
-    parsed = report.parse(transcript(START, LOAD, FIRST, EVAL, RAN, END))
+    parsed = runner_report.parse(transcript(START, LOAD, FIRST, EVAL, RAN, END))
     assert (parsed.eval_images, parsed.eval_classes, parsed.samples_ns) == (597, 10, ())
 
 
 def test_an_evaluation_on_a_reference_says_so() -> None:
     ran = RAN | {"backend": "nnapi", "reference": True}
-    assert report.parse(transcript(START, LOAD, FIRST, EVAL, ran, END)).reference
+    assert runner_report.parse(transcript(START, LOAD, FIRST, EVAL, ran, END)).reference
 
 
 def test_a_runner_that_does_not_know_its_cpus_or_of_references_is_read() -> None:
-    parsed = report.parse(transcript(START, LOAD, FIRST, SAMPLE, without(without(RAN, "cpus"), "reference"), END))
+    parsed = runner_report.parse(
+        transcript(START, LOAD, FIRST, SAMPLE, without(without(RAN, "cpus"), "reference"), END)
+    )
     assert (parsed.reference, parsed.cpus_ran) == (False, ())
 
 
@@ -86,11 +88,11 @@ MODEL: dict[str, Any] = {"event": "nnapi_model", "operations": ["CONV_2D", "RELU
 
 def test_a_listing_of_accelerators_is_read_whole() -> None:
     other = DEVICE | {"name": "nnapi-reference", "type": "cpu"}
-    listing = report.listing(transcript(START, DEVICE, other, END))
+    listing = runner_report.listing(transcript(START, DEVICE, other, END))
     assert [device.name for device in listing.devices] == ["qti-hta", "nnapi-reference"]
     assert listing.operations is None
-    assert report.listing(transcript(START, END)).devices == ()
-    taken = report.listing(transcript(START, MODEL, DEVICE | {"accepts": [True, False]}, END))
+    assert runner_report.listing(transcript(START, END)).devices == ()
+    taken = runner_report.listing(transcript(START, MODEL, DEVICE | {"accepts": [True, False]}, END))
     assert (taken.operations, taken.devices[0].accepts) == (("CONV_2D", "RELU"), (True, False))
 
 
@@ -110,13 +112,13 @@ def test_a_listing_of_accelerators_is_read_whole() -> None:
 )
 def test_a_listing_that_makes_no_sense_is_refused(model: dict[str, Any], device: dict[str, Any]) -> None:
     with pytest.raises(RunnerError) as caught:
-        report.listing(transcript(START, model, device, END))
+        runner_report.listing(transcript(START, model, device, END))
     assert caught.value.kind == "garbled"
 
 
 def test_a_listing_without_an_end_is_truncated() -> None:
     with pytest.raises(RunnerError) as caught:
-        report.listing(transcript(START, DEVICE))
+        runner_report.listing(transcript(START, DEVICE))
     assert caught.value.kind == "truncated"
 
 
@@ -126,10 +128,10 @@ ENGINES = START | {"engines": ["qnnpack", "none"]}
 def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
     silent = DEVICE | {"name": "", "version": "", "feature_level": 0}
     loud = DEVICE | {"name": "n" * 5000, "version": "v" * 5000, "feature_level": -(2**63)}
-    silent_one, loud_one = report.listing(transcript(START, silent, loud, END)).devices
+    silent_one, loud_one = runner_report.listing(transcript(START, silent, loud, END)).devices
     assert (silent_one.name, silent_one.version, silent_one.feature_level) == ("", "", 0)
     assert (loud_one.name, loud_one.version, loud_one.feature_level) == ("n" * 200, "v" * 200, -(2**63))
-    assert report.identity(transcript(ENGINES, silent, loud, END)).accelerators == ("n" * 200,)
+    assert runner_report.identity(transcript(ENGINES, silent, loud, END)).accelerators == ("n" * 200,)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
     ],
 )
 def test_a_runner_whose_list_of_accelerators_cannot_be_read_is_one_without_accelerators(rest: bytes) -> None:
-    identity = report.identity(b"\n" + transcript(ENGINES) + rest)
+    identity = runner_report.identity(b"\n" + transcript(ENGINES) + rest)
     assert identity.runner == "python-torchscript 1"
     assert (identity.runtime_version, identity.qengines, identity.accelerators) == ("2.12.1+cu130", ("qnnpack",), ())
 
@@ -163,19 +165,21 @@ def test_a_runner_whose_list_of_accelerators_cannot_be_read_is_one_without_accel
 )
 def test_a_runner_that_does_not_introduce_itself_is_refused(stdout: bytes, kind: str) -> None:
     with pytest.raises(RunnerError) as caught:
-        report.identity(stdout)
+        runner_report.identity(stdout)
     assert caught.value.kind == kind
 
 
 def test_samples_on_several_lines_add_up_in_order() -> None:
-    parsed = report.parse(transcript(START, LOAD, FIRST, {**SAMPLE, "ns": [1]}, {**SAMPLE, "ns": [2, 3]}, RAN, END))
+    parsed = runner_report.parse(
+        transcript(START, LOAD, FIRST, {**SAMPLE, "ns": [1]}, {**SAMPLE, "ns": [2, 3]}, RAN, END)
+    )
     assert parsed.samples_ns == (1, 2, 3)
 
 
 def test_what_a_device_cannot_tell_is_none() -> None:
     start = without(without(START, "file_version_max"), "bytecode_version_max")
     events = (start, without(LOAD, "rss_before_load_bytes"), FIRST, SAMPLE, without(RAN, "rss_peak_bytes"), END)
-    parsed = report.parse(transcript(*events))
+    parsed = runner_report.parse(transcript(*events))
     unknown = (parsed.file_version_max, parsed.bytecode_version_max, parsed.rss_before_load_bytes)
     assert (*unknown, parsed.rss_peak_bytes) == (None, None, None, None)
 
@@ -183,7 +187,7 @@ def test_what_a_device_cannot_tell_is_none() -> None:
 def test_an_error_line_keeps_the_runners_own_kind() -> None:
     told = {"event": "error", "kind": "runtime_skew", "message": "the file is of version 11"}
     with pytest.raises(RunnerError, match="the file is of version 11") as caught:
-        report.parse(transcript(START, told))
+        runner_report.parse(transcript(START, told))
     assert caught.value.kind == "runtime_skew"
 
 
@@ -200,14 +204,14 @@ def test_an_error_line_keeps_the_runners_own_kind() -> None:
 def test_an_error_of_a_library_begins_with_its_version(library: str, kind: str, message: str, told: str) -> None:
     error = {"event": "error", "kind": kind, "message": message}
     with pytest.raises(RunnerError) as caught:
-        report.parse(transcript({**START, "torch": library}, error))
+        runner_report.parse(transcript({**START, "torch": library}, error))
     assert (caught.value.kind, caught.value.message) == (kind, told)
 
 
 def kind_read(kind: str, message: str) -> str:
     """The kind of the error that a report ends with where the runner tells this one."""
     with pytest.raises(RunnerError) as caught:
-        report.parse(transcript(START, {"event": "error", "kind": kind, "message": message}))
+        runner_report.parse(transcript(START, {"event": "error", "kind": kind, "message": message}))
     assert message in caught.value.message
     return caught.value.kind
 
@@ -230,7 +234,7 @@ def test_every_kind_of_the_runner_itself_is_taken() -> None:
 @pytest.mark.parametrize("stdout", [b"", b"\n \n"])
 def test_silence_is_no_report(stdout: bytes) -> None:
     with pytest.raises(RunnerError) as caught:
-        report.parse(stdout)
+        runner_report.parse(stdout)
     assert caught.value.kind == "no_report"
 
 
@@ -238,7 +242,7 @@ def test_every_cut_of_a_whole_report_is_refused() -> None:
     whole = transcript(*WHOLE)
     for length in range(len(whole)):
         with pytest.raises(RunnerError) as caught:
-            report.parse(whole[:length])
+            runner_report.parse(whole[:length])
         assert caught.value.kind == ("no_report" if length == 0 else "truncated"), whole[:length]
 
 
@@ -267,7 +271,7 @@ def test_every_cut_of_a_whole_report_is_refused() -> None:
 )
 def test_garbage_is_refused(stdout: bytes) -> None:
     with pytest.raises(RunnerError) as caught:
-        report.parse(stdout)
+        runner_report.parse(stdout)
     assert caught.value.kind == "garbled"
 
 
@@ -276,7 +280,7 @@ def test_a_duration_that_no_clock_gives_is_refused(duration: object) -> None:
     for event in (LOAD | {"load_ns": duration}, FIRST | {"ns": duration}, SAMPLE | {"ns": [7, duration]}):
         events = [event if event["event"] == other["event"] else other for other in WHOLE]
         with pytest.raises(RunnerError) as caught:
-            report.parse(transcript(*events))
+            runner_report.parse(transcript(*events))
         assert caught.value.kind == "garbled"
 
 
@@ -284,11 +288,11 @@ def test_a_duration_that_no_clock_gives_is_refused(duration: object) -> None:
 def test_numbers_that_are_none_are_refused(number: str) -> None:
     stdout = transcript(*WHOLE).replace(b"7700000", number.encode())
     with pytest.raises(RunnerError) as caught:
-        report.parse(stdout)
+        runner_report.parse(stdout)
     assert caught.value.kind == "garbled"
 
 
 def test_more_than_64_mib_are_not_read() -> None:
     with pytest.raises(RunnerError, match="at most 67108864") as caught:
-        report.parse(b" " * (64 * 1024 * 1024) + transcript(*WHOLE))
+        runner_report.parse(b" " * (64 * 1024 * 1024) + transcript(*WHOLE))
     assert caught.value.kind == "garbled"

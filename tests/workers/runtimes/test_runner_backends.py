@@ -16,7 +16,7 @@ from tests.workers.runtimes.forked_runs import refusal, refused, run
 from tests.workers.runtimes.runs import RUNNER, answers, evaluating, request_of
 from workers.models.accuracy import sqnr_db
 from workers.runtimes.interface import RunRequest
-from workers.runtimes.torchscript import metal, references, report
+from workers.runtimes.torchscript import metal, references, runner_report
 from workers.runtimes.torchscript.capture import mixed, script, trace
 from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.torch_state import build_state
@@ -82,7 +82,7 @@ def test_an_emulated_backend_is_never_timed(nnapi: str, tmp_path: Path) -> None:
     environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(nnapi).parent)}
     ended = subprocess.run(argv, capture_output=True, check=False, env=environment)
     with pytest.raises(RunnerError) as caught:
-        report.parse(ended.stdout)
+        runner_report.parse(ended.stdout)
     assert caught.value.kind == "emulated"
 
 
@@ -151,7 +151,7 @@ def test_metal_is_evaluated_in_fp16_on_the_reference(nets: ModuleType, tmp_path:
 @pytest.mark.compiler
 def test_accelerators_are_listed(nnapi: str) -> None:
     ended = subprocess.run((*RUNNER, "--nnapi-devices", "--reference", nnapi), capture_output=True, check=True)
-    listing = report.listing(ended.stdout)
+    listing = runner_report.listing(ended.stdout)
     assert listing.operations is None
     described = [(device.name, device.type, device.feature_level, device.accepts) for device in listing.devices]
     assert described == [
@@ -159,14 +159,14 @@ def test_accelerators_are_listed(nnapi: str) -> None:
         ("edgesweep-reference-all", "cpu", 30, None),
     ]
     with pytest.raises(RunnerError):
-        report.parse(ended.stdout)  # which is no run
+        runner_report.parse(ended.stdout)  # which is no run
 
 
 @pytest.mark.compiler
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_each_accelerator_takes_of_a_model_is_listed(nnapi: str, tmp_path: Path, form: Format) -> None:
     argv = (*RUNNER, "--nnapi-devices", "--reference", nnapi, "--model", str(for_nnapi(tmp_path, form)))
-    listing = report.listing(subprocess.run(argv, capture_output=True, check=True).stdout)
+    listing = runner_report.listing(subprocess.run(argv, capture_output=True, check=True).stdout)
     assert listing.operations == OPERATIONS
     # The first takes 8-bit convolutions only, and this model is float.
     assert [device.accepts for device in listing.devices] == [(False,) * 5, (True,) * 5]
@@ -187,7 +187,7 @@ def test_an_accelerator_that_takes_a_part_of_a_model_is_listed_with_that_part(nn
     converted = convert_model_to_nnapi(trace(Quantized().eval(), image), image)
     file = save(script(torch.nn.Sequential(converted)), tmp_path, "pt").file
     argv = (*RUNNER, "--nnapi-devices", "--reference", nnapi, "--model", str(file))
-    listing = report.listing(subprocess.run(argv, capture_output=True, check=True).stdout)
+    listing = runner_report.listing(subprocess.run(argv, capture_output=True, check=True).stdout)
     assert listing.operations == ("CONV_2D", "RELU", "RESHAPE")
     assert [device.accepts for device in listing.devices] == [(True, False, False), (True, True, True)]
 

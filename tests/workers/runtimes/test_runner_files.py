@@ -13,10 +13,10 @@ import torch
 from sweeps.manifest import TensorSpec
 from tests.workers.runtimes.forked_runs import refusal, refused, run
 from tests.workers.runtimes.runs import RUNNER, answers, evaluating, request_of
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.runtimes.interface import BuildInputs
 from workers.runtimes.torchscript.capture import script
-from workers.runtimes.torchscript.report import parse
+from workers.runtimes.torchscript.runner_report import parse
 from workers.runtimes.torchscript.save import Format, bundle, save
 from workers.runtimes.torchscript.torch_state import build_state
 

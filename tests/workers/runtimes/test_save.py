@@ -11,7 +11,7 @@ from torch.jit import mobile
 
 from sweeps.errors import BuildError
 from sweeps.manifest import TensorSpec
-from workers.models.eager import load_eager
+from workers.models.eager_model import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import archive
 from workers.runtimes.torchscript.archive import NoArchive

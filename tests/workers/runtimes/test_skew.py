@@ -14,7 +14,7 @@ from sweeps.errors import RunnerError
 from tests.workers.runtimes import old_torch
 from workers.runtimes.interface import RunReport
 from workers.runtimes.torchscript.capture import script
-from workers.runtimes.torchscript.report import parse
+from workers.runtimes.torchscript.runner_report import parse
 from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.torch_state import build_state
 

@@ -24,11 +24,11 @@ from sweeps.planning.axes import resolve_variant
 from sweeps.spec.toolchains import toolchain
 from sweeps.variant import INSTALLED, Variant
 from tests.workers.toolchains.releases import RUNS_NOTHING
-from workers import plan as planner
+from workers import plan_inputs as planner
 from workers.devices.local import local_facts
 from workers.runtimes.onnxruntime.runtime import OnnxRuntime
-from workers.runtimes.torchscript import report
-from workers.toolchains import environments, within
+from workers.runtimes.torchscript import runner_report
+from workers.toolchains import environments, run_with_packages
 
 RELEASE = "onnxruntime==1.30.9"
 CHOSEN = toolchain(RELEASE)
@@ -64,7 +64,7 @@ def made(cache: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     sizes = {name: len(text) for name, text in content.items()}
-    (folder / within.MARKER).write_text(json.dumps({"toolchain": RELEASE, "files": sizes}))
+    (folder / run_with_packages.MARKER).write_text(json.dumps({"toolchain": RELEASE, "files": sizes}))
     return folder
 
 
@@ -98,7 +98,7 @@ def test_one_that_is_whole_can_be_used_listed_and_removed(made: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["no marker", "no JSON", "another form", "a file is gone", "a file is cut"])
 def test_one_that_is_not_whole_does_not_count_as_made(made: Path, damage: str) -> None:
-    marker, part = made / within.MARKER, made / "onnxruntime" / "__main__.py"
+    marker, part = made / run_with_packages.MARKER, made / "onnxruntime" / "__main__.py"
     match damage:
         case "no marker":
             marker.unlink()
@@ -120,12 +120,12 @@ def test_a_program_imports_the_releases_library_and_without_the_folder_it_gives_
     argv = environments.command_within([sys.executable, "-m", "onnxruntime", "it's", "$HOME"], RELEASE)
     ended = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert ended.stdout == f"{made}/onnxruntime/__init__.py it's $HOME\n"
-    (made / within.MARKER).unlink()
+    (made / run_with_packages.MARKER).unlink()
     ended = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert ended.returncode == within.ERROR_EXIT
+    assert ended.returncode == run_with_packages.ERROR_EXIT
     with pytest.raises(RunnerError) as caught:
-        report.parse(ended.stdout.encode())
-    assert caught.value.kind == within.KIND
+        runner_report.parse(ended.stdout.encode())
+    assert caught.value.kind == run_with_packages.KIND
 
 
 def test_the_installed_one_changes_no_command_and_other_programs_have_no_toolchain() -> None:
@@ -243,9 +243,9 @@ def test_a_release_is_made_once_and_made_again_where_it_is_damaged(registry: Pat
     folder = environments.add(CHOSEN, told.append).folder
     assert told == [f"{RELEASE}: about 65 MB in {environments.folder_of(CHOSEN)}"]
     assert environments.check(RELEASE) == CHOSEN
-    began = (folder / within.MARKER).stat().st_mtime_ns
+    began = (folder / run_with_packages.MARKER).stat().st_mtime_ns
     assert (environments.add(CHOSEN, told.append).folder, told[1:]) == (folder, [])
-    assert (folder / within.MARKER).stat().st_mtime_ns == began
+    assert (folder / run_with_packages.MARKER).stat().st_mtime_ns == began
     (folder / "onnxruntime" / "__main__.py").unlink()
     environments.add(CHOSEN, told.append)
     assert environments.check(RELEASE) == CHOSEN
@@ -300,7 +300,7 @@ def is_trial(process: psutil.Process) -> bool:
         words = process.cmdline()
     except psutil.Error:
         return False
-    return "workers.runtimes.trial" in words and "sweeps.with_parent" not in words
+    return "workers.runtimes.library_check" in words and "sweeps.with_parent" not in words
 
 
 @pytest.mark.system

@@ -4,7 +4,7 @@ import re
 import secrets
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.kept_shell import KeptShell
+from workers.devices.adb.open_shell import KeptShell
 from workers.devices.adb.phone_connection import FOLDER, PhoneConnection
 from workers.devices.adb.wire import Deadline, Output, Wire, WireError, read_until, send_line
 from workers.devices.interface import Completed

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.adb.attempt import KEPT_SHELL, Attempt, leads_attempt
 from workers.devices.adb.facts import is_ours
 from workers.devices.adb.files import AdbFiles
-from workers.devices.adb.host import AdbHost
-from workers.devices.adb.kept_shell import KeptShell
+from workers.devices.adb.open_shell import KeptShell
 from workers.devices.adb.phone_connection import PhoneConnection
 from workers.devices.adb.phone_lock import PhoneLock
 from workers.devices.adb.questions import ask_facts, ask_sensors

@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from sweeps.errors import DeviceError
+from workers.devices.adb.adb_host import AdbHost, problem
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost, problem
 from workers.devices.adb.server_address import SERVER_VARIABLES
 
 NEXT_STEP = "attach one and allow USB debugging: `adb devices` must list it"

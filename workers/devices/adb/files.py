@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from workers.devices.adb.phone_connection import FOLDER, PhoneConnection
 from workers.devices.adb.wire import receive_file, send_file
-from workers.devices.bounds import bounded
+from workers.devices.file_bounds import bounded
 from workers.devices.remote.files import RemoteFiles
 
 _PART = FOLDER / "part"

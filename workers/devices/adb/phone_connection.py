@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import NoReturn
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.host import AdbHost, NoTransportError, problem
+from workers.devices.adb.adb_host import AdbHost, NoTransportError, problem
 from workers.devices.adb.wire import Deadline, Output, RefusedError, Wire, WireError, read_shell
 from workers.devices.interface import Completed
 from workers.devices.remote.remote_shell import OUTPUT_LIMIT_BYTES, DeadlineError, RemoteShell

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.devices.fake.block_length import BlockLength, timed_of
-from workers.devices.fake.noise import (
+from workers.devices.fake.noise_factors import (
     cores_factor,
     median_factor,
     past_weights,
@@ -244,7 +244,7 @@ class SimulatedPhone:
         self._awake_s = (wakes_s, wakes_s + self.random.exponential(self.phone.daemon_s))
 
     def median_factor(self, slowed: bool | None) -> float:
-        """The median of all noise: see `workers.devices.fake.noise.median_factor`."""
+        """The median of all noise: see `workers.devices.fake.noise_factors.median_factor`."""
         return median_factor(self.phone, slowed)
 
     def sample_factors(self, count: int) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, ClassVar
 
 from sweeps.errors import DeviceError
-from workers.devices.bounds import too_large
+from workers.devices.file_bounds import too_large
 from workers.devices.local import from_os_error
 from workers.devices.remote.remote_shell import RemoteShell
 from workers.devices.shell import outcome_text, quoted

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from sweeps.errors import DeviceError
-from workers.devices.bounds import bounded
+from workers.devices.file_bounds import bounded
 from workers.devices.remote.files import RemoteFiles
 from workers.devices.shell import TAIL_BYTES, quoted
 from workers.devices.ssh.board_connection import FOLDER, BoardConnection

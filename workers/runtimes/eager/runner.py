@@ -34,7 +34,7 @@ def _opened(arguments: argparse.Namespace) -> Load:
     except NoPackage as error:
         raise GiveUp("load_failed", str(error)) from error
     from workers.models import weights  # noqa: F401  # imported here, because its imports must not count as load time
-    from workers.models.eager import load_eager
+    from workers.models.eager_model import load_eager
 
     if ":" not in package.source:
         import torchvision  # noqa: F401  # as above

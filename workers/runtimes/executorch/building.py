@@ -10,8 +10,9 @@ from torch.export import ExportedProgram
 from sweeps.errors import BuildError
 from sweeps.manifest import EvalSibling, Manifest, Verification
 from sweeps.variant import Variant
-from workers.models.eager import eager_logits
+from workers.models.eager_model import eager_logits
 from workers.models.package import BuildInputs
+from workers.runtimes.artifact_check import judge
 from workers.runtimes.calibration import calibration_images, check_images
 from workers.runtimes.executorch import export, pte, refusals, vulkan_reference
 from workers.runtimes.executorch.lowering import Lowered, lower, unsupported
@@ -20,7 +21,6 @@ from workers.runtimes.executorch.runner import library
 from workers.runtimes.finishing import Saved, finish, request_of, standard_of
 from workers.runtimes.interface import Runtime
 from workers.runtimes.stages import ByteStages
-from workers.runtimes.verify import judge
 
 EXPORTED_GRAPH = "the exported graph"
 """`Verification.executor` of artifacts for a backend that only devices have: what was lowered was run in PyTorch."""

@@ -19,8 +19,8 @@ from workers.runtimes.executorch.export import version
 from workers.runtimes.executorch.runner import library
 from workers.runtimes.executorch.tracing import quick, quiet
 from workers.runtimes.exporting import values_decide
-from workers.runtimes.failures import chain_of, first_words
-from workers.runtimes.work import multiply_adds, operator_of, with_shares
+from workers.runtimes.library_errors import chain_of, first_words
+from workers.runtimes.multiply_adds import multiply_adds, operator_of, with_shares
 
 _NO_KERNEL = re.compile(
     r"Operator (?:torch\._ops\.)?([\w.]+) is not|Missing out variants: \{([^}]*)\}|"

@@ -19,7 +19,7 @@ from workers.models.one_thread import one_thread
 from workers.models.package import Images
 from workers.runtimes.executorch.export import example, exported, in_layout, version
 from workers.runtimes.executorch.tracing import quick, quiet
-from workers.runtimes.failures import first_words
+from workers.runtimes.library_errors import first_words
 
 
 class Observed:

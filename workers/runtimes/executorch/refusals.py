@@ -6,10 +6,10 @@ from collections.abc import Collection
 import torch
 
 from sweeps.errors import BuildError
+from workers.runtimes.artifact_check import RunRefused
 from workers.runtimes.executorch.export import version
-from workers.runtimes.failures import chain_of
-from workers.runtimes.verify import RunRefused
-from workers.runtimes.work import lines_of
+from workers.runtimes.library_errors import chain_of
+from workers.runtimes.multiply_adds import lines_of
 
 _DELEGATE = re.compile(r"Failed to create (?:static )?([\w-]+(?: [\w-]+)*?) node")
 _KERNEL = re.compile(r"in operator (\w+::\w+)")

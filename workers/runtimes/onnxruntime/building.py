@@ -20,8 +20,8 @@ from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.onnxruntime import numbers, profile, runner
 from workers.runtimes.onnxruntime.blocked import blocked
 from workers.runtimes.onnxruntime.export import export
+from workers.runtimes.onnxruntime.onnx_multiply_adds import share_of
 from workers.runtimes.onnxruntime.supports import BLOCKED
-from workers.runtimes.onnxruntime.work import share_of
 from workers.runtimes.stages import ByteStages
 
 CPU_PROVIDER = "ONNX Runtime's CPU provider"

@@ -11,8 +11,8 @@ from workers.models.normal_form import load_normal
 from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage
 from workers.runtimes.exporting import check_ends, example_of, not_exportable, shape_of_values
-from workers.runtimes.failures import chain_of, first_words
-from workers.runtimes.work import lines_of, with_shares
+from workers.runtimes.library_errors import chain_of, first_words
+from workers.runtimes.multiply_adds import lines_of, with_shares
 
 INPUT, OUTPUT = "input", "output"
 _NO_FUNCTION = re.compile(

@@ -23,7 +23,7 @@ from sweeps.errors import BuildError
 from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.package import Images
-from workers.runtimes.failures import first_words
+from workers.runtimes.library_errors import first_words
 from workers.runtimes.onnxruntime.export import INPUT
 
 _LINEAR = ("MatMul", "Gemm")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.runtimes.profiles import OperatorRun, nanoseconds
+from workers.runtimes.operator_profile import OperatorRun, nanoseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from sweeps.manifest import Manifest
 from sweeps.skip_kinds import Skip
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
-from workers.runtimes import profiles, registry
+from workers.runtimes import operator_profile, registry
 from workers.runtimes.contract import Profiles, arguments, with_sha256
 from workers.runtimes.interface import Program, RunRequest
 from workers.runtimes.onnxruntime import profile, programs
@@ -56,8 +56,8 @@ class OnnxRuntime(Profiles):
 
         return build(self, variant, build_key, inputs, out, shared)
 
-    def parse_profile(self, stdout: bytes) -> profiles.Profile:
-        return profiles.parse(stdout, profile.operators)
+    def parse_profile(self, stdout: bytes) -> operator_profile.Profile:
+        return operator_profile.parse(stdout, profile.operators)
 
     def profiled_as(self, backend: str) -> str:
         """See `PartitioningRuntime.profiled_as`."""

@@ -13,7 +13,7 @@ from typing import Any
 from sweeps.batches import NotReached
 from sweeps.errors import RunnerError
 from workers.runtimes.interface import BatchOutcome
-from workers.runtimes.torchscript import report
+from workers.runtimes.torchscript import runner_report
 
 _MARKS = ("batch", "item", "artifact", "batch_end")
 _MAX_MARK_BYTES = 200
@@ -22,8 +22,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def parse(stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
     """See `BatchRuntime.parse_batch`. Of invalid lines, only those of one item are lost, unless they hide an item."""
-    if len(stdout) > report.MAX_BYTES:
-        raise RunnerError("garbled", f"the runner printed {len(stdout)} bytes; at most {report.MAX_BYTES} are read")
+    if len(stdout) > runner_report.MAX_BYTES:
+        raise RunnerError(
+            "garbled", f"the runner printed {len(stdout)} bytes; at most {runner_report.MAX_BYTES} are read"
+        )
     first, *lines = _lines(stdout)
     batch = _mark(first)
     if batch.get("event") != "batch":
@@ -60,7 +62,7 @@ def _mark(line: bytes) -> dict[str, Any]:
 def _refusal(stdout: bytes) -> RunnerError:
     """The error of a runner that began no batch."""
     try:
-        report.parse(stdout)
+        runner_report.parse(stdout)
     except RunnerError as error:
         if error.kind == "bad_arguments" and "unrecognized" in error.message and "--batch" in error.message:
             return RunnerError("no_batches", "this runner was compiled before there were batches")
@@ -97,7 +99,7 @@ def _outcome(lines: Sequence[bytes], sha256: str, revision: int) -> BatchOutcome
     try:
         if has_artifact:
             _check(artifact.get("sha256"), sha256)
-        parsed = report.parse(b"".join(lines[1:] if has_artifact else lines))
+        parsed = runner_report.parse(b"".join(lines[1:] if has_artifact else lines))
     except RunnerError as error:
         return error
     if not has_artifact or not parsed.samples_ns:

@@ -9,8 +9,9 @@ import torch
 from sweeps.manifest import EvalSibling, Manifest, TensorSpec, Verification
 from sweeps.planning.axes import is_calibrated
 from sweeps.variant import Variant
-from workers.models.eager import eager_logits, load_eager
+from workers.models.eager_model import eager_logits, load_eager
 from workers.models.package import BuildInputs
+from workers.runtimes.artifact_check import Standard, least_sqnr_db, verify
 from workers.runtimes.finishing import EXACT_INT8, Built, Saved, write_manifest
 from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.stages import stages_of
@@ -20,7 +21,6 @@ from workers.runtimes.torchscript.pipeline import lower, tensor_spec
 from workers.runtimes.torchscript.program_id import program_id
 from workers.runtimes.torchscript.save import bundle, save
 from workers.runtimes.torchscript.torch_state import build_state
-from workers.runtimes.verify import Standard, least_sqnr_db, verify
 
 EVAL_IMAGES = 8
 """Images in the sibling for stock tools. With 100, MobileNetV2 would grow from 14 MB to 75 MB."""

@@ -11,7 +11,7 @@ from torch.jit import _builtins
 from torch.jit._trace import TracerWarning
 
 from sweeps.errors import BuildError
-from workers.runtimes.failures import first_words
+from workers.runtimes.library_errors import first_words
 
 
 class ChannelsLast(torch.nn.Module):

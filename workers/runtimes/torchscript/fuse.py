@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from sweeps.errors import BuildError
-from workers.runtimes.failures import first_words
+from workers.runtimes.library_errors import first_words
 from workers.runtimes.torchscript.functional_calls import CONVOLUTIONS, read_what_is_written, spell_out
 from workers.runtimes.torchscript.sized_trace import sized_trace
 

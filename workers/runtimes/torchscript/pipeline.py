@@ -15,7 +15,7 @@ from sweeps.variant import Variant
 from workers.models.normal_form import load_normal
 from workers.models.package import BuildInputs
 from workers.runtimes.calibration import calibration_images
-from workers.runtimes.failures import first_words
+from workers.runtimes.library_errors import first_words
 from workers.runtimes.stages import Stages
 from workers.runtimes.torchscript import capture, metal, quantize
 from workers.runtimes.torchscript.fuse import fuse, symbolic

@@ -10,8 +10,8 @@ from torch.jit import mobile
 
 from sweeps.errors import BuildError
 from sweeps.manifest import TensorSpec
-from workers.runtimes.failures import first_words
 from workers.runtimes.finishing import Saved
+from workers.runtimes.library_errors import first_words
 from workers.runtimes.torchscript import archive
 from workers.runtimes.torchscript.runner.inputs import as_given
 

@@ -16,8 +16,8 @@ from sweeps.manifest import Manifest
 from sweeps.tool_logs.pytorch import parse_speed_benchmark
 from workers.models.package import Images
 from workers.runtimes.counting_tool import CountingTool, digest_of, said, shown, text_of
-from workers.runtimes.failures import first_words
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.library_errors import first_words
 from workers.runtimes.stock_tool import ToolOutput, ToolRun
 from workers.runtimes.torchscript.printed_tensor import read_matrix
 from workers.runtimes.torchscript.runner.load import (

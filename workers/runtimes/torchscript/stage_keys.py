@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
-from sweeps.spec.inputs import Argument
+from sweeps.spec.model_inputs import Argument
 from sweeps.variant import Variant
-from workers.runtimes.code import code_of
+from workers.runtimes.builder_code import code_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

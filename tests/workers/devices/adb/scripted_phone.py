@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from workers.devices.adb.adb_host import AdbHost, Attached
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost, Attached
 from workers.devices.adb.wire import Deadline, Wire
 
 _STDOUT, _EXIT = 1, 3

@@ -49,11 +49,11 @@ from tests.workers.phone_sweep import (
     sizes,
     tidied_up,
 )
+from workers.devices.adb.adb_host import AdbHost, parse_devices, problem
 from workers.devices.adb.attempt import Attempt
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.discovery import attached
 from workers.devices.adb.facts import parse_battery, parse_properties
-from workers.devices.adb.host import AdbHost, parse_devices, problem
 from workers.devices.adb.wire import Deadline
 from workers.measure.fixed_performance import FixedPerformance
 

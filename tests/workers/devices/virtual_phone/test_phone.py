@@ -16,8 +16,8 @@ import pytest
 from sweeps.errors import DeviceError
 from tests.faulty_phone import FaultyPhone, faulty_phones
 from tests.workers.phone_sweep import eventually, reboot, running_on
+from workers.devices.adb.adb_host import AdbHost
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.adbd import adbd, missing
 
 pytestmark = pytest.mark.system

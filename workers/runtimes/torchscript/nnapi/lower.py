@@ -12,7 +12,7 @@ import torch
 from torch.backends._nnapi import prepare
 
 from sweeps.errors import BuildError
-from workers.runtimes.failures import first_words
+from workers.runtimes.library_errors import first_words
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.interfaces import Core, FloatEnds, with_numbers, wrap_core
 from workers.runtimes.torchscript.nnapi.coverage import Coverage, coverage

@@ -25,7 +25,7 @@ from torch.backends._nnapi.serializer import (
     _NnapiSerializer,
 )
 
-from workers.runtimes.failures import first_words
+from workers.runtimes.library_errors import first_words
 from workers.runtimes.torchscript.nnapi.coverage import multiply_adds, sizes_of
 from workers.runtimes.torchscript.nnapi.views import MOST_DIMENSIONS, Steps, View
 

@@ -289,7 +289,7 @@ def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
         model, _ = load(given.model, replace(inspect(given.model, "nnapi"), format="pt"))
     prepare("nnapi", given.reference)
     # Not in the runner of one file, which never comes here: where that runs, there is no NNAPI.
-    from workers.runtimes.torchscript.nnapi.devices import listing
+    from workers.runtimes.torchscript.nnapi.nnapi_devices import listing
 
     found = listing(model, given.input_dims)
     if found.operations is not None:

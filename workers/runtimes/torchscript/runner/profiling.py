@@ -1,4 +1,5 @@
-"""`--profile`: the time of each operator, as `workers.runtimes.profiles` reads it. No figure of it is a latency.
+"""`--profile`: the time of each operator, as `workers.runtimes.operator_profile` reads it. No figure of it is a
+latency.
 
 The warm-up is `--warmup` iterations, and one at least; what is told is of `--iter` iterations.
 """

@@ -1,0 +1,118 @@
+"""The scheduler of builds and several devices in parallel: their slow work is done in threads, everything else in the
+caller's thread."""
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+from workers.driver.driver_events import Event
+
+Returned = TypeVar("Returned")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Work for a device, yielded between events. Its result is sent into the generator, its exception is thrown in."""
+
+    call: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Yielded by a run that has nothing to do until `holds()`, which other runs bring about. If no other run has work
+    under way, it goes on all the same."""
+
+    holds: Callable[[], bool]
+
+
+Steps = Generator[Event | Ask | Until, Any, Returned]
+"""A generator of one device's events, `Ask`s and `Until`s; `Returned` is its return value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The result of an `Ask`, with which the run goes on."""
+
+    run: Steps[None]
+    value: object = None
+    error: BaseException | None = None
+
+
+class Hands(Protocol):
+    """Workers that do the work of `Ask`s."""
+
+    def start(self, run: Steps[None], ask: Ask) -> None: ...
+
+    def next(self) -> Answered:
+        """Wait for the next answer, whichever is ready first."""
+        ...
+
+
+class Threads:
+    """One thread for each `Ask`. After Ctrl-C the threads are left behind; they end with the process."""
+
+    def __init__(self) -> None:
+        self._answers: SimpleQueue[Answered] = SimpleQueue()
+
+    def start(self, run: Steps[None], ask: Ask) -> None:
+        threading.Thread(target=lambda: self._answers.put(answer(run, ask)), daemon=True).start()
+
+    def next(self) -> Answered:
+        return self._answers.get()
+
+
+def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Iterator[Event]:
+    """The events of all runs as they occur. Only one run executes its own code at a time, so runs may share a journal.
+
+    A single run does its work in the caller's thread, so that Ctrl-C can interrupt it, unless `hands` are given.
+    """
+    if len(runs) == 1 and hands is None:
+        yield from _alone(runs[0])
+        return
+    hands = hands or Threads()
+    under_way = 0
+    parked: list[tuple[Steps[None], Until]] = []
+    ready = [Answered(run) for run in runs]
+    while ready or under_way:
+        if not ready:
+            ready.append(hands.next())
+            under_way -= 1
+        answered = ready.pop(0)
+        match (yield from _next_step(answered.run, answered)):
+            case Ask() as ask:
+                hands.start(answered.run, ask)
+                under_way += 1
+            case Until() as until:
+                parked.append((answered.run, until))
+        nobody_works = not ready and not under_way
+        ready += [Answered(run) for run, until in parked if nobody_works or until.holds()]
+        waking = [entry.run for entry in ready]
+        parked = [entry for entry in parked if entry[0] not in waking]
+
+
+def _alone(run: Steps[None]) -> Iterator[Event]:
+    answered = Answered(run)
+    while (step := (yield from _next_step(run, answered))) is not None:
+        answered = answer(run, step) if isinstance(step, Ask) else Answered(run)
+
+
+def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, Ask | Until | None]:
+    """The next piece of work of a run; `None`: the run has ended."""
+    try:
+        step = run.throw(answered.error) if answered.error else run.send(answered.value)
+        while not isinstance(step, Ask | Until):
+            yield step
+            step = next(run)
+    except StopIteration:
+        return None
+    return step
+
+
+def answer(run: Steps[None], ask: Ask) -> Answered:
+    """Do the work of an `Ask`."""
+    try:
+        return Answered(run, value=ask.call())
+    except BaseException as error:  # noqa: BLE001  # thrown where it was asked for; unanswered, it would be waited for
+        return Answered(run, error=error)

@@ -1,0 +1,186 @@
+"""Profiles and captures of builds on a device, kept apart from all measurements."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.manifest import Manifest
+from sweeps.results import ResultRow
+from sweeps.stored_profiles import KeptProfile, keep, keep_trace, place
+from sweeps.variant import INSTALLED, RunAxes, Variant
+from sweeps.workspace import Workspace
+from workers.artifacts import ArtifactStore
+from workers.measure import device_capture as captures
+from workers.measure.attach import Attached, attach, program_of_release, push_program
+from workers.measure.device_capture import Capture
+from workers.measure.processes import read, told
+from workers.measure.requests import START_DEADLINE_S
+from workers.measure.run_request import run_request
+from workers.runtimes import operator_profile, registry
+from workers.runtimes.interface import ProfilingRuntime, Program, RunReport, RunRequest
+from workers.toolchains.environments import command_within
+
+_DEADLINE_S = 600.0
+_CAPTURED_SECONDS, _MOST_SECONDS = 2.0, 30.0
+"""A capture takes samples, so it needs some time to have enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """The result of one profiled run of a job's build on a device."""
+
+    kept: KeptProfile
+    file: Path
+    """The trace, or the recording of a capture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A build on a device, and the request by which the job runs it."""
+
+    row: ResultRow
+    attached: Attached
+    manifest: Manifest
+    request: RunRequest
+
+    def kept_profile(
+        self, suffix: str, output: operator_profile.Profile | RunReport, iteration_ns: tuple[int, ...]
+    ) -> KeptProfile:
+        row, facts = self.row, self.attached.facts
+        return KeptProfile(
+            job=row.name,
+            build_key=row.build_key,
+            device=facts.name,
+            device_id=facts.device_id,
+            threads=row.threads,
+            cpus=row.cpus,
+            reuse_input=row.reuse_input,
+            runner=output.runner,
+            runtime=output.runtime_version,
+            iterations=len(iteration_ns),
+            profiled_iteration_p50_us=operator_profile.iteration_p50_us(iteration_ns),
+            suffix=suffix,
+        )
+
+
+def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: int, warmup: int) -> Profiled:
+    """Profile the build of `row` on the device that a sweep file calls `device`, and keep the document and a trace.
+
+    Raises `EdgeSweepError`: the device, the runner or the store says why it cannot be.
+    """
+    runtime = registry.get(row.runtime)
+    if not isinstance(runtime, ProfilingRuntime):
+        raise EdgeSweepError(f"{row.runtime} has no profiler", "profile a build of another runtime")
+    with _ready(row, device, workspace) as ready:
+        variant = ready.manifest.axes
+        program = _profiler(runtime, ready.attached, variant)
+        argv = runtime.profile_command(ready.request, iterations, warmup, program)
+        argv = argv if program else command_within(argv, variant.runner_toolchain)
+        _, result = told(ready.attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
+    document = ready.kept_profile("trace.json", result, result.iteration_ns)
+    document = document.model_copy(update={"operators": operator_profile.kept_operators(result)})
+    trace = keep_trace(workspace, document, result.trace(f"{row.name} on {document.device}"))
+    return Profiled(kept=document, file=trace)
+
+
+def captured(
+    row: ResultRow,
+    device: str,
+    workspace: Workspace,
+    capture: Capture,
+    own: Path | None,
+    *,
+    iterations: int,
+    warmup: int,
+) -> Profiled:
+    """Run one block of the build of `row` while a capture records it, and keep the recording.
+
+    `own`: the capture's program on this host, in place of the device's. Raises `EdgeSweepError`.
+    """
+    with _ready(row, device, workspace) as ready:
+        attached = ready.attached
+        if not attached.programs:
+            raise EdgeSweepError(
+                f"captures are taken on phones and boards, not on {device}",
+                "this computer's own tools are perf and top",
+            )
+        program = _runner(attached, ready.manifest.axes)
+        if program is None or program.tool is not None:
+            raise EdgeSweepError(
+                f"{attached.facts.name} has no runner of EdgeSweep for {ready.manifest.axes.format} files",
+                "edgesweep explain android-runtime says how to compile one",
+            )
+        recorder = captures.prepared(attached.device, capture, own)
+        request = replace(
+            ready.request,
+            iterations=iterations,
+            warmup_iterations=warmup,
+            min_seconds=_CAPTURED_SECONDS,
+            max_seconds=_MOST_SECONDS,
+        )
+        runtime = registry.get(row.runtime)
+        argv = runtime.command(request, program.path)
+        part = workspace.root / f"capture-{secrets.token_hex(8)}.part"
+        try:
+            deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
+            completed = captures.run(attached.device, capture, recorder, argv, deadline_s, part)
+            report = read(completed, runtime.parse)
+            document = ready.kept_profile(capture.suffix, report, report.samples_ns)
+            document = document.model_copy(update={"capture": capture.name})
+            file = place(workspace, document)
+            part.replace(file)
+        except OSError as error:
+            raise StoreError(f"{part} cannot be kept: {error.strerror}", "make room there") from error
+        finally:
+            part.unlink(missing_ok=True)
+    keep(workspace, document)
+    return Profiled(kept=document, file=file)
+
+
+def _runner(attached: Attached, variant: Variant) -> Program | None:
+    if variant.runner_toolchain != INSTALLED:
+        return program_of_release(attached.device, attached.facts, variant)
+    return attached.programs.get((variant.runtime, variant.format))
+
+
+@contextmanager
+def _ready(row: ResultRow, device: str, workspace: Workspace) -> Iterator[_Ready]:
+    """A device that is leased, with nothing of an earlier run on it."""
+    manifest = ArtifactStore(workspace.artifacts).find(row.build_key)
+    if manifest is None:
+        raise StoreError(
+            f"the build of {row.name} is not in this workspace", "run the sweep again: it rebuilds the file"
+        )
+    attached = attach(device, workspace.root, [row.runtime])
+    try:
+        attached.device.end_orphans()
+        model = attached.device.push(
+            workspace.artifact(row.build_key) / manifest.file,
+            f"{row.build_key[:16]}-{manifest.file}",
+            sha256=manifest.file_sha256,
+        )
+        run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
+        request = run_request(manifest.axes, run, manifest, model)
+        yield _Ready(row=row, attached=attached, manifest=manifest, request=request)
+    finally:
+        attached.device.release()
+
+
+def _profiler(runtime: ProfilingRuntime, attached: Attached, variant: Variant) -> str | None:
+    """The profiler's path on the device; `None` where this host's Python is the device's too."""
+    if not attached.programs:
+        return None
+    if variant.runner_toolchain != INSTALLED:
+        # A release's runner is its profiler.
+        return program_of_release(attached.device, attached.facts, variant).path
+    format = variant.format
+    profilers = runtime.profilers(attached.facts)
+    if format not in profilers:
+        raise EdgeSweepError(
+            f"{attached.facts.name} gets no program that profiles files of the format {format!r}",
+            "see the page android-runtime on how to compile it: edgesweep explain android-runtime",
+        )
+    return push_program(attached.device, profilers[format])
