@@ -203,11 +203,15 @@ def test_a_workspace_that_was_separated_knows_whose_copy_it_is(tmp_path: Path, m
     assert read_owner(workspace) == Owner()
 
 
-def test_a_name_that_does_not_fit_on_the_disk_is_told_and_made_when_there_is_room(tmp_path: Path) -> None:
+def test_a_name_that_does_not_fit_on_the_disk_is_told_and_made_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace = Workspace.open(tmp_path)
-    (tmp_path / ".published-as.part").symlink_to("/dev/full")
-    with pytest.raises(StoreError, match="published-as cannot be written: No space left on device") as caught:
-        named(workspace)
+    (tmp_path / f".{bytes(8).hex()}.part").symlink_to("/dev/full")
+    with monkeypatch.context() as patch:
+        patch.setattr("sweeps.whole_file.os.urandom", bytes)  # the name of the next hidden file
+        with pytest.raises(StoreError, match="published-as cannot be written: No space left on device") as caught:
+            named(workspace)
     assert "free space there" in str(caught.value.next_step)
     assert [*tmp_path.iterdir()] == [], "and nothing is left that would be taken for a name"
     made = named(workspace)
