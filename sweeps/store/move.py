@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sweeps.errors import StoreError
+from sweeps.sqlite_file import connect
 from sweeps.store.sweep_tags import SWEEP
 from sweeps.store.uri import dialect, redact, sqlite_path
 
@@ -54,7 +55,7 @@ def move_paths(uri: str, artifact_root: Path, *, dry_run: bool = False) -> Moved
     path, target = sqlite_path(uri), _folder(artifact_root)
     if not path.is_file():
         raise StoreError(f"there is no database at {path}", "give the workspace's new folder with --workspace")
-    with _translated(path), closing(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)) as db:
+    with _translated(path), closing(connect(path, busy_s=_BUSY_S)) as db:
         # From here on nobody else writes. The copy is of what is changed.
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -156,7 +157,7 @@ def _back_up(path: Path) -> Path:
     backup = next(name for name in names if not name.exists())
     part = backup.with_name(f"{backup.name}.new")
     part.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path, timeout=_BUSY_S)) as source, closing(sqlite3.connect(part)) as copy:
+    with closing(connect(path, read_only=True, busy_s=_BUSY_S)) as source, closing(connect(part)) as copy:
         source.backup(copy)
     return part.rename(backup)
 

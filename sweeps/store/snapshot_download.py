@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 THROUGH_SERVER = (
     "start an MLflow server, which keeps files for all (`mlflow server --artifacts-destination artifacts`;"
-    " infra/server.md), set MLFLOW_TRACKING_URI to its address on every computer, and run `edgesweep journal publish`"
+    " infra/server.md), set MLFLOW_TRACKING_URI to its address, and run `edgesweep journal publish SWEEP` where it is"
 )
 """The next step where several computers write to one database directly."""
 _OF_SERVER = ("mlflow-artifacts", "http", "https")
