@@ -1,34 +1,52 @@
-"""What other computers read of a sweep costs: bytes of its snapshots a minute and in all, and seconds of CPU.
+"""The bench measures what other computers read of a sweep: bytes of its snapshots a minute and in all, CPU and memory.
 
-python tests/benchmarks/bench_snapshot.py [--sizes 10000] [--stores FOLDER]
+python tests/benchmarks/bench_snapshot.py [--store FOLDER]
 
-Sweeps of 10,000 and 100,000 results as `bench_read.py` makes them, published to an MLflow database of its own (the
-snapshot alone, not a run of each job) and read from there. The bytes of a whole sweep are those of one that takes ten
-hours and has an upload as often as the pace allows: by the size of snapshots of a tenth, two tenths and so on of its
-results. Bytes a minute: of the last one, which is the largest, at that pace. CPU of the process that writes or reads.
+A sweep of 10,000 results as `bench_read.py` makes it is published to an MLflow database of its own (the snapshot alone,
+not a run of each job) and read from there by another workspace. The bytes of a whole sweep are those of one that takes
+ten hours and has an upload as often as the pace allows: by the size of snapshots of a tenth, two tenths and so on of
+its results. A sweep of 100,000 results has each of these rows ten times, with other keys on other phones. CPU and
+memory are those of the process that writes, or of a new one that reads. `--store` keeps the sweep there, or uses the
+one that is.
 """
 
 import argparse
 import os
+import resource
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 from many_results import SWEEP, add_ten, make
 from report import Figure, at_most, finish
 
 from sweeps.journal.journal import Journal
+from sweeps.results import ResultRow
 from sweeps.store.client import connect
 from sweeps.store.mlflow import Store
 from sweeps.store.result_files import copied_files
-from sweeps.store.snapshot import write_snapshot
-from sweeps.store.snapshot_upload import BYTES_PER_S, EVERY_S, _record, _rows, read_tag, upload_snapshot
+from sweeps.store.run_writer import upload
+from sweeps.store.snapshot import sha256_of, write_snapshot
+from sweeps.store.snapshot_upload import (
+    BYTES_PER_S,
+    EVERY_S,
+    SnapshotTag,
+    _record,
+    _rows,
+    _set_tag,
+    read_tag,
+    upload_snapshot,
+)
 from sweeps.store.sweep_tags import SNAPSHOT
 from sweeps.store.verdicts import overview
 from sweeps.store.written_runs import Written, look_up
 from sweeps.workspace import Workspace
 
+SIZE, TIMES = 10_000, 10
 HOURS, PARTS = 10, 10
 LEFT = 6
 
@@ -44,71 +62,117 @@ def publish(workspace: Workspace) -> tuple[float, Written]:
         return time.process_time() - began, written
 
 
-def growing_bytes(workspace: Workspace, size: int) -> list[int]:
-    """Of snapshots of one tenth of the results, of two tenths, and so on."""
-    found = []
+def growing_bytes(workspace: Workspace) -> list[int]:
+    """The sizes of snapshots of one tenth of the results, of two tenths, and so on."""
+    sizes = []
     with tempfile.TemporaryDirectory() as folder, Journal.open(workspace.journal, read_only=True) as journal:
         path = Path(folder) / "rows.parquet"
         for part in range(1, PARTS + 1):
-            rows = islice(_rows(journal, SWEEP, lambda: None), size * part // PARTS)
+            rows = islice(_rows(journal, SWEEP, lambda: None), SIZE * part // PARTS)
             write_snapshot(path, _record(journal, SWEEP), rows)
-            found.append(path.stat().st_size)
-    return found
+            sizes.append(path.stat().st_size)
+    return sizes
 
 
 def bytes_of_a_sweep(sizes: list[int]) -> float:
-    """Of all uploads of `HOURS`, at the pace that sizes allow."""
+    """The bytes of all uploads of `HOURS`, at the pace that sizes allow."""
     part_s = HOURS * 3600 / PARTS
     return sum(size * part_s / max(EVERY_S, size / BYTES_PER_S) for size in sizes)
 
 
-def read_s(reader: Workspace) -> float:
-    """CPU until the fleet's verdicts have what the server has."""
+def bytes_of_a_minute(size: int) -> float:
+    return 60 * size / max(EVERY_S, size / BYTES_PER_S)
+
+
+def publish_large(workspace: Workspace, written: Written) -> int:
+    """Let the sweep's run have a snapshot of `TIMES` as many results. Returns its bytes."""
+
+    def rows(journal: Journal) -> Iterator[ResultRow]:
+        for number in range(TIMES):
+            for row in _rows(journal, SWEEP, lambda: None):
+                key, device_id = f"{number:x}{row.job_key[1:]}", f"{row.device_id}-{number}"
+                yield replace(row, job_key=key, device_id=device_id)
+
+    client = connect(workspace.tracking_uri, make=False)
+    before = read_tag(written.parent.tags[SNAPSHOT])
+    assert before is not None
+    with tempfile.TemporaryDirectory() as folder, Journal.open(workspace.journal, read_only=True) as journal:
+        path = Path(folder) / "rows.parquet"
+        count = write_snapshot(path, _record(journal, SWEEP), rows(journal))
+        tag = SnapshotTag(
+            sequence=before.sequence + 1,
+            bytes=path.stat().st_size,
+            sha256=sha256_of(path),
+            rows=count,
+            content="large",
+        )
+        upload(client, written.parent.artifact_uri, {tag.file: path})
+    _set_tag(client, written, tag)
+    return tag.bytes
+
+
+def read(reader: Path, judge: bool) -> tuple[float, float]:
+    """Seconds of CPU until a new process has what the server has (`judge`: and its verdicts), and MB of memory."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(_read, (reader, judge))
+
+
+def _read(reader: Path, judge: bool) -> tuple[float, float]:
+    connect(Workspace(reader).tracking_uri, make=False)  # the import of MLflow is no part of reading
     began = time.process_time()
-    files = copied_files(reader)
-    overview(files)
+    files = copied_files(Workspace(reader))
     assert (files.error, files.left_out) == ("", 0)
-    return time.process_time() - began
+    if judge:
+        overview(files)
+    return time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def figures_of(workspace: Workspace, reader: Workspace, size: int) -> list[Figure]:
+def figures_of(workspace: Workspace, folder: Path) -> list[Figure]:
     Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
     written_s, written = publish(workspace)
     tag = read_tag(written.parent.tags[SNAPSHOT])
     assert tag is not None
-    sizes = growing_bytes(workspace, size)
-    minute_mb = 60 * tag.bytes / max(EVERY_S, tag.bytes / BYTES_PER_S) / 1e6
+    reader = Workspace.open(folder / "reader").root
+    sizes = growing_bytes(workspace)
+    bound_mb = 60 * BYTES_PER_S / 1e6
     figures = [
-        Figure(f"{size:,}: a snapshot", tag.bytes / 1e6, "MB"),
-        at_most(f"{size:,}: a minute", minute_mb, "MB", 60 * BYTES_PER_S / 1e6),
-        Figure(f"{size:,}: a sweep of {HOURS} h", bytes_of_a_sweep(sizes) / 1e6, "MB"),
-        Figure(f"{size:,}: written, CPU", written_s, "s"),
-        Figure(f"{size:,}: first read and judged, CPU", read_s(reader), "s"),
-        Figure(f"{size:,}: nothing new, CPU", read_s(reader), "s"),
+        Figure(f"{SIZE:,}: a snapshot", tag.bytes / 1e6, "MB"),
+        at_most(f"{SIZE:,}: a minute", bytes_of_a_minute(tag.bytes) / 1e6, "MB", bound_mb),
+        at_most(f"{SIZE:,}: a sweep of {HOURS} h", bytes_of_a_sweep(sizes) / 1e6, "MB", HOURS * 60 * bound_mb),
+        Figure(f"{SIZE:,}: written, CPU", written_s, "s"),
+        Figure(f"{SIZE:,}: first read, CPU", read(reader, judge=False)[0], "s"),
+        Figure(f"{SIZE:,}: judged, CPU", read(reader, judge=True)[0], "s"),
+        Figure(f"{SIZE:,}: nothing new, CPU", read(reader, judge=True)[0], "s"),
     ]
     add_ten(workspace)
     publish(workspace)
-    ten_s = read_s(reader)
-    name = f"{size:,}: ten new results until shown, CPU"
-    return [*figures, at_most(name, ten_s, "s", 0.6) if size == 10_000 else Figure(name, ten_s, "s")]
+    figures.append(at_most(f"{SIZE:,}: ten new results until shown, CPU", read(reader, judge=True)[0], "s", 0.6))
+    large = f"{TIMES * SIZE:,}"
+    size = publish_large(workspace, written)
+    read_s, read_mb = read(reader, judge=False)
+    return [
+        *figures,
+        Figure(f"{large}: a snapshot", size / 1e6, "MB"),
+        at_most(f"{large}: a minute", bytes_of_a_minute(size) / 1e6, "MB", bound_mb),
+        Figure(f"{large}: first read, CPU", read_s, "s"),
+        Figure(f"{large}: first read, memory", read_mb, "MB"),
+        Figure(f"{large}: nothing new, CPU", read(reader, judge=False)[0], "s"),
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", type=int, nargs="+", default=(10_000, 100_000))
-    parser.add_argument("--stores", type=Path)
+    parser.add_argument("--store", type=Path)
     asked = parser.parse_args()
-    figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
         os.environ["EDGESWEEP_STATE"] = f"{name}/state"
-        for size in asked.sizes:
-            os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{name}/{size}.sqlite"
-            folder = (asked.stores or Path(name)) / str(size)
-            is_new = not folder.exists()
-            workspace = Workspace.open(folder)
-            if is_new:
-                make(workspace, size, LEFT)
-            figures += figures_of(workspace, Workspace.open(Path(name) / "reader"), size)
+        os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{name}/mlflow.sqlite"
+        store = asked.store or Path(name) / "store"
+        is_new = not store.exists()
+        workspace = Workspace.open(store)
+        if is_new:
+            make(workspace, SIZE, LEFT)
+        figures = figures_of(workspace, Path(name))
     finish("snapshot: what other computers read", figures)
 
 
