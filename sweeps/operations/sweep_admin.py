@@ -273,8 +273,8 @@ def _in_mlflow(workspace: Workspace, runs_by_name: Iterable[Published]) -> InMlf
     uri, published = workspace.tracking_uri, list(runs_by_name)
     return InMlflow(
         server="" if is_own(workspace) else redact(uri, uri),
-        runs=sum(entry.mine for entry in published),
-        others=sum(entry.others for entry in published),
+        runs=sum(entry.own_runs for entry in published),
+        others=sum(entry.other_runs for entry in published),
     )
 
 

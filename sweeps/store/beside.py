@@ -1,4 +1,5 @@
-"""What MLflow has of a sweep beside the runs of its jobs: imported figures, and what people wrote about it."""
+"""The module writes what MLflow has of a sweep beside the runs of its jobs: imported figures, and what people wrote
+about it."""
 
 import json
 from collections.abc import Sequence
@@ -52,10 +53,10 @@ def write_labels(workspace: Workspace, sweep: str, labels: Labels) -> None:
         return
     with translated(uri):
         client = connect(uri, make=False)
-        found = client.get_experiment_by_name(sweep)
-        if found is not None and found.tags.get(SWEEP) == sweep and found.lifecycle_stage == "active":
+        experiment = client.get_experiment_by_name(sweep)
+        if experiment is not None and experiment.tags.get(SWEEP) == sweep and experiment.lifecycle_stage == "active":
             for name, text in _tags(labels).items():
-                client.set_experiment_tag(found.experiment_id, name, text)
+                client.set_experiment_tag(experiment.experiment_id, name, text)
 
 
 def _tags(labels: Labels) -> dict[str, str]:

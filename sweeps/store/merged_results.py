@@ -43,7 +43,7 @@ _BUSY_S = 10.0
 
 
 def is_whole(path: Path) -> bool:
-    """Whether there is such a file, of this version, whose table of results is whole."""
+    """Tell whether there is such a file, of this version, whose table of results is whole."""
     if not path.exists():
         return False
     try:
@@ -51,7 +51,7 @@ def is_whole(path: Path) -> bool:
             [mark] = db.execute("PRAGMA application_id").fetchone()
         if mark != _MARK:
             return False
-        with Journal.open(path) as journal:  # it adds the columns of new figures
+        with Journal.open(path) as journal:  # opening adds the columns of new figures
             journal.results.watermark()
     except (sqlite3.Error, StoreError):
         return False
@@ -80,9 +80,9 @@ def put_sweep(path: Path, snapshots: Sequence[Snapshot]) -> None:
         keys: set[str] = set()
         for number, snapshot in enumerate(snapshots):
             for group in snapshot.groups():
-                wanted = [values for values in group if chosen is None or chosen[values[_KEY]] == number]
-                _put_rows(db, snapshot, wanted)
-                keys.update(values[_KEY] for values in wanted)
+                counting = [values for values in group if chosen is None or chosen[values[_KEY]] == number]
+                _put_rows(db, snapshot, counting)
+                keys.update(values[_KEY] for values in counting)
         present = {key for (key,) in db.execute("SELECT job_key FROM results WHERE sweep = ? AND stale = 0", (sweep,))}
         _withdraw(db, sweep, present - keys)
         created = min(_utc(snapshot.record.created) for snapshot in snapshots)
@@ -165,7 +165,7 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
     """One transaction. Raises `StoreError` if the file cannot be written."""
     try:
         with closing(connect(path, busy_s=_BUSY_S)) as db:
-            db.execute("PRAGMA synchronous = OFF")  # it may be lost
+            db.execute("PRAGMA synchronous = OFF")  # the file may be lost
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db

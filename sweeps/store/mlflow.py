@@ -57,8 +57,8 @@ class Store:
     def check(self) -> None:
         """Raises `StoreError` within seconds if MLflow cannot be used. Creates a missing sqlite database."""
         with translated(self._uri):
-            found = experiments(connect(self._uri, make=True))
-        check_not_moved(self._uri, self._artifact_root, found)
+            listed = experiments(connect(self._uri, make=True))
+        check_not_moved(self._uri, self._artifact_root, listed)
 
     def publish(
         self,
@@ -95,7 +95,7 @@ class Store:
         self, journal: Journal, sweep: str, each: Callable[[Job], object], pause: Callable[[], object], last: bool
     ) -> int:
         key = (journal.path, sweep)
-        # Not restored after an error: then only MLflow knows its content.
+        # The entry is not restored after an error: then only MLflow knows its content.
         written = self._written.pop(key, None)
         with translated(self._uri):
             client = connect(self._uri, make=True)
@@ -187,7 +187,7 @@ def _write_changes(
         new = _replace_run(client, written, content, rest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new
         count += new
-        # Not in the transaction of the run: a capture may be large, and others write.
+        # Captures come after the run: a capture may be large.
         bring_profiles(client, journal, job, written.runs[job.key][0].run_id)
         each(job)
     for skip in journal.changes.skipped(sweep, written.position):
@@ -207,7 +207,7 @@ def _rest(
     blocks: Sequence[Block],
     manifest: Manifest | None,
 ) -> tuple[Span | None, Beside]:
-    """What only a new run needs: when it was measured, and what it has beside its content."""
+    """Return what only a new run needs: when it was measured, and what it has beside its content."""
     job = planned.job
     failures = (job.key, *build_failure_keys(job, planned.evaluation_id)) if isinstance(outcome, Failed) else ()
     calibration_id = None if manifest is None else manifest.calibration_id
@@ -229,18 +229,18 @@ def _replace_run(
 ) -> bool:
     """Write the run if it is new, and only then delete the runs that it replaces: readers always find the job."""
     present = written.runs.get(content.row.job_key, [])
-    same = next((run for run in present if run.attempt_key == content.attempt_key), None)
-    if same is None and len(present) == 1:
+    run_now = next((run for run in present if run.attempt_key == content.attempt_key), None)
+    if run_now is None and len(present) == 1:
         metrics = client.get_run(present[0].run_id).data.metrics
-        same = present[0] if content.is_in(present[0].attempt_key, metrics) else None
-    new = same is None
-    if same is None:
+        run_now = present[0] if content.is_in(present[0].attempt_key, metrics) else None
+    new = run_now is None
+    if run_now is None:
         measured, beside = rest()
-        same = _write_run(client, written, content, measured, beside)
+        run_now = _write_run(client, written, content, measured, beside)
     for run in present:
-        if run.run_id != same.run_id:
+        if run.run_id != run_now.run_id:
             client.delete_run(run.run_id)
-    written.runs[content.row.job_key] = [same]
+    written.runs[content.row.job_key] = [run_now]
     return new
 
 
@@ -286,13 +286,13 @@ def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], writ
 
     for key in manifests.keys() - written.datasets.keys():
         written.datasets |= datasets_of(written.parent.run_id, key, manifests[key])
-    there = set(json.loads(written.parent.tags.get(_DATA, "[]")))
-    missing = {key: text for key, text in manifests.items() if key not in there}
+    uploaded = set(json.loads(written.parent.tags.get(_DATA, "[]")))
+    missing = {key: text for key, text in manifests.items() if key not in uploaded}
     if not missing:
         return False
     upload(client, written.parent.artifact_uri, {file_name(key): text for key, text in missing.items()})
     client.log_inputs(written.parent.run_id, datasets=[DatasetInput(written.datasets[key]) for key in missing])
-    _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
+    _set_tags(client, written, {_DATA: json.dumps(sorted(uploaded | set(missing)))})
     return True
 
 

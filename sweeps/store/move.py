@@ -22,7 +22,7 @@ _COLUMNS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
     ("logged_models", "artifact_location"),
-    # What a person registered of a sweep.
+    # Models that a person registered from a sweep.
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
 )
@@ -31,7 +31,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What was rewritten, or would be. Folders are `file:` addresses with a slash at the end."""
+    """The addresses that were rewritten, or would be. Folders are `file:` addresses with a slash at the end."""
 
     folders: tuple[str, ...]
     """Where artifacts were, as the database said; none if all of them are true."""
@@ -108,8 +108,8 @@ def _folder_of(sweep: str, location: object) -> str | None:
 def _sweeps(db: sqlite3.Connection, path: Path) -> list[tuple[str, str, bool]]:
     """Each sweep whose artifacts are in a workspace: its name, the folder of all artifacts, and whether some must be
     there, because it has runs and is not deleted."""
-    there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not {"experiments", "experiment_tags", "runs", "alembic_version"} <= there:
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not {"experiments", "experiment_tags", "runs", "alembic_version"} <= tables:
         raise StoreError(f"{path} is not a database of MLflow", "give the workspace's folder with --workspace")
     if (damage := db.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
         raise StoreError(f"the database {path} is damaged: {damage[0]}", "move it away: the next run makes a new one")
@@ -119,8 +119,8 @@ def _sweeps(db: sqlite3.Connection, path: Path) -> list[tuple[str, str, bool]]:
         " FROM experiments AS here JOIN experiment_tags USING (experiment_id) WHERE key = ?",
         (SWEEP,),
     ).fetchall()
-    found = ((name, _folder_of(str(name), location), has_runs) for name, location, has_runs in rows)
-    return [(str(name), folder, bool(has_runs)) for name, folder, has_runs in found if folder is not None]
+    sweeps = ((name, _folder_of(str(name), location), has_runs) for name, location, has_runs in rows)
+    return [(str(name), folder, bool(has_runs)) for name, folder, has_runs in sweeps if folder is not None]
 
 
 def _check(artifact_root: Path, sweeps: Iterable[str]) -> None:
@@ -135,13 +135,13 @@ def _changes(
     db: sqlite3.Connection, folders: Iterable[str], target: str
 ) -> Iterator[tuple[str, str, list[tuple[str, int]]]]:
     """By table and column: the new address and the row of each that begins with one of the folders."""
-    there = {
+    present = {
         (table, column)
         for table, _ in _COLUMNS
         for (column,) in db.execute("SELECT name FROM pragma_table_info(?)", (table,))
     }
     for table, column in _COLUMNS:
-        if (table, column) not in there:
+        if (table, column) not in present:
             continue
         rows = []
         for rowid, address in db.execute(f"SELECT rowid, {column} FROM {table} WHERE {column} LIKE 'file:%'"):  # noqa: S608

@@ -29,7 +29,7 @@ class Outbox:
         self._sweep = sweep
         self._marks = marks
         self._store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
-        self._seen: int | None = None
+        self._version: int | None = None
 
     @classmethod
     @contextmanager
@@ -39,9 +39,9 @@ class Outbox:
             yield cls(workspace, journal, sweep, marks)
 
     def has_news(self, *, last: bool) -> bool:
-        """Whether another connection has written to the journal since the last complete publication, or a snapshot has
-        waited for its time. `last`: that has come."""
-        return self._journal.data_version != self._seen or self._store.waits_for_snapshot(
+        """Tell whether another connection has written to the journal since the last complete publication, or a snapshot
+        has waited for its time. `last`: that has come."""
+        return self._journal.data_version != self._version or self._store.waits_for_snapshot(
             self._journal, self._sweep, last=last
         )
 
@@ -53,17 +53,17 @@ class Outbox:
         Raises `StoreError` if MLflow refuses something. What it has taken stays, and the next call continues.
         """
         # Both are read first: what is written meanwhile is looked at again.
-        seen = self._journal.data_version
+        version = self._journal.data_version
         position = self._journal.changes.position(self._sweep)
 
-        def told(job: Job) -> None:
+        def count_published(job: Job) -> None:
             newest, _ = self._journal.changes.last_attempt(job)
             each(self._marks.add(job.key, position.attempt_id) < newest)
 
-        count = self._store.publish(self._journal, self._sweep, told, last=last, pause=lambda: each(False))
+        count = self._store.publish(self._journal, self._sweep, count_published, last=last, pause=lambda: each(False))
         self._marks.complete(position)
         clear_former_names(self._workspace, self._journal, self._sweep)
-        self._seen = seen
+        self._version = version
         return count
 
     def drain(

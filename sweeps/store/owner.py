@@ -1,4 +1,5 @@
-"""Who publishes: the name by which a workspace marks its parent runs, so that several can publish to one MLflow.
+"""The owner of a parent run is a workspace, whose name marks the run, so that several workspaces can publish to one
+MLflow.
 
 A copy of a workspace, or a backup of it that was restored, is another workspace, and must not write over the original's
 results. A restored one is told so (`separate`). Of a copied folder the snapshots tell: each writer remembers the last
@@ -20,21 +21,21 @@ from sweeps.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Of one workspace."""
+    """The names of one workspace, and the snapshots that it has written."""
 
     name: str = ""
     """Under which it publishes; empty: it has none yet."""
     taken_over: tuple[str, ...] = ()
-    """Of workspaces that are gone, in whose place it is."""
+    """The names of workspaces that are gone, in whose place this one is."""
     originals: tuple[str, ...] = ()
-    """Of workspaces that it is a copy of, and that may still be there."""
+    """The names of workspaces that this one is a copy of, and that may still be there."""
     snapshots: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By the id of the parent run: the sha256 of the snapshot that it wrote last, and of one that it was about to."""
 
 
 def is_own(workspace: Workspace, uri: str = "") -> bool:
-    """Whether a tracking server (by default the workspace's) is the workspace's own database. In that it marks nothing:
-    it may be lost, moved and restored with the workspace."""
+    """Tell whether a tracking server (by default the workspace's) is the workspace's own database. In that it marks
+    nothing: it may be lost, moved and restored with the workspace."""
     uri = uri or workspace.tracking_uri
     return dialect(uri) == "sqlite" and sqlite_path(uri).parent == workspace.root
 
@@ -52,7 +53,7 @@ def own_marks(workspace: Workspace, uri: str = "") -> frozenset[str]:
 
 
 def answered_marks(workspace: Workspace) -> frozenset[str]:
-    """As `own_marks`, with those of the workspaces in whose place it is."""
+    """Return the marks of `own_marks`, with those of the workspaces in whose place this one is."""
     return own_marks(workspace) | frozenset(() if is_own(workspace) else read_owner(workspace).taken_over)
 
 

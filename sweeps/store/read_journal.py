@@ -12,7 +12,7 @@ from sweeps.results import SweepResults, devices_called, to_frame
 
 
 def rank_sweep(source: Path | Journal, sweep: str, device: str | None = None) -> Ranking:
-    """As `sweeps.ranking.rank.rank` of all that a journal has of a sweep. `source`: as of `read_results`.
+    """Rank all that a journal has of a sweep, as `sweeps.ranking.rank.rank` does. `source`: as of `read_results`.
 
     A damaged table of results is made again. Raises `NoResultsError` if the sweep has no results yet, `EdgeSweepError`
     if no device matches `device`.
@@ -25,17 +25,17 @@ def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
     if not places:
         raise no_results(journal, sweep)
     spec, imported = journal.plans.spec(sweep), journal.imports.of_sweep(sweep)
-    told = told_by(spec)
+    hints = told_by(spec)
     if device is None:
         rows = journal.results.rows(sweep)
-        return rank_rows(rows, spec.objective, sweep, imported=imported, told=told)
+        return rank_rows(rows, spec.objective, sweep, imported=imported, told=hints)
     called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
-    mine = {place for place, name in places.items() if (place.place_id, name) in called}
-    rows = [row for place in sorted(mine) for row in journal.results.rows(sweep, place)]
-    others = {(place.place_id, place.model) for place in places.keys() - mine}
-    beside = [one for one in imported if one.place not in others]
+    chosen = {place for place, name in places.items() if (place.place_id, name) in called}
+    rows = [row for place in sorted(chosen) for row in journal.results.rows(sweep, place)]
+    other_places = {(place.place_id, place.model) for place in places.keys() - chosen}
+    beside = [figure for figure in imported if figure.place not in other_places]
     rows.sort(key=lambda row: (row.name, row.job_key))
-    return rank_rows(rows, spec.objective, sweep, device, beside, told)
+    return rank_rows(rows, spec.objective, sweep, device, beside, hints)
 
 
 def read_sweep(source: Path | Journal, sweep: str) -> SweepResults:

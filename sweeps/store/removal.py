@@ -29,9 +29,9 @@ _DELETED = " (deleted "
 class Published:
     """Runs in MLflow under a sweep's name."""
 
-    mine: int
-    """Of this workspace: its parent run, and the runs of that."""
-    others: int = 0
+    own_runs: int
+    """The number of runs of this workspace: its parent run, and the runs of that."""
+    other_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class _PublishedRuns:
     """An experiment, and its runs."""
 
     experiment: "Experiment"
-    mine: "list[Run]"
-    others: int
+    own_runs: "list[Run]"
+    other_runs: int
 
 
 def look_for(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -> Published:
@@ -49,8 +49,8 @@ def look_for(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -
     if not has_store(uri):
         return Published(0)
     with translated(uri):
-        found = list(_published(workspace, connect(uri, make=False), sweep, spared))
-    return Published(sum(len(runs.mine) for runs in found), sum(runs.others for runs in found))
+        published = list(_published(workspace, connect(uri, make=False), sweep, spared))
+    return Published(sum(len(runs.own_runs) for runs in published), sum(runs.other_runs for runs in published))
 
 
 def take_out(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -> int:
@@ -69,11 +69,11 @@ def take_out(workspace: Workspace, sweep: str, spared: Set[str] | None = None) -
     count = 0
     with translated(uri):
         client = connect(uri, make=False)
-        for found in list(_published(workspace, client, sweep, spared)):
-            experiment = found.experiment
-            count += len(found.mine)
-            if found.others or (spared is not None and experiment.name == sweep):
-                for run in found.mine:
+        for published in list(_published(workspace, client, sweep, spared)):
+            experiment = published.experiment
+            count += len(published.own_runs)
+            if published.other_runs or (spared is not None and experiment.name == sweep):
+                for run in published.own_runs:
                     client.delete_run(run.info.run_id)
                     _remove_files(workspace, str(run.info.artifact_uri).removesuffix("/artifacts"))
                 continue
@@ -93,13 +93,13 @@ def check_free(workspace: Workspace, journal: Journal, sweep: str, name: str) ->
         return
     with translated(uri):
         client = connect(uri, make=False)
-        there = client.get_experiment_by_name(name)
-        if there is None:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
             return
-        deleted = there.lifecycle_stage == "deleted"
+        deleted = experiment.lifecycle_stage == "deleted"
         if name in journal.sweeps.former_names(sweep) and not deleted:
             left = next(_published(workspace, client, name), None)
-            if left is not None and not left.others:
+            if left is not None and not left.other_runs:
                 return
     raise StoreError(
         f"MLflow at {redact(uri, uri)} has {'a deleted' if deleted else 'an'} experiment {name!r} already",
@@ -131,13 +131,13 @@ def _published(
     for experiment in _experiments(client, sweep):
         runs = active_runs(client, [experiment.experiment_id])
         parents = {str(run.info.run_id) for run in runs if _is_parent(run) and run.data.tags.get(OWNER, "") in names}
-        mine = [
+        own_runs = [
             run for run in runs if (str(run.info.run_id) if _is_parent(run) else run.data.tags.get(PARENT)) in parents
         ]
-        others = len(runs) - len(mine)
+        other_runs = len(runs) - len(own_runs)
         if spared is not None and experiment.name == sweep:
-            mine = [run for run in mine if not _is_parent(run) and _key(run) not in spared]
-        yield _PublishedRuns(experiment, mine, others)
+            own_runs = [run for run in own_runs if not _is_parent(run) and _key(run) not in spared]
+        yield _PublishedRuns(experiment, own_runs, other_runs)
 
 
 def _is_parent(run: "Run") -> bool:
@@ -150,13 +150,15 @@ def _key(run: "Run") -> str:
 
 
 def _experiments(client: "MlflowClient", sweep: str) -> "Iterator[Experiment]":
-    """That of the sweep, and any whose deletion was cut off after it had got its last name."""
+    """Yield the sweep's experiment, and any whose deletion was cut off after it had got its last name."""
     token: str | None = None
     while True:
         page = client.search_experiments(max_results=1000, page_token=token)
-        for one in page:
-            if one.tags.get(SWEEP) == sweep and (one.name == sweep or one.name.startswith(f"{sweep}{_DELETED}")):
-                yield one
+        for experiment in page:
+            if experiment.tags.get(SWEEP) == sweep and (
+                experiment.name == sweep or experiment.name.startswith(f"{sweep}{_DELETED}")
+            ):
+                yield experiment
         token = page.token
         if not token:
             return

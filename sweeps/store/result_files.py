@@ -31,7 +31,7 @@ ELSEWHERE = f"results of other workspaces, which are on other computers' disks; 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultFiles:
-    """What readers of results open: a journal, or a copy, which is read as one; and how old the copy is."""
+    """The files that readers of results open: a journal, or a copy, which is read as one; and how old the copy is."""
 
     journal: Path
     verdicts: Path
@@ -40,11 +40,11 @@ class ResultFiles:
     age_s: float = 0.0
     """Since the server was asked last."""
     complete: bool = True
-    """Whether the server was read to its end once; until then, results are missing."""
+    """The server was read to its end once; until then, results are missing."""
     left_out: int = 0
-    """How many snapshots of sweeps cannot be read."""
+    """The number of snapshots of sweeps that cannot be read."""
     error: str = ""
-    """Why the server could not be asked, with what to do; empty if it was."""
+    """The reason why the server could not be asked, with what to do; empty if it was."""
     of_others: frozenset[str] = frozenset()
     """The sweeps that other workspaces have published there."""
     elsewhere: frozenset[str] = frozenset()
@@ -128,19 +128,19 @@ def _is_due(state: CopyState) -> bool:
     now_s = time.time()
     if state.error and 0 <= now_s - state.tried_s < RETRY_S:
         return False
-    return not 0 <= now_s - state.asked_s < max(LOOK_S, SHARE * state.took_s)  # also where the clock went back
+    return not 0 <= now_s - state.asked_s < max(LOOK_S, SHARE * state.took_s)  # a clock may have gone back
 
 
 def _bring_up_to_date(copy: ServerCopy, *, patient: bool, each: Callable[[int], object]) -> None:
     """Unless another process does; `patient`: wait for it. Raises `StoreError`."""
-    with _turn(copy.folder, patient=patient) as mine:
-        if mine and not (patient and copy.is_complete):  # another process has made it meanwhile
+    with _turn(copy.folder, patient=patient) as is_turn:
+        if is_turn and not (patient and copy.is_complete):  # another process has made it meanwhile
             copy.bring_up_to_date(each)
 
 
 @contextmanager
 def _turn(folder: Path, *, patient: bool) -> Iterator[bool]:
-    """Whether it is this reader's turn to bring the copy up to date: only one reader at a time does."""
+    """Tell whether it is this reader's turn to bring the copy up to date: only one reader at a time does."""
     with ExitStack() as stack:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ _LATER = tuple(
     _TAGS[name]
     for name in (
         *("timed_seconds", "push_seconds", "accuracy_seconds", "sessions", "batch_medians_ms"),
-        *("lacking", "device_word"),  # they follow from the reason and the name
+        *("lacking", "device_word"),  # the reason and the name have these
     )
 )
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
@@ -83,17 +83,17 @@ class RunContent:
     """From the first process to the last one; `None` where nothing was measured."""
 
     def is_in(self, attempt_key: str, metrics: Mapping[str, float]) -> bool:
-        """Whether a run with this key and these metrics has this content, but for rounding and for figures that came
-        later than the run: a figure that is new writes no run again.
+        """Tell whether a run with this key and these metrics has this content, but for rounding and for figures that
+        came later than the run: a figure that is new writes no run again.
 
         Processors of different kinds give the same logarithm with other last digits.
         """
-        there = {
+        written = {
             name: metrics[name] if math.isclose(value, metrics[name], rel_tol=1e-12) else value
             for name, value in self.row.metrics.items()
             if name in metrics
         }
-        return attempt_key == _key(self.lasting, there)
+        return attempt_key == _key(self.lasting, written)
 
 
 def of_job(row: ResultRow, planned: PlannedJob, blocks: Sequence[Block], manifest: Manifest | None) -> RunContent:
@@ -111,8 +111,8 @@ def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:
 def row_texts(params: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, str]:
     """The fields of a row that a run says, by name; one that it does not say has its default."""
     named = {tag: name for name, tag in _TAGS.items()}
-    said = {named[tag]: text for tag, text in tags.items() if tag in named}
-    return said | {name: params[name] for name in _PARAMS if name in params}
+    texts = {named[tag]: text for tag, text in tags.items() if tag in named}
+    return texts | {name: params[name] for name in _PARAMS if name in params}
 
 
 def _key(lasting: Mapping[str, Mapping[str, str]], metrics: Mapping[str, float]) -> str:
@@ -122,7 +122,7 @@ def _key(lasting: Mapping[str, Mapping[str, str]], metrics: Mapping[str, float])
 def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
     """The run of a row as the journal makes it."""
     versions = {} if manifest is None else manifest.versions
-    # As in build keys: runs in which a later axis says nothing are equal to those from before it.
+    # Runs in which a later axis says nothing are equal to those from before that axis, as in build keys.
     names = [name for name in _PARAMS if name not in LATER_AXES or getattr(row, name) != LATER_AXES[name]]
     params = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
     tags = {tag: cut(text_of(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}

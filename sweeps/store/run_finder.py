@@ -11,7 +11,7 @@ _JOB_KEY = re.compile(r"(skipped-)?[0-9a-f]{1,64}")
 def find_run(tracking_uri: str, sweep: str, job_key: str) -> tuple[str, str] | None:
     """The ids of the experiment and of the run of one job, the one that was written last; `None` if MLflow has none.
     Raises `StoreError`."""
-    if _JOB_KEY.fullmatch(job_key) is None:  # it becomes a part of a query
+    if _JOB_KEY.fullmatch(job_key) is None:  # the key becomes a part of a query
         return None
     with translated(tracking_uri):
         client = connect(tracking_uri, make=False)

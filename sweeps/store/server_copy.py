@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 MOST_SNAPSHOTS, MOST_BYTES_IN_ALL = 10_000, 8 << 30
-"""Of one server."""
+"""The limits of one server."""
 _RETRY_S = 30.0
 """Until a snapshot that could not be had is asked for again."""
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
@@ -49,23 +49,23 @@ class KeptSnapshot:
     owner: str = ""
     """The workspace that has published it."""
     retry_s: float = 0.0
-    """Of a refused one: when it is asked for again (seconds since 1970); 0: not before it is another one."""
+    """The time when a refused one is asked for again (seconds since 1970); 0: not before it is another one."""
     is_elsewhere: bool = False
-    """It is on the disk of another computer, which writes to the database directly."""
+    """The file is on the disk of another computer, which writes to the database directly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyState:
-    """What is known of the copy. Times are seconds since 1970."""
+    """The state of the copy. Times are seconds since 1970."""
 
     asked_s: float = 0.0
     """When the last look began that came to its end."""
     took_s: float = 0.0
     tried_s: float = 0.0
     error: str = ""
-    """Why the last look came to no end."""
+    """The reason why the last look came to no end."""
     left_out: int = 0
-    """How many snapshots cannot be read, or could not be had, without those on another computer's disk."""
+    """The number of snapshots that cannot be read, or could not be had, without those on another computer's disk."""
     snapshots: Mapping[str, KeptSnapshot] = field(default_factory=dict)
     """By the id of the parent run."""
     refused: Mapping[str, KeptSnapshot] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class ServerCopy:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the server was once read to its end; until then, results are missing."""
+        """Tell whether the server was once read to its end; until then, results are missing."""
         return self.results.exists() and self.state().asked_s > 0.0
 
     def state(self) -> CopyState:
@@ -168,13 +168,13 @@ class ServerCopy:
         if before is not None and before.sha256 == snapshot.sha256 and not 0 < before.retry_s <= now_s:
             return
         incoming = self.folder / "incoming.parquet"
-        others = {run_id: path for run_id, path in self._files(state, run.sweep).items() if run_id != run.run_id}
+        other_files = {run_id: path for run_id, path in self._files(state, run.sweep).items() if run_id != run.run_id}
         try:
             download(client, run.artifact_uri, run.tag.file, run.tag.bytes, run.tag.sha256, incoming)
-            if others:
+            if other_files:
                 _check(incoming)
-                others = {run_id: path for run_id, path in others.items() if self._is_whole(path)}
-            self._merge(run.sweep, {**others, run.run_id: incoming})
+                other_files = {run_id: path for run_id, path in other_files.items() if self._is_whole(path)}
+            self._merge(run.sweep, {**other_files, run.run_id: incoming})
         except SnapshotError:
             self._save(replace(state, refused={**state.refused, run.run_id: snapshot}))
             return
@@ -190,20 +190,20 @@ class ServerCopy:
     def _forget_others(self, listed: set[str], unreadable: set[str]) -> None:
         """Forget the runs that the server has no longer. Of an unreadable one, the snapshot before stays."""
         state = self.state()
-        gone = state.snapshots.keys() - listed - unreadable
-        if not gone and state.refused.keys() <= listed:
+        missing = state.snapshots.keys() - listed - unreadable
+        if not missing and state.refused.keys() <= listed:
             return
-        left = {run_id: snapshot for run_id, snapshot in state.snapshots.items() if run_id not in gone}
+        left = {run_id: snapshot for run_id, snapshot in state.snapshots.items() if run_id not in missing}
         refused = {run_id: snapshot for run_id, snapshot in state.refused.items() if run_id in listed}
         state = replace(state, snapshots=left, refused=refused)
-        for sweep in {one.sweep for run_id, one in self.state().snapshots.items() if run_id in gone}:
+        for sweep in {snapshot.sweep for run_id, snapshot in self.state().snapshots.items() if run_id in missing}:
             files = self._files(state, sweep)
             if files:
                 self._merge(sweep, files)
             else:
                 merged_results.drop_sweep(self.results, sweep)
         self._save(state)
-        for run_id in gone:
+        for run_id in missing:
             self._file(run_id).unlink(missing_ok=True)
 
     def _merge(self, sweep: str, files: Mapping[str, Path]) -> None:
@@ -224,7 +224,7 @@ class ServerCopy:
         return True
 
     def _files(self, state: CopyState, sweep: str) -> dict[str, Path]:
-        files = {run_id: self._file(run_id) for run_id, one in state.snapshots.items() if one.sweep == sweep}
+        files = {run_id: self._file(run_id) for run_id, snapshot in state.snapshots.items() if snapshot.sweep == sweep}
         return {run_id: path for run_id, path in files.items() if path.exists()}
 
     def _file(self, run_id: str) -> Path:
@@ -243,7 +243,7 @@ def _check(path: Path) -> None:
 
 
 def copy_folder(uri: str) -> Path:
-    """Its name tells nothing of the server, nor of the password."""
+    """Return the folder of a server's copy, whose name tells nothing of the server, nor of the password."""
     if dialect(uri) == "sqlite":
         uri = str(sqlite_path(uri).resolve())
     parts = urlsplit(uri)

@@ -30,7 +30,7 @@ MOST_BYTES, MOST_ROWS, MOST_COLUMNS = 256 << 20, 1_000_000, 1_000
 MOST_RECORD_BYTES = 16 << 20
 """Longest record of the sweep: its file, and the figures of tools that were run by hand."""
 _GROUP_ROWS = 5_000
-"""So many rows are in memory at once."""
+"""The number of rows that are in memory at once."""
 _MOST_GROUP_BYTES = 512 << 20
 """Largest text of one group of rows, once it is unpacked."""
 _METADATA_KEY = b"edgesweep"
@@ -48,7 +48,7 @@ class SnapshotError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRecord:
-    """What a snapshot says of its sweep beside the rows. Times are ISO texts."""
+    """The record of a sweep in its snapshot, beside the rows. Times are ISO texts."""
 
     format: int
     sweep: str
@@ -72,7 +72,7 @@ def write_snapshot(path: Path, record: SnapshotRecord, rows: Iterable[ResultRow]
         while group := list(islice(remaining, _GROUP_ROWS)):
             columns = zip(*map(values_of, group), strict=True)
             arrays = [
-                # As sqlite has them: a bool is an integer.
+                # A bool is an integer, as in sqlite.
                 pyarrow.array(map(int, values) if field.type == pyarrow.int64() else values, field.type)
                 for values, field in zip(columns, schema, strict=True)
             ]
@@ -102,7 +102,7 @@ class Snapshot:
             if size > MOST_BYTES:
                 raise SnapshotError(f"a snapshot has {size:,} bytes, more than {MOST_BYTES:,}", _OTHER)
             text = [name for name in read_schema(path).names if _COLUMN_TYPES.get(name) == "string"]
-            # As dictionaries: a text that is repeated a million times is one text until its length was looked at.
+            # Dictionaries keep a text that is repeated a million times as one text until its length was looked at.
             self._file = ParquetFile(path, read_dictionary=text)
         except (ArrowException, OSError, ValueError) as error:
             raise _unreadable(error) from error
@@ -159,9 +159,9 @@ class Snapshot:
             raise SnapshotError("a snapshot has a group of rows that is too large", _OTHER)
         for name, kind in _COLUMN_TYPES.items():
             if (at := schema.get_field_index(name)) >= 0:
-                found = schema.field(at).type
-                if str(getattr(found, "value_type", found)) != kind:
-                    raise SnapshotError(f"the column {name} of a snapshot is of {found}, not of {kind}", _OTHER)
+                column_type = schema.field(at).type
+                if str(getattr(column_type, "value_type", column_type)) != kind:
+                    raise SnapshotError(f"the column {name} of a snapshot is of {column_type}, not of {kind}", _OTHER)
             elif name not in METRICS and _default(name) is MISSING:
                 raise SnapshotError(f"a snapshot has no column {name}, or has it twice", _OTHER)
         return frozenset(schema.names) & _COLUMN_TYPES.keys()
@@ -172,8 +172,8 @@ class Snapshot:
             raise SnapshotError(f"a snapshot has a record of {len(text):,} bytes", _OTHER)
         try:
             record = from_json(SnapshotRecord, text.decode())
-            for one in record.imported:
-                to_json(one)  # it raises for a figure that no journal takes
+            for figure in record.imported:
+                to_json(figure)  # `to_json` raises for a figure that no journal takes
         except (StoreError, UnicodeDecodeError, RecursionError) as error:
             raise _unreadable(error) from error
         if record.format != FORMAT:
@@ -199,7 +199,7 @@ def _check_text(table: "pyarrow.Table") -> None:
 
 
 def _python_values(column: "pyarrow.ChunkedArray") -> list[Any]:
-    """As `to_pylist`, which takes several times as long."""
+    """Return the values as `to_pylist` does, which takes several times as long."""
     from pyarrow import string, types
 
     if types.is_dictionary(column.type):
@@ -208,7 +208,7 @@ def _python_values(column: "pyarrow.ChunkedArray") -> list[Any]:
 
 
 def _default(name: str) -> Any:
-    """What a snapshot without this column says; `MISSING` of a column that every snapshot has."""
+    """Return the value that a snapshot without this column means; `MISSING` of a column that every snapshot has."""
     if name in METRICS:
         return None
     if name == "extra_metrics":

@@ -85,7 +85,9 @@ def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: 
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
-    if urlsplit(artifact_uri).netloc != urlsplit(tracking_uri).netloc:  # it would be sent this server's password
+    if (
+        urlsplit(artifact_uri).netloc != urlsplit(tracking_uri).netloc
+    ):  # the other server would be sent this one's password
         raise StoreError("a server keeps results on another server", _OTHER_STORE)
     headers = {"Accept-Encoding": "identity"}
     creds = get_default_host_creds(artifact_uri)
@@ -100,7 +102,8 @@ def _stream(tracking_uri: str, artifact_uri: str, name: str, size: int, target: 
 
 
 def _chunks(raw: "object", limit_s: float) -> Iterator[bytes]:
-    """What has come so far, again and again: a byte now and then holds nobody up for longer than the limit."""
+    """Yield the bytes that have come so far, again and again: a byte now and then holds nobody up for longer than the
+    limit."""
     deadline = time.monotonic() + limit_s
     while chunk := raw.read1(_CHUNK):  # type: ignore[attr-defined]
         yield chunk

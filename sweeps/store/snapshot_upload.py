@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 60.0
 BYTES_PER_S = 50_000
-"""Of all uploads but the last one: at most 3 MB a minute, whatever the size of the sweep."""
+"""The pace of all uploads but the last one: at most 3 MB a minute, whatever the size of the sweep."""
 SHARE = 20
 """An upload comes no sooner than after this many times what the last one took."""
 FOLDER = "snapshot"
@@ -41,10 +41,10 @@ class CopiedWorkspaceError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotTag:
-    """Which snapshot a parent run has. The tag is written after the file, in one request."""
+    """The tag says which snapshot a parent run has. The tag is written after the file, in one request."""
 
     sequence: int
-    """It grows by one with each snapshot of the run."""
+    """The number grows by one with each snapshot of the run."""
     bytes: int
     sha256: str
     rows: int
@@ -115,7 +115,7 @@ def is_due(written: Written) -> bool:
 
 
 def has_newer(journal: Journal, sweep: str, written: Written) -> bool:
-    """Whether the journal has results that the snapshot of this process' parent run lacks."""
+    """Tell whether the journal has results that the snapshot of this process' parent run lacks."""
     with suppress(DamagedResultsError):
         known = read_tag(written.parent.tags.get(SNAPSHOT))
         return known is None or known.content != _content(journal, sweep)
@@ -123,7 +123,7 @@ def has_newer(journal: Journal, sweep: str, written: Written) -> bool:
 
 
 def _content(journal: Journal, sweep: str) -> str:
-    """What changes with each change of the sweep's results. Raises `DamagedResultsError`."""
+    """Return a text that changes with each change of the sweep's results. Raises `DamagedResultsError`."""
     mark = journal.results.watermark()
     return f"{mark.epoch}.{mark.seq}.{journal.plans.current_id(sweep)}.{len(journal.imports.of_sweep(sweep))}"
 

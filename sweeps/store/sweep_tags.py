@@ -3,13 +3,14 @@
 from sweeps.store.run_content import RECORD, TAG
 
 SWEEP = f"{TAG}sweep"
-"""Of the experiment and of the parent run: the name of the sweep."""
+"""The tag of the experiment and of the parent run with the name of the sweep."""
 OWNER = f"{TAG}workspace"
-"""Of the parent run: who publishes it (`sweeps.store.owner`). In a workspace's own database it has none."""
+"""The tag of the parent run that says who publishes it (`sweeps.store.owner`). In a workspace's own database it has
+none."""
 SPEC = f"{TAG}spec"
-"""Of the parent run: sha256 of the sweep file that it has as an artifact."""
+"""The tag of the parent run with the sha256 of the sweep file that it has as an artifact."""
 SNAPSHOT = f"{TAG}snapshot"
-"""Of the parent run: which snapshot it has (`sweeps.store.snapshot_upload.SnapshotTag`), as JSON."""
+"""The tag of the parent run that says which snapshot it has (`sweeps.store.snapshot_upload.SnapshotTag`), as JSON."""
 IMPORTED = f"{TAG}imported"
 PARENT = "mlflow.parentRunId"
 

@@ -51,7 +51,7 @@ def verify_published(workspace: Workspace, journal: Journal) -> Checked:
 
 
 def _own_runs(client: "MlflowClient", sweep: str, names: frozenset[str]) -> "list[Run]":
-    """What this workspace has published of a sweep, under each of its names."""
+    """Return what this workspace has published of a sweep, under each of its names."""
     experiment = client.get_experiment_by_name(sweep)
     if experiment is None:
         return []
@@ -64,20 +64,21 @@ def _own_runs(client: "MlflowClient", sweep: str, names: frozenset[str]) -> "lis
 
 
 def _twice(sweep: str, tags: list[dict[str, str]]) -> list[Finding]:
-    found = []
-    for tag, what in ((ATTEMPT_KEY, "outcome"), (JOB_KEY, "job")):
-        numbers = Counter(one.get(tag, "") for one in tags)
-        found += [
-            Finding(f"{sweep}: {what} {key:.12}", f"{number} runs have it")
+    findings = []
+    for tag, noun in ((ATTEMPT_KEY, "outcome"), (JOB_KEY, "job")):
+        numbers = Counter(run_tags.get(tag, "") for run_tags in tags)
+        findings += [
+            Finding(f"{sweep}: {noun} {key:.12}", f"{number} runs have it")
             for key, number in numbers.items()
             if number > 1
         ]
-    return found
+    return findings
 
 
 def _outcomes(journal: Journal, sweep: str) -> dict[str, str]:
-    """Of every job and skipped combination that the sweep ever had, by key; empty while a job is pending again."""
-    outcomes = {skipped_key(one.skipped): "skipped" for one in journal.changes.skipped(sweep, None)}
+    """Return the outcome of every job and skipped combination that the sweep ever had, by key; empty while a job is
+    pending again."""
+    outcomes = {skipped_key(skip.skipped): "skipped" for skip in journal.changes.skipped(sweep, None)}
     for planned in journal.changes.jobs(sweep, None):
         ended = journal.outcomes.ending(planned)
         kind = "measured" if isinstance(ended, Complete) else "failed" if isinstance(ended, Failed) else ""

@@ -112,7 +112,7 @@ def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Jour
         if tags.get(RECORD) == "imported":
             imported[entry.attempt_key] = entry
         elif tags.get(RECORD) == "job" and run.info.status == "RUNNING":
-            client.delete_run(entry.run_id)  # its publisher was killed, or the reply to its creation was lost
+            client.delete_run(entry.run_id)  # the publisher was killed, or the reply to the creation was lost
         elif tags.get(RECORD) == "job":
             jobs.setdefault(tags.get(JOB_KEY, ""), []).append(entry)
     written = Written(

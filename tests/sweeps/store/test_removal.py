@@ -38,10 +38,10 @@ def runs(client):
 
 
 def test_runs_of_another_workspace_stay_with_their_experiment(workspace, client):
-    assert look_for(workspace, "s") == Published(2, others=2)
-    assert look_for(workspace, "s", spared={"the same"}) == Published(0, others=2)
+    assert look_for(workspace, "s") == Published(2, other_runs=2)
+    assert look_for(workspace, "s", spared={"the same"}) == Published(0, other_runs=2)
     assert take_out(workspace, "s") == 2
-    assert look_for(workspace, "s") == Published(0, others=2)
+    assert look_for(workspace, "s") == Published(0, other_runs=2)
     for run in runs(client):
         client.set_tag(run.info.run_id, OWNER, "")
     assert take_out(workspace, "s") == 2
