@@ -144,7 +144,7 @@ def sweeps(now: Source) -> tuple[SweepRow, ...]:
 @st.cache_resource(max_entries=3, show_spinner=False, hash_funcs=KEYS)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
-    return tuple(one for table, names in now.shares for one in overview(table.files) if one.sweep in names)
+    return tuple(verdict for table, names in now.shares for verdict in overview(table.files) if verdict.sweep in names)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)

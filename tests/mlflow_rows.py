@@ -37,8 +37,8 @@ def load(tracking_uri: str, sweep: str) -> SweepResults:
     }
     if not finished:
         raise NoResultsError(f"the sweep {sweep!r} has no results yet")
-    there = [(run.info.run_id, run.data) for run in finished.values()]
-    rows = [row_of(sweep, run_id, data.params, data.metrics, data.tags) for run_id, data in there]
+    data_by_id = [(run.info.run_id, run.data) for run in finished.values()]
+    rows = [row_of(sweep, run_id, data.params, data.metrics, data.tags) for run_id, data in data_by_id]
     with TemporaryDirectory() as folder:
         repository = get_artifact_repository(parents[0].info.artifact_uri, tracking_uri=client.tracking_uri)
         spec = Path(repository.download_artifacts("sweep.json", folder)).read_text("utf-8")
@@ -60,7 +60,7 @@ def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
 
 
 def sweep_names(tracking_uri: str) -> list[str]:
-    """Of all sweeps in MLflow. Raises `StoreError` if there is no store yet."""
+    """The names of all sweeps in MLflow. Raises `StoreError` if there is no store yet."""
     with translated(tracking_uri):
         return sorted(experiment.name for experiment in experiments(connect(tracking_uri, make=False)))
 

@@ -91,9 +91,9 @@ class Team:
     def rows(self, sweep: str = "phones", **options: Any) -> dict[str, Any]:
         """The rows of a new copy, by job key; each key is there once."""
         with Journal.open(self.copy(**options).journal, read_only=True) as journal:
-            found = journal.results.rows(sweep)
-        assert len({row.job_key for row in found}) == len(found)
-        return {row.job_key: row for row in found}
+            rows = journal.results.rows(sweep)
+        assert len({row.job_key for row in rows}) == len(rows)
+        return {row.job_key: row for row in rows}
 
     def parents(self, sweep: str = "phones") -> list[Any]:
         experiment = self.client.get_experiment_by_name(sweep)
@@ -157,7 +157,7 @@ def test_a_copy_is_read_as_a_journal_is(team: Team) -> None:
     ):
         assert copy.results.rows("phones") == journal.results.rows("phones")
         assert copy.sweeps.all() == journal.sweeps.all()
-    assert [one.winner for one in overview(files)] == [one.winner for one in overview(team.measuring)]
+    assert [verdict.winner for verdict in overview(files)] == [verdict.winner for verdict in overview(team.measuring)]
 
 
 def check_that_a_copy_follows(team: Team) -> None:
@@ -181,9 +181,9 @@ def check_that_a_copy_follows(team: Team) -> None:
         assert seqs == 2, "rows that are as they were are not written again"
     experiment = team.client.get_experiment_by_name("other")
     team.client.delete_experiment(experiment.experiment_id)
-    assert {one.sweep for one in overview(team.copy())} == {"phones"}
+    assert {verdict.sweep for verdict in overview(team.copy())} == {"phones"}
     team.client.restore_experiment(experiment.experiment_id)
-    assert {one.sweep for one in overview(team.copy())} == {"phones", "other"}
+    assert {verdict.sweep for verdict in overview(team.copy())} == {"phones", "other"}
     with Journal.open(team.measuring.journal) as journal:
         journal.save_plan(team.records.plan(jobs[0], name="phones"))
     team.publish()
@@ -233,16 +233,16 @@ def test_of_two_workspaces_with_one_sweep_name_each_job_is_shown_once_and_none_i
     assert rows.keys() == {job.key for job in jobs[:3]}
     assert [rows[job.key].rounds for job in jobs[:3]] == [2, 3, 3], "more rounds count"
     with Journal.open(team.measuring.journal, read_only=True) as journal:
-        mine = {row.job_key: row for row in journal.results.rows("phones")}
+        own_rows = {row.job_key: row for row in journal.results.rows("phones")}
     team.publish()
     assert team.rows() == rows, "whoever published last changes nothing"
     # A workspace that has the sweep reads its own journal alone.
     with open_results(team.measuring, "phones") as stored:
         assert stored.files == own_files(team.measuring)
     # Without the other one, its results go, and what it had hidden comes back.
-    [theirs] = [run for run in team.parents() if run.data.tags["edgesweep.workspace"] == read_owner(other).name]
-    team.client.delete_run(theirs.info.run_id)
-    assert team.rows() == mine
+    [other_parent] = [run for run in team.parents() if run.data.tags["edgesweep.workspace"] == read_owner(other).name]
+    team.client.delete_run(other_parent.info.run_id)
+    assert team.rows() == own_rows
 
 
 def test_a_copied_workspace_takes_a_name_of_its_own_and_hides_nothing_of_the_original(team: Team) -> None:
@@ -350,8 +350,8 @@ def changed(path: Path, edit: Callable[[pyarrow.Table], pyarrow.Table], **record
     metadata = dict(table.schema.metadata)
     known = from_json(SnapshotRecord, metadata[b"edgesweep"].decode())
     text = json.dumps(json.loads(to_json(known)) | record)
-    made = edit(table).replace_schema_metadata({"edgesweep": text})
-    parquet.write_table(made, path.with_suffix(".changed"), row_group_size=5_000)
+    edited = edit(table).replace_schema_metadata({"edgesweep": text})
+    parquet.write_table(edited, path.with_suffix(".changed"), row_group_size=5_000)
     return path.with_suffix(".changed").read_bytes()
 
 
@@ -403,7 +403,7 @@ def test_a_snapshot_that_cannot_be_read_is_left_out_and_the_one_before_stays(tea
     files = team.copy()
     assert (files.left_out, files.error) == (1, "")
     assert "1 snapshots were left out, which cannot be read" in files.text
-    assert {one.sweep for one in overview(files)} == {"phones", "other"}
+    assert {verdict.sweep for verdict in overview(files)} == {"phones", "other"}
     team.measure(2)
     assert team.rows().keys() == {job.key for job in jobs[:3]}
 
@@ -552,8 +552,8 @@ def test_a_damaged_snapshot_on_the_disk_is_downloaded_again(team: Team) -> None:
     jobs = team.measure(0, 1)
     copy = ServerCopy(team.uri)
     team.copy()
-    [kept] = copy.folder.glob("*.parquet")
-    kept.write_bytes(b"spoilt")
+    [stored] = copy.folder.glob("*.parquet")
+    stored.write_bytes(b"spoilt")
     copy.results.unlink()
     assert team.rows().keys() == {job.key for job in jobs[:2]}
     assert team.read == [2]
