@@ -162,17 +162,14 @@ def _utc(text: str) -> str:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """One transaction. Raises `StoreError` if the file cannot be written."""
-    try:
-        with closing(connect(path, busy_s=_BUSY_S)) as db:
-            db.execute("PRAGMA synchronous = OFF")  # the file may be lost
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-    except sqlite3.Error as error:
-        raise StoreError(f"the copy of MLflow's results cannot be written: {error}", f"free space at {path}") from error
+    """One transaction. Raises `sqlite3.Error` if the file cannot be written."""
+    with closing(connect(path, busy_s=_BUSY_S)) as db:
+        db.execute("PRAGMA synchronous = OFF")  # the file may be lost
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield db
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise

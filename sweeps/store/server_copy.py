@@ -117,56 +117,59 @@ class ServerCopy:
 
         Raises `StoreError` if the server cannot be read, or the copy not be written; the state has the error then.
         """
-        began_s = time.time()
+        began_s, state = time.time(), self.state()
         each(0)
         try:
-            self._make_whole()
+            self._make_whole(state)
             with translated(self._uri):
                 client = connect(self._uri, make=False)
                 listed, unreadable = _listed(client)
-                self._forget_others({run.run_id for run in listed}, unreadable)
+                state = self._without_missing(state, {run.run_id for run in listed}, unreadable)
                 for run in listed:
-                    self._fetch(client, run, each)
+                    state = self._with_run(client, run, state, each)
         except StoreError as error:
             self._fail(began_s, error)
             raise
         except (sqlite3.Error, OSError) as error:
-            failure = StoreError(f"the copy of MLflow's results cannot be written: {error}", f"see to {self.folder}")
+            failure = StoreError(
+                f"the copy of MLflow's results cannot be written: {error}",
+                f"free space at {self.folder}, or delete that folder: it is made again",
+            )
             self._fail(began_s, failure)
             raise failure from error
         took_s = time.time() - began_s
-        state = self.state()
         left_out = len(unreadable) + sum(not snapshot.is_elsewhere for snapshot in state.refused.values())
-        self._save(replace(state, asked_s=began_s, took_s=took_s, tried_s=began_s, error="", left_out=left_out))
+        self._saved(replace(state, asked_s=began_s, took_s=took_s, tried_s=began_s, error="", left_out=left_out))
 
     def _fail(self, began_s: float, error: StoreError) -> None:
         text = redact(f"{error.message}: {error.next_step}", self._uri)
         with suppress(OSError):
-            self._save(replace(self.state(), tried_s=began_s, error=text))
+            self._saved(replace(self.state(), tried_s=began_s, error=text))
 
-    def _make_whole(self) -> None:
+    def _make_whole(self, state: CopyState) -> None:
         """The file of results, from the snapshots that are here."""
         if merged_results.is_whole(self.results):
             return
         merged_results.make_file(self.results)
-        state = self.state()
         for sweep in {snapshot.sweep for snapshot in state.snapshots.values()}:
             files = {run_id: path for run_id, path in self._files(state, sweep).items() if self._is_whole(path)}
             if files:
                 self._merge(sweep, files)
 
-    def _fetch(self, client: "MlflowClient", run: _Listed, each: Callable[[int], object]) -> None:
-        """Let the copy have this snapshot, or know that it is refused."""
-        state, now_s = self.state(), time.time()
+    def _with_run(
+        self, client: "MlflowClient", run: _Listed, state: CopyState, each: Callable[[int], object]
+    ) -> CopyState:
+        """Return the state once the copy has this snapshot, or knows that it is refused."""
+        now_s = time.time()
         snapshot = KeptSnapshot(
             sweep=run.sweep, sequence=run.tag.sequence, sha256=run.tag.sha256, owner=run.owner, retry_s=0.0
         )
         target = self._file(run.run_id)
         if state.snapshots.get(run.run_id) == snapshot and target.exists():
-            return
+            return state
         before = state.refused.get(run.run_id)
         if before is not None and before.sha256 == snapshot.sha256 and not 0 < before.retry_s <= now_s:
-            return
+            return state
         incoming = self.folder / "incoming.parquet"
         other_files = {run_id: path for run_id, path in self._files(state, run.sweep).items() if run_id != run.run_id}
         try:
@@ -176,35 +179,35 @@ class ServerCopy:
                 other_files = {run_id: path for run_id, path in other_files.items() if self._is_whole(path)}
             self._merge(run.sweep, {**other_files, run.run_id: incoming})
         except SnapshotError:
-            self._save(replace(state, refused={**state.refused, run.run_id: snapshot}))
-            return
+            return self._saved(replace(state, refused={**state.refused, run.run_id: snapshot}))
         except StoreError as error:
             refused = replace(snapshot, retry_s=now_s + _RETRY_S, is_elsewhere=isinstance(error, ElsewhereError))
-            self._save(replace(state, refused={**state.refused, run.run_id: refused}))
-            return
+            return self._saved(replace(state, refused={**state.refused, run.run_id: refused}))
         incoming.replace(target)
         still_refused = {run_id: other for run_id, other in state.refused.items() if run_id != run.run_id}
-        self._save(replace(state, snapshots={**state.snapshots, run.run_id: snapshot}, refused=still_refused))
+        state = self._saved(replace(state, snapshots={**state.snapshots, run.run_id: snapshot}, refused=still_refused))
         each(run.tag.rows)
+        return state
 
-    def _forget_others(self, listed: set[str], unreadable: set[str]) -> None:
-        """Forget the runs that the server has no longer. Of an unreadable one, the snapshot before stays."""
-        state = self.state()
-        missing = state.snapshots.keys() - listed - unreadable
-        if not missing and state.refused.keys() <= listed:
-            return
-        left = {run_id: snapshot for run_id, snapshot in state.snapshots.items() if run_id not in missing}
-        refused = {run_id: snapshot for run_id, snapshot in state.refused.items() if run_id in listed}
-        state = replace(state, snapshots=left, refused=refused)
-        for sweep in {snapshot.sweep for run_id, snapshot in self.state().snapshots.items() if run_id in missing}:
+    def _without_missing(self, before: CopyState, listed: set[str], unreadable: set[str]) -> CopyState:
+        """Return the state without the runs that the server has no longer. Of an unreadable one, the snapshot before
+        stays."""
+        missing = before.snapshots.keys() - listed - unreadable
+        if not missing and before.refused.keys() <= listed:
+            return before
+        left = {run_id: snapshot for run_id, snapshot in before.snapshots.items() if run_id not in missing}
+        refused = {run_id: snapshot for run_id, snapshot in before.refused.items() if run_id in listed}
+        state = replace(before, snapshots=left, refused=refused)
+        for sweep in {before.snapshots[run_id].sweep for run_id in missing}:
             files = self._files(state, sweep)
             if files:
                 self._merge(sweep, files)
             else:
                 merged_results.drop_sweep(self.results, sweep)
-        self._save(state)
+        self._saved(state)
         for run_id in missing:
             self._file(run_id).unlink(missing_ok=True)
+        return state
 
     def _merge(self, sweep: str, files: Mapping[str, Path]) -> None:
         """Raises `SnapshotError` if one cannot be read; then nothing has changed."""
@@ -230,8 +233,9 @@ class ServerCopy:
     def _file(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.parquet"
 
-    def _save(self, state: CopyState) -> None:
+    def _saved(self, state: CopyState) -> CopyState:
         write_whole(self._state_file, to_json(state))
+        return state
 
 
 def _check(path: Path) -> None:

@@ -29,8 +29,8 @@ from sweeps.json_records import from_json, to_json
 from sweeps.operations.stored_results import open_results
 from sweeps.ranking.document import ranking_document
 from sweeps.records import Job
+from sweeps.store import merged_results, server_copy, snapshot_upload
 from sweeps.store import result_files as files_module
-from sweeps.store import server_copy, snapshot_upload
 from sweeps.store.mlflow import Store
 from sweeps.store.owner import read_owner
 from sweeps.store.read_journal import rank_sweep
@@ -648,6 +648,20 @@ def test_a_folder_that_cannot_be_written_is_told_of(
     shown = rank(team)
     assert (shown.exit_code, "no copy of MLflow can be kept in" in shown.output) == (1, True)
     assert "EDGESWEEP_STATE" in shown.output
+
+
+def test_results_that_are_locked_for_writing_are_told_of_and_no_snapshot_is_called_unreadable(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = team.measure(0)
+    path = team.copy().journal
+    team.measure(1)
+    monkeypatch.setattr(merged_results, "_BUSY_S", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        files = team.copy()
+    assert ("cannot be written: database is locked" in files.error, files.left_out) == (True, 0)
+    assert team.rows().keys() == {job.key for job in jobs[:2]}
 
 
 def test_a_sweep_of_the_workspace_is_read_from_its_journal_without_asking_the_server(
