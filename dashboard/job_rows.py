@@ -18,7 +18,7 @@ from sweeps.journal.job_history import Sentinel
 from sweeps.launching.sweep_commands import here
 from sweeps.manifest import Manifest
 from sweeps.protocol.clock import figure_ns
-from sweeps.ranking.verdict import evaluated_by
+from sweeps.ranking.eligibility import evaluated_by
 from sweeps.records import Block, Conditions
 from sweeps.results import ResultRow
 from sweeps.workspace import Workspace

@@ -11,9 +11,9 @@ from sweeps.imported import Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import delegated_in_words, paired
 from sweeps.ranking.device_classes import ClassEntry, ClassRanking
+from sweeps.ranking.eligibility import Verdict, reference_name
 from sweeps.ranking.nnapi_gain import BackendFigure
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
-from sweeps.ranking.verdict import Verdict, reference_name
 
 _FLOATS = (
     *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "ratio"),

@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from dashboard.markdown_escape import line
+from sweeps.label_kinds import TRUST
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.spec import catalog, toolchains
-from sweeps.trust import TRUST
 
 _CALLED = {
     "cpu": "CPU",

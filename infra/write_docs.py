@@ -17,9 +17,10 @@ import word_tables
 from tree_text import tree
 
 from sweeps import metrics, stats
+from sweeps.label_kinds import TRUST
 from sweeps.protocol import (
     batch_noise,
-    blocks,
+    block_labels,
     bursts,
     clock,
     front_race,
@@ -27,17 +28,16 @@ from sweeps.protocol import (
     racing,
     resolvable_difference,
     screen,
-    sentinel,
+    sentinel_rules,
 )
 from sweeps.protocol import presets as protocol
-from sweeps.protocol.calibrated import MOST_ROUNDS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.protocol.rounds_for_noise import MOST_ROUNDS
 from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking import batch_alarm, moderated_intervals, session_ratio, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
-from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
 PROTOCOL, MODEL, EVIDENCE = (ROOT / "infra" / f"protocol{part}.md" for part in ("", "-model", "-evidence"))
@@ -145,23 +145,27 @@ def figures() -> str:
             "judged: fixed, so that the same rounds always give the same decisions",
         ),
         ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
-        ("`outliers`: share of a block", f"{100 * blocks.OUTLIER_SHARE:g} %", "from 10 % on, p90 itself is an outlier"),
+        (
+            "`outliers`: share of a block",
+            f"{100 * block_labels.OUTLIER_SHARE:g} %",
+            "from 10 % on, p90 itself is an outlier",
+        ),
         (
             "`busy_host`: CPU time used by other programs",
-            f"{100 * blocks.BUSY_LOAD:g} %",
+            f"{100 * block_labels.BUSY_LOAD:g} %",
             "judged; an idle host shows 1 to 3 %",
         ),
-        ("`busy_host`: CPU time used by the hypervisor", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
+        ("`busy_host`: CPU time used by the hypervisor", f"{100 * block_labels.STEAL_SHARE:g} %", "judged"),
         (
             "Samples needed for p90",
             f"{metrics.P90_FROM_SAMPLES}",
             "0.9^64 = 0.12 %: the chance that no sample lies above it",
         ),
         ("Samples needed for p99", f"{metrics.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
-        ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
+        ("`device_changed`: the sentinel moved by", f"{100 * sentinel_rules.MOVED:g} %", "judged"),
         (
             "Processes of one sentinel check",
-            f"{sentinel.CHECK_BLOCKS}",
+            f"{sentinel_rules.CHECK_BLOCKS}",
             "judged: single processes differ by more than the change to detect",
         ),
         (
@@ -174,7 +178,7 @@ def figures() -> str:
             f"{100 * clock.COARSE:g} %",
             "judged: half of the negligible difference",
         ),
-        ("`invalid_timing`: samples fill less of their block than", f"{100 * blocks.FILLED_SHARE:g} %", "judged"),
+        ("`invalid_timing`: samples fill less of their block than", f"{100 * block_labels.FILLED_SHARE:g} %", "judged"),
         (
             "Variants whose spreads an interval needs to borrow from them",
             f"{moderated_intervals.FEWEST_VARIANTS}",

@@ -20,7 +20,7 @@ from sweeps.errors import SpecError
 from sweeps.journal.journal import Journal
 from sweeps.operations.event_output import show
 from sweeps.operations.executor_choice import open_executor
-from sweeps.operations.sweep_file import roots_of
+from sweeps.operations.sweep_plan import roots_of
 from sweeps.report.progress import RunProgress
 from sweeps.spec import catalog
 from sweeps.spec.model_inputs import DataSpec, ModelSpec

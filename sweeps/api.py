@@ -26,7 +26,7 @@ from sweeps.operations.build_name import job_named
 from sweeps.operations.plan_states import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import meant, of_latest, open_results, results_of
-from sweeps.operations.sweep_file import load_sweep, roots_of
+from sweeps.operations.sweep_plan import load_sweep, roots_of
 from sweeps.planning.size import check_size
 from sweeps.ranking.exported_build import Shipped, export_candidate
 from sweeps.ranking.rank import rank as rank_results

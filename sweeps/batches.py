@@ -36,7 +36,7 @@ class BatchItem:
     conditions: Conditions
     """The conditions of the whole process: equal for all items of one batch."""
     labels: tuple[str, ...] = ()
-    """The trust labels of this item (see `sweeps.trust.TRUST`)."""
+    """The trust labels of this item (see `sweeps.label_kinds.TRUST`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ class Block:
     exit_code: int
     conditions: Conditions
     labels: tuple[str, ...] = ()
-    """The trust labels of this block (see `sweeps.trust.TRUST`)."""
+    """The trust labels of this block (see `sweeps.label_kinds.TRUST`)."""
     session: int = 0
     """The session identifies the run of the driver: two runs may have seen two states of the device. The number is the
     start time in seconds since 1970, or one more than the last run's if that is larger. In old journals two runs may

@@ -20,7 +20,7 @@ from sweeps.whole_file import write_whole
 from sweeps.workspace import Workspace
 
 LABEL = "profiled"
-"""The trust label of all results that ran beside a profiler (`sweeps.trust`)."""
+"""The trust label of all results that ran beside a profiler (`sweeps.label_kinds`)."""
 _KEY = re.compile(r"[0-9a-f]{8,64}")
 _MAX_BYTES = 16_000_000
 _Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]

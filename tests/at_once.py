@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 
 from sweeps.errors import StoreError
 
-# Not every job must wait for the timeout of a tracking server that is down.
+# A job does not wait for the timeout of a tracking server that was just down.
 _AGAIN_S = 60.0
 
 
 class AtOnce:
-    """Calls `publish` in each turn. Whatever is measured meanwhile waits for it."""
+    """A publisher that calls `publish` in each turn. Whatever is measured meanwhile waits for it."""
 
     def __init__(self, publish: Callable[[], object]) -> None:
         """`publish` may raise `StoreError`."""
@@ -29,8 +29,8 @@ class AtOnce:
             self._try()
 
     def complaint(self) -> str:
-        said, self._complaint = self._complaint, ""
-        return said
+        complaint, self._complaint = self._complaint, ""
+        return complaint
 
     def drain(self, stop: Callable[[], bool]) -> Iterator[tuple[int, int]]:
         self._try()

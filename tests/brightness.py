@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-# Knows how bright each class is; of its other outputs none is ever the largest.
+# The network knows how bright each class is; of its other outputs none is ever the largest.
 NETS = """
 import torch
 
@@ -58,7 +58,7 @@ def dropping():
     return Dropping()
 """
 LEVELS = (98, 128, 158)
-"""How bright the images of each class are: what `make` knows, of pixels from -1 to 1."""
+"""The brightness of the images of each class, which `make` knows, of pixels from -1 to 1."""
 
 
 def checkpoints(home: Path) -> None:
@@ -72,7 +72,7 @@ def checkpoints(home: Path) -> None:
 
 
 def pictures(root: Path, *names: str, order: tuple[int, ...] = (0, 1, 2), each: int = 12) -> Path:
-    """Folders of so many images each; `order`: which of the `LEVELS` the images of each folder have."""
+    """Make folders of so many images each; `order`: which of the `LEVELS` the images of each folder have."""
     for name, place in zip(names, order, strict=True):
         (root / name).mkdir(parents=True)
         for number in range(each):

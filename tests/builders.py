@@ -38,12 +38,12 @@ _PHONE = DeviceFacts(
 
 
 def computer_facts(**changes: Any) -> DeviceFacts:
-    """Of a computer with Linux that measures with PyTorch Mobile."""
+    """Facts of a computer with Linux that measures with PyTorch Mobile."""
     return replace(_COMPUTER, **changes)
 
 
 def phone_facts(serial: str = "phone-1", **changes: Any) -> DeviceFacts:
-    """Of a phone on a cable, of which nothing is known yet but who it is."""
+    """Facts of a phone on a cable, of which nothing is known yet but who it is."""
     return replace(_PHONE, **{"device_id": serial, "name": f"adb:{serial}", **changes})
 
 

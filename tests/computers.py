@@ -43,19 +43,19 @@ _BRIDGE = "lan"
 
 
 def missing() -> str:
-    """Why there can be no such computers here, with the next step; empty if there can."""
+    """The reason why this machine can have no such computers, with the next step; empty if it can."""
     if not sys.platform.startswith("linux"):
         return "network namespaces are Linux's"
     if os.geteuid() != 0:
         return "network namespaces need root: run it as root, or in a privileged container"
     if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
         return f"{', '.join(lacking)} is missing: apt-get install -y iproute2 util-linux mount hostname"
-    tried = subprocess.run(["unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True, text=True)
-    return f"no namespaces here: {tried.stderr.strip()}; a container must be privileged" if tried.returncode else ""
+    attempt = subprocess.run(["unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True, text=True)
+    return f"no namespaces here: {attempt.stderr.strip()}; a container must be privileged" if attempt.returncode else ""
 
 
 class Computer:
-    """One of them, until `kill`."""
+    """A computer of the network, until `kill`."""
 
     def __init__(self, folder: Path, name: str, environment: Mapping[str, str] | None = None) -> None:
         """`folder`: becomes its `/tmp`. `environment`: of its programs, beside `PATH`, `HOME` and `PYTHONPATH`."""
@@ -64,7 +64,7 @@ class Computer:
         (folder / "home").mkdir(parents=True, exist_ok=True)
         self._environment = {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": "/tmp/home",  # its own
+            "HOME": "/tmp/home",  # the computer's own
             "PYTHONPATH": str(ROOT),
             "PYTHONUNBUFFERED": "1",
             **(environment or {}),
@@ -91,7 +91,7 @@ class Computer:
             self._unshared.kill()
             raise RuntimeError(f"the computer {name} does not start: see above")
         (self.keeper,) = (child.pid for child in psutil.Process(self._unshared.pid).children())
-        """Its first process, as this machine sees it."""
+        """The first process of the computer, as this machine sees it."""
 
     def start(self, argv: Iterable[str | Path], log: Path | None = None, **environment: str) -> "subprocess.Popen[str]":
         """A program on it, with pipes for stdin and stdout; what it says goes into `log`, if that is given."""
@@ -120,18 +120,18 @@ class Computer:
         return subprocess.CompletedProcess(process.args, process.returncode, out, "")
 
     def stop(self) -> None:
-        """SIGSTOP to everything on it."""
+        """Send SIGSTOP to everything on it."""
         self._signal("STOP")
 
     def go_on(self) -> None:
         self._signal("CONT")
         for started in self._started:
-            # It stops with the program that it has started in the namespaces.
+            # The process stops with the program that it has started in the namespaces.
             with suppress(ProcessLookupError):
                 os.kill(started.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """As when its power is cut. Its files stay; its network ends with it."""
+        """End the computer as a power cut does. Its files stay; its network ends with it."""
         # `--kill-child`: the first process ends with it, and all others of the namespace with that one.
         for process in (self._unshared, *self._started):
             process.kill()
@@ -139,11 +139,11 @@ class Computer:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    with suppress(OSError):  # what was not sent yet
+                    with suppress(OSError):  # bytes that were not sent yet
                         pipe.close()
 
     def _signal(self, name: str) -> None:
-        # To all that it sees, but for itself and the first process.
+        # The signal reaches all that the shell sees, but for itself and the first process.
         subprocess.run(["nsenter", f"--target={self.keeper}", "--pid", "--mount", "sh", "-c", f"kill -{name} -1"])
 
 
@@ -170,8 +170,8 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for one in (*self.computers.values(), self._switch):
-            one.kill()
+        for computer in (*self.computers.values(), self._switch):
+            computer.kill()
 
     def add(self, name: str) -> Computer:
         """A computer on the network. One that was killed gets its address and its files again."""
@@ -189,9 +189,9 @@ class Network:
             subprocess.run(["nsenter", f"--target={computer.keeper}", "--net", "ip", *words], check=True)
         return computer
 
-    def cable(self, one: str, other: str) -> tuple[str, str]:
+    def cable(self, name: str, peer_name: str) -> tuple[str, str]:
         """A second way between two computers, beside the switch. Returns the address of each on it."""
-        keepers = [self.computers[name].keeper for name in (one, other)]
+        keepers = [self.computers[name].keeper for name in (name, peer_name)]
         inside = ["nsenter", f"--target={keepers[0]}", "--net", "ip"]
         peer = ["peer", "name", "eth1", "netns", str(keepers[1])]
         subprocess.run([*inside, "link", "add", "name", "eth1", "type", "veth", *peer], check=True)

@@ -1,4 +1,5 @@
-"""What a machine lacks is listed as not run, with the line that would enable it; with --strict-machine it fails.
+"""A test that needs what a machine lacks is listed as not run, with the line that would enable it; with
+--strict-machine it fails.
 
 What takes another kind of CPU (the marker `vnni`), which no line enables, is listed as not shown, in strict mode too.
 """
@@ -32,9 +33,9 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 # Nobody waits for its memory here: it would import torch again for every few tests.
 model_process.FORKS.idle_s = None
 
-# How long an example takes says how busy the machine is.
+# The duration of an example says how busy the machine is.
 settings.register_profile("edgesweep", deadline=None)
-# What lands is judged by the same examples each time; new ones are looked for by whoever works on it.
+# A change that lands is judged by the same examples each time; whoever works on it looks for new ones.
 settings.register_profile("strict", deadline=None, derandomize=True, database=None)
 settings.load_profile("edgesweep")
 
@@ -65,7 +66,7 @@ def make_net(classes):
         torch.nn.Linear(8, classes),
     )
 """
-# Of a sweep file beside it, where it is `net.py`.
+# The models of a sweep file beside the network, where that is `net.py`.
 OWN_NET_INPUTS = """
 models:
   - {source: "net:make_net", name: net, weights: random, input_shape: [1, 3, 32, 32], arguments: {classes: 10}}
@@ -88,7 +89,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What runs in the background of a shell ignores Ctrl-C, and so would all that the tests start and interrupt.
+    # A program in the background of a shell ignores Ctrl-C, and so would all that the tests start and interrupt.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
@@ -156,13 +157,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _not_shown(report: pytest.TestReport) -> bool:
-    """Whether it was skipped for the kind of CPU, and for nothing else."""
+    """Tell whether a test was skipped for the kind of CPU, and for nothing else."""
     return report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[2] == f"Skipped: {NOT_SHOWN}"
 
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known of devices: neither this user's, nor another test's."""
+    """The state of devices is neither this user's nor another test's."""
     monkeypatch.setenv(STATE_VARIABLE, str(tmp_path_factory.getbasetemp() / "state" / secrets.token_hex(8)))
 
 
@@ -177,7 +178,7 @@ def own_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def unscriptable_net(own_folder: Path) -> None:
-    """Makes the user's network one that can be traced and not scripted."""
+    """Make the user's network one that can be traced and not scripted."""
     odd = OWN_NET.replace("torch.nn.Linear(8, classes),", "torch.nn.Linear(8, classes), Odd(),")
     (own_folder / "my_net.py").write_text(odd + ODD)
 

@@ -13,8 +13,8 @@ DEMO = Path(__file__).parents[1] / "sweeps" / "specs" / "demo.yaml"
 
 def demo_weights(workspace: Path) -> None:
     """Put them where a workspace has the weights that it trained."""
-    made = Workspace(shared.made_once("demo-weights", _train)).weights
-    shutil.copytree(made, Workspace(workspace).weights)
+    trained = Workspace(shared.made_once("demo-weights", _train)).weights
+    shutil.copytree(trained, Workspace(workspace).weights)
 
 
 def _train(folder: Path) -> None:

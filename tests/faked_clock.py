@@ -8,14 +8,14 @@ from pathlib import Path
 def faked_clock(file: str | Path) -> dict[str, str]:
     """The environment of a process whose clock is that of the file, such as `+3600`, in seconds. Empty if the library
     is missing."""
-    found = importlib.util.find_spec("libfaketime")
-    if found is None or found.origin is None:
+    library = importlib.util.find_spec("libfaketime")
+    if library is None or library.origin is None:
         return {}
     return {
-        "LD_PRELOAD": str(Path(found.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
+        "LD_PRELOAD": str(Path(library.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"),
         "FAKETIME_TIMESTAMP_FILE": str(file),
         "FAKETIME_CACHE_DURATION": "1",  # seconds: to read the file at each call makes them 35 times slower
-        # What waits goes by this clock, and a jump of it is no fault that there is.
+        # Waits go by the process's monotonic clock, and a jump of that clock is no fault that there is.
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         # The workaround for an old glibc makes waits of Ray's threads end at once, and Ray aborts the process.
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",

@@ -33,11 +33,11 @@ class Faults:
     daemon: bool = False
     """A daemon is awake a third of the time, and halves the speed then."""
     times: Literal["", "nan", "zero", "negative", "nanoseconds"] = ""
-    """Replaces one sample of every block by this value; `nanoseconds`: every sample is 1 ns."""
+    """The value that replaces one sample of every block; `nanoseconds`: every sample is 1 ns."""
     clock_jumps_back_s: float = 0.0
-    """How far the clock jumps back after every program."""
+    """The time by which the clock jumps back after every program."""
     sensors: Callable[[float, Sensors], Sensors] | None = None
-    """Changes the sensor values at a given time."""
+    """A function that changes the sensor values at a given time."""
 
     def on(self, phone: Phone) -> Phone:
         """The phone with these faults."""

@@ -93,7 +93,7 @@ class FaultyPhone(VirtualPhone):
         path.write_text(words, encoding="utf-8") if words is not None else path.unlink(missing_ok=True)
 
     def refuse_restart(self, refuse: bool) -> None:
-        """Whether the phone refuses a request to restart."""
+        """Set whether the phone refuses a request to restart."""
         path = self._folder / "stays_up"
         path.touch() if refuse else path.unlink(missing_ok=True)
 

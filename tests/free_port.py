@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def free_port() -> int:
-    """None that the system gives away, nor a worker beside this one: the server binds it later, and anew after each
-    time that it was killed."""
+    """A port that neither the system nor a worker beside this one gives away: the server binds it later, and anew after
+    each time that it was killed."""
     given_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

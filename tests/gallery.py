@@ -1,4 +1,4 @@
-"""What tests around building and measuring share: artifacts by their build keys, answers by artifact and images.
+"""Tests around building and measuring share artifacts by their build keys, and answers by artifact and images.
 
 The first test that wants one has it made as the product makes it; the later ones are given the same bytes. Tests of
 building and of answering do not come here.
@@ -36,15 +36,15 @@ _PYTHON = [sys.executable, "-m"]
 
 
 def bring(workspace: Workspace, build_keys: Iterable[str]) -> None:
-    """Artifacts that are there, and the eager models' answers, into a workspace."""
+    """Copy artifacts that the gallery has, and the eager models' answers, into a workspace."""
     for key in {*build_keys}:
-        if (made := _place("artifacts") / key).is_dir() and not workspace.artifact(key).exists():
-            shutil.copytree(made, workspace.artifact(key))
+        if (built := _place("artifacts") / key).is_dir() and not workspace.artifact(key).exists():
+            shutil.copytree(built, workspace.artifact(key))
     shutil.copytree(_place("references"), workspace.references, dirs_exist_ok=True)
 
 
 def keep(workspace: Workspace, build_keys: Iterable[str]) -> None:
-    """Artifacts of a workspace that are not there yet."""
+    """Copy into the gallery those artifacts of a workspace that it has not."""
     for key in {*build_keys}:
         if workspace.artifact(key).is_dir():
             _put(workspace.artifact(key), _place("artifacts") / key)
@@ -53,7 +53,7 @@ def keep(workspace: Workspace, build_keys: Iterable[str]) -> None:
 
 
 def build(artifacts: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
-    """As `ArtifactStore(artifacts).build`; what another test had built is copied."""
+    """Build as `ArtifactStore(artifacts).build` does; what another test had built is copied."""
     known = _place("builds") / key(build_key, variant, inputs)
     if known.is_dir():
         shutil.copytree(known, artifacts / build_key)
@@ -63,15 +63,15 @@ def build(artifacts: Path, build_key: str, variant: Variant, inputs: BuildInputs
 
 
 def key(build_key: str, variant: Variant, inputs: BuildInputs) -> str:
-    """Of everything that a build is made of and verified with. The id of the weights stands for them."""
-    asked = hashlib.sha256(repr((build_key, variant, replace(inputs.package, state=b""))).encode())
+    """The hash of everything that a build is made of and verified with. The id of the weights stands for them."""
+    digest = hashlib.sha256(repr((build_key, variant, replace(inputs.package, state=b""))).encode())
     for field in fields(inputs):
         value = getattr(inputs, field.name)
         if isinstance(value, np.ndarray):
-            asked.update(repr((field.name, value.dtype.str, value.shape)).encode() + value.tobytes())
+            digest.update(repr((field.name, value.dtype.str, value.shape)).encode() + value.tobytes())
         elif field.name != "package":
-            asked.update(repr((field.name, value)).encode())
-    return asked.hexdigest()
+            digest.update(repr((field.name, value)).encode())
+    return digest.hexdigest()
 
 
 _RUNNERS = ForkServer()
@@ -83,23 +83,23 @@ class RememberingHost(LocalDevice):
     runner is forked from a process that has imported torch."""
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        given = dict(pairwise(argv))
-        if "--eval-outputs" not in given:
+        options = dict(pairwise(argv))
+        if "--eval-outputs" not in options:
             return self._forked(argv, deadline_s) if list(argv[:2]) == _PYTHON else super().run(argv, deadline_s)
-        outputs = Path(given["--eval-outputs"])
-        read = [Path(given[flag]) for flag in ("--model", "--eval-inputs")]
+        outputs = Path(options["--eval-outputs"])
+        read = [Path(options[flag]) for flag in ("--model", "--eval-inputs")]
         names = {str(outputs): "outputs", **{str(path): _sha256(path) for path in read}}
-        asked = hashlib.sha256(repr([names.get(word, word) for word in argv]).encode()).hexdigest()
-        known = _place("answers") / asked
+        digest = hashlib.sha256(repr([names.get(word, word) for word in argv]).encode()).hexdigest()
+        known = _place("answers") / digest
         if known.is_dir():
             shutil.copy(known / "outputs", outputs)
             return Completed(exit_code=0, stdout=(known / "stdout").read_bytes(), stderr=b"")
         completed = super().run(argv, deadline_s)
         if completed.exit_code == 0:
-            with tempfile.TemporaryDirectory() as made:
-                shutil.copy(outputs, Path(made) / "outputs")
-                (Path(made) / "stdout").write_bytes(completed.stdout)
-                _put(Path(made), known)
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copy(outputs, Path(folder) / "outputs")
+                (Path(folder) / "stdout").write_bytes(completed.stdout)
+                _put(Path(folder), known)
         return completed
 
     def _forked(self, argv: Sequence[str], deadline_s: float) -> Completed:
@@ -124,8 +124,8 @@ def remembering() -> Iterator[None]:
     kinds = {"local": RememberingHost, "fake": RememberingPhone}
     built_ins = {kind: entry for kind, entry in catalog.devices().items() if entry in built_in.BUILT_IN_DEVICES}
     changed = {
-        kind: replace(built_ins[kind], target=f"{__name__}:{one.__name__}")
-        for kind, one in kinds.items()
+        kind: replace(built_ins[kind], target=f"{__name__}:{device_class.__name__}")
+        for kind, device_class in kinds.items()
         if kind in built_ins
     }
     with patch.dict(catalog.devices(), changed):
@@ -139,7 +139,7 @@ def _place(name: str) -> Path:
 
 
 def _put(source: Path, target: Path) -> None:
-    """Whole or not at all. Another worker may have been quicker: then its copy stays."""
+    """Copy a folder whole or not at all. Another worker may have been quicker: then its copy stays."""
     if target.exists():
         return
     with tempfile.TemporaryDirectory(dir=shared.folder()) as folder:

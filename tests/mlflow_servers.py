@@ -32,7 +32,7 @@ class MlflowServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        # Its processes for jobs that nobody sends are most of its start.
+        # The server's processes for jobs that nobody sends are most of its start.
         without = {"MLFLOW_DISABLE_TELEMETRY": "1", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -60,7 +60,8 @@ class MlflowServer:
 
 
 class Proxy(ThreadingHTTPServer):
-    """Hands requests on to a server, and harms some of those that write, in each of the `MODES` in turn."""
+    """A proxy that hands requests on to a server, and harms some of those that write, in each of the `MODES` in
+    turn."""
 
     daemon_threads = True
 

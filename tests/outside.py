@@ -1,4 +1,4 @@
-"""What a command and all that it starts send to other computers, as strace sees it."""
+"""The calls with which a command and all that it starts send to other computers, as strace sees them."""
 
 import ipaddress
 import re
@@ -11,7 +11,8 @@ _NAMES = re.compile(r"htons\(53\)")
 
 
 def traced(trace: Path) -> list[str]:
-    """To be put before a command. It ends with the last process that the command has started."""
+    """The words that are put before a command to trace it. It ends with the last process that the command has
+    started."""
     # A filter in the kernel: all other calls go on at full speed.
     return ["strace", "-f", "--seccomp-bpf", "-qq", "-e", _CALLS, "-o", str(trace)]
 

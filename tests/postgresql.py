@@ -18,8 +18,8 @@ _START_S = 300
 
 def programs() -> Path | None:
     """The folder of Debian's newest server programs, which are on no path."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return found[-1].parent if found else None
+    paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return paths[-1].parent if paths else None
 
 
 PG_CTL = str((programs() or Path("/usr/lib/postgresql")) / "pg_ctl")
@@ -32,7 +32,7 @@ class PostgreSql:
         """`folder`: one that is empty, and that any user may get to."""
         self.port = free_port()
         self._folder = folder
-        # It refuses to be root's.
+        # PostgreSQL refuses to be root's.
         self._as: list[str] = []
         if os.getuid() == 0:
             shutil.chown(folder, _AS)
@@ -43,7 +43,7 @@ class PostgreSql:
         return f"postgresql+psycopg2://{USER}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Start the server, and return once it answers."""
         options = f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1"
         self._control("start", "-w", "-t", str(_START_S), "-o", options, "-l", str(self._folder / "log"))
 
@@ -62,12 +62,12 @@ class PostgreSql:
     def _run(self, program: str, *words: object) -> None:
         folder = programs()
         assert folder is not None
-        # Not a pipe: the server would hold it open.
-        with (self._folder / "said").open("w+b") as said:
+        # The output is no pipe: the server would hold a pipe open.
+        with (self._folder / "said").open("w+b") as output:
             argv = [*self._as, str(folder / program), *map(str, words)]
-            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd="/")
-            said.seek(0)
-            assert done.returncode == 0, said.read().decode(errors="replace")
+            done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/")
+            output.seek(0)
+            assert done.returncode == 0, output.read().decode(errors="replace")
 
 
 @contextmanager

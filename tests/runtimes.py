@@ -9,7 +9,7 @@ from sweeps.spec import catalog
 from workers.runtimes import registry
 
 SLOW = ("executorch",)
-"""Those whose builds take many seconds: their tests are in the second tier."""
+"""Runtimes whose builds take many seconds: their tests are in the second tier."""
 
 
 def every() -> list[object]:
@@ -22,7 +22,7 @@ def _marks(name: str) -> list[pytest.MarkDecorator]:
 
 @cache
 def lack(name: str) -> str:
-    """What this machine lacks for that runtime, and how to enable it; empty if nothing."""
+    """The part of that runtime that this machine lacks, and how to enable it; empty if none."""
     try:
         registry.get(name).versions()
     except EdgeSweepError as error:

@@ -1,4 +1,4 @@
-"""What all workers of one test run share: a folder, and what lies in it once made."""
+"""The workers of one test run share a folder, and what lies in it once made."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ _VARIABLE = "EDGESWEEP_TESTS_SHARE"
 
 
 def open_folder() -> None:
-    """By the process that starts the workers: they have its environment."""
+    """Open the folder in the process that starts the workers: they have its environment."""
     os.environ[_VARIABLE] = tempfile.mkdtemp(prefix="edgesweep-tests-")
 
 

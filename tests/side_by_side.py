@@ -17,8 +17,8 @@ def group(item: pytest.Item) -> str | None:
     for marker in ("ray", "sshd"):
         if item.get_closest_marker(marker):
             return marker
-    made = (fixture for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found)
-    return item.nodeid.partition("::")[0] if any(fixture.scope == "module" for fixture in made) else None
+    fixtures = (fixture for definitions in item._fixtureinfo.name2fixturedefs.values() for fixture in definitions)
+    return item.nodeid.partition("::")[0] if any(fixture.scope == "module" for fixture in fixtures) else None
 
 
 @contextmanager

@@ -32,7 +32,7 @@ MaxStartups 100
 LogLevel VERBOSE
 ForceCommand exec {root}/account
 """
-# In place of an account of its own, which only root could make.
+# The board's account stands in place of one of its own, which only root could make.
 _ACCOUNT = """#!/bin/sh
 cd {home} || exit
 export HOME={home} PATH={bin}:"$PATH"
@@ -111,49 +111,51 @@ class Board:
         return self._process is not None
 
     def connections(self) -> list[psutil.Process]:
-        """What serves one connection each; its programs are children of the last one of them."""
+        """The processes that serve one connection each; its programs are children of the last one of them."""
         return [] if self._process is None else psutil.Process(self._process.pid).children(recursive=True)
 
     def cut(self) -> None:
         """Break every connection. Programs go on."""
-        for one in self._servers():
+        for server in self._servers():
             with suppress(psutil.Error):
-                one.kill()
+                server.kill()
 
     def stop(self) -> None:
-        """No new connections, and the present ones break."""
+        """Refuse new connections and break the present ones."""
         if self._process is not None:
-            # It must serve no more while they are looked for: a late one would write its log into a folder that goes.
+            # The server must serve no more while its connections are looked for: a late one would write its log into a
+            # folder that goes.
             self._process.send_signal(signal.SIGSTOP)
-            found = self._servers()
-            for one in found:
+            servers = self._servers()
+            for server in servers:
                 with suppress(psutil.Error):
-                    one.kill()
+                    server.kill()
             self._process.kill()
             self._process.wait(60)
             deadline = time.monotonic() + _START_S
-            while any(map(_runs, found)):
+            while any(map(_runs, servers)):
                 assert time.monotonic() < deadline, "a connection's server does not end"
                 time.sleep(0.01)
             self._process = None
 
     def _servers(self) -> list[psutil.Process]:
-        """Of the connections, without their programs. Whoever ends while it is asked is not among them."""
-        found = []
-        for one in self.connections():
+        """The processes that serve connections, without the programs of these. Whoever ends while it is asked is not
+        among them."""
+        servers = []
+        for process in self.connections():
             with suppress(psutil.Error):
-                if one.name() == "sshd":
-                    found.append(one)
-        return found
+                if process.name() == "sshd":
+                    servers.append(process)
+        return servers
 
     def programs(self, word: str) -> list[psutil.Process]:
-        """Of the machine, with this word in their command line."""
-        found = []
-        for one in psutil.process_iter():
+        """The processes of the machine with this word in their command line."""
+        processes = []
+        for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if any(word in part for part in one.cmdline()):
-                    found.append(one)
-        return found
+                if any(word in part for part in process.cmdline()):
+                    processes.append(process)
+        return processes
 
     def log(self) -> str:
         return (self.root / "log").read_text()
@@ -175,6 +177,6 @@ def running(root: Path) -> Iterator[Board]:
     finally:
         board.stop()
         # Whatever a test left running there.
-        for one in board.programs(str(board.root)):
+        for process in board.programs(str(board.root)):
             with suppress(psutil.Error):
-                one.kill()
+                process.kill()

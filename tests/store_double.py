@@ -26,8 +26,8 @@ from sweeps.store.uri import sqlite_path
 LONGEST = {"params": 6000, "tags": 8000}
 LONGEST_DIGEST = 36
 _ORDERS = {
-    ("attributes.start_time ASC",): lambda found: sorted(found, key=lambda run: run["start_time"]),
-    ("attributes.end_time DESC",): lambda found: sorted(found, key=lambda run: -(run["end_time"] or 0)),
+    ("attributes.start_time ASC",): lambda runs: sorted(runs, key=lambda run: run["start_time"]),
+    ("attributes.end_time DESC",): lambda runs: sorted(runs, key=lambda run: -(run["end_time"] or 0)),
 }
 _VIEWS = {ViewType.ACTIVE_ONLY: ("active",), ViewType.DELETED_ONLY: ("deleted",), ViewType.ALL: ("active", "deleted")}
 
@@ -72,17 +72,19 @@ class DoubleClient:
     def create_experiment(self, name: str, artifact_location: str = "", tags: dict[str, str] | None = None) -> str:
         if self.get_experiment_by_name(name) is not None:
             raise MlflowException(f"there is an experiment {name!r}")
-        made = {"name": name, "lifecycle_stage": "active", "tags": tags or {}, "location": artifact_location}
-        return str(self._insert("experiments", made))
+        document = {"name": name, "lifecycle_stage": "active", "tags": tags or {}, "location": artifact_location}
+        return str(self._insert("experiments", document))
 
     def search_experiments(self, max_results: int = 1000, page_token: str | None = None) -> Page:
-        found = [_experiment(*row) for row in self._rows("experiments")]
-        active = [experiment for experiment in found if experiment.lifecycle_stage == "active"]
+        experiments = [_experiment(*row) for row in self._rows("experiments")]
+        active = [experiment for experiment in experiments if experiment.lifecycle_stage == "active"]
         return _page(active, max_results, page_token)
 
     def get_experiment_by_name(self, name: str) -> SimpleNamespace | None:
-        found = (_experiment(number, made) for number, made in self._rows("experiments") if made["name"] == name)
-        return next(found, None)
+        matches = (
+            _experiment(number, document) for number, document in self._rows("experiments") if document["name"] == name
+        )
+        return next(matches, None)
 
     def rename_experiment(self, experiment_id: str, new_name: str) -> None:
         with self._changed("experiments", int(experiment_id)) as experiment:
@@ -99,7 +101,7 @@ class DoubleClient:
         self._set_stage(experiment_id, "active")
 
     def _set_stage(self, experiment_id: str, stage: str) -> None:
-        """Of the experiment and, as MLflow does it, of all its runs."""
+        """Set the stage of the experiment and, as MLflow does it, of all its runs."""
         with self._changed("experiments", int(experiment_id)) as experiment:
             experiment["lifecycle_stage"] = stage
         for number, run in self._rows("runs"):
@@ -116,13 +118,13 @@ class DoubleClient:
         run_name: str = "",
     ) -> SimpleNamespace:
         run_id = uuid.uuid4().hex
-        made = {"run_id": run_id, "experiment_id": experiment_id, "run_name": run_name, "status": "RUNNING"}
-        made |= {"start_time": start_time or int(time.time() * 1000), "end_time": None, "lifecycle_stage": "active"}
-        made |= {"tags": {}, "params": {}, "history": [], "datasets": [], "models": []}
-        made |= {"artifact_uri": f"{self._location(experiment_id)}/{run_id}/artifacts"}
-        _put(made, "tags", {"mlflow.runName": run_name, **(tags or {})})
-        self._insert("runs", made)
-        return _run(made)
+        run = {"run_id": run_id, "experiment_id": experiment_id, "run_name": run_name, "status": "RUNNING"}
+        run |= {"start_time": start_time or int(time.time() * 1000), "end_time": None, "lifecycle_stage": "active"}
+        run |= {"tags": {}, "params": {}, "history": [], "datasets": [], "models": []}
+        run |= {"artifact_uri": f"{self._location(experiment_id)}/{run_id}/artifacts"}
+        _put(run, "tags", {"mlflow.runName": run_name, **(tags or {})})
+        self._insert("runs", run)
+        return _run(run)
 
     def search_runs(
         self,
@@ -135,14 +137,14 @@ class DoubleClient:
     ) -> Page:
         if order_by and tuple(order_by) not in _ORDERS:
             raise MlflowException(f"the double does not order by {order_by}")
-        found = [run for _, run in self._rows("runs") if run["experiment_id"] in experiment_ids]
-        found = [run for run in found if run["lifecycle_stage"] in _VIEWS[run_view_type]]
+        runs = [run for _, run in self._rows("runs") if run["experiment_id"] in experiment_ids]
+        runs = [run for run in runs if run["lifecycle_stage"] in _VIEWS[run_view_type]]
         if filter_string:
-            asked = re.fullmatch(r"tags\.[`\"]([^`\"]+)[`\"] = '([^']*)'", filter_string)
-            if asked is None:
+            condition = re.fullmatch(r"tags\.[`\"]([^`\"]+)[`\"] = '([^']*)'", filter_string)
+            if condition is None:
                 raise MlflowException(f"the double does not know the filter {filter_string}")
-            found = [run for run in found if run["tags"].get(asked[1]) == asked[2]]
-        ordered = _ORDERS[tuple(order_by)](found) if order_by else reversed(found)
+            runs = [run for run in runs if run["tags"].get(condition[1]) == condition[2]]
+        ordered = _ORDERS[tuple(order_by)](runs) if order_by else reversed(runs)
         return _page([_run(run) for run in ordered], max_results, page_token)
 
     def get_run(self, run_id: str) -> SimpleNamespace:
@@ -217,22 +219,24 @@ class DoubleClient:
         if not name or any(mark in name for mark in "/:.%\"'"):
             raise MlflowException(f"{name!r} cannot be the name of a logged model")
         model_id = f"m-{uuid.uuid4().hex}"
-        made = {"model_id": model_id, "experiment_id": experiment_id, "name": name, "status": "PENDING"}
-        made |= {"tags": tags, "params": params, "model_type": model_type, "source_run_id": source_run_id}
-        made |= {"artifact_location": f"{self._location(experiment_id)}/models/{model_id}/artifacts"}
-        self._insert("models", made)
-        return SimpleNamespace(**made)
+        model = {"model_id": model_id, "experiment_id": experiment_id, "name": name, "status": "PENDING"}
+        model |= {"tags": tags, "params": params, "model_type": model_type, "source_run_id": source_run_id}
+        model |= {"artifact_location": f"{self._location(experiment_id)}/models/{model_id}/artifacts"}
+        self._insert("models", model)
+        return SimpleNamespace(**model)
 
     def finalize_logged_model(self, model_id: str, status: str) -> None:
-        number = next(number for number, made in self._rows("models") if made["model_id"] == model_id)
+        number = next(number for number, model in self._rows("models") if model["model_id"] == model_id)
         with self._changed("models", number) as model:
             model["status"] = status
 
     def search_logged_models(
         self, experiment_ids: list[str], max_results: int = 100, page_token: str | None = None
     ) -> Page:
-        found = [SimpleNamespace(**made) for _, made in self._rows("models") if made["experiment_id"] in experiment_ids]
-        return _page(found, max_results, page_token)
+        models = [
+            SimpleNamespace(**model) for _, model in self._rows("models") if model["experiment_id"] in experiment_ids
+        ]
+        return _page(models, max_results, page_token)
 
     # The file
 
@@ -241,25 +245,25 @@ class DoubleClient:
             rows = db.execute(f"SELECT number, document FROM {table} ORDER BY number").fetchall()
         return [(number, json.loads(text)) for number, text in rows]
 
-    def _insert(self, table: str, made: dict) -> int | None:
+    def _insert(self, table: str, document: dict) -> int | None:
         with closing(_open(self._path)) as db, db:
-            return db.execute(f"INSERT INTO {table} (document) VALUES (?)", [json.dumps(made)]).lastrowid
+            return db.execute(f"INSERT INTO {table} (document) VALUES (?)", [json.dumps(document)]).lastrowid
 
-    def _update(self, table: str, number: int, made: dict) -> None:
+    def _update(self, table: str, number: int, document: dict) -> None:
         with closing(_open(self._path)) as db, db:
-            db.execute(f"UPDATE {table} SET document = ? WHERE number = ?", [json.dumps(made), number])
+            db.execute(f"UPDATE {table} SET document = ? WHERE number = ?", [json.dumps(document), number])
 
     def _named(self, run_id: str) -> tuple[int, dict]:
-        found = next((row for row in self._rows("runs") if row[1]["run_id"] == run_id), None)
-        if found is None:
+        row = next((row for row in self._rows("runs") if row[1]["run_id"] == run_id), None)
+        if row is None:
             raise MlflowException(f"there is no run {run_id}")
-        return found
+        return row
 
     @contextmanager
     def _changed(self, table: str, number: int) -> Iterator[dict]:
-        made = dict(self._rows(table))[number]
-        yield made
-        self._update(table, number, made)
+        document = dict(self._rows(table))[number]
+        yield document
+        self._update(table, number, document)
 
     @contextmanager
     def _run_changed(self, run_id: str) -> Iterator[dict]:
@@ -276,22 +280,22 @@ def _put(run: dict, kind: str, values: dict[str, str]) -> None:
         run[kind][key] = value
 
 
-def _experiment(number: int, made: dict) -> SimpleNamespace:
-    kept = {name: made[name] for name in ("name", "lifecycle_stage", "tags")}
-    return SimpleNamespace(experiment_id=str(number), artifact_location=made["location"], **kept)
+def _experiment(number: int, document: dict) -> SimpleNamespace:
+    fields = {name: document[name] for name in ("name", "lifecycle_stage", "tags")}
+    return SimpleNamespace(experiment_id=str(number), artifact_location=document["location"], **fields)
 
 
-def _run(made: dict) -> SimpleNamespace:
+def _run(document: dict) -> SimpleNamespace:
     names = ("run_id", "experiment_id", "run_name", "status", "start_time", "end_time", "lifecycle_stage")
-    latest = {name: value for name, _, value in sorted(made["history"], key=lambda point: point[1])}
+    latest = {name: value for name, _, value in sorted(document["history"], key=lambda point: point[1])}
     return SimpleNamespace(
-        info=SimpleNamespace(artifact_uri=made["artifact_uri"], **{name: made[name] for name in names}),
-        data=SimpleNamespace(tags=made["tags"], params=made["params"], metrics=latest),
+        info=SimpleNamespace(artifact_uri=document["artifact_uri"], **{name: document[name] for name in names}),
+        data=SimpleNamespace(tags=document["tags"], params=document["params"], metrics=latest),
     )
 
 
-def _page(found: list[SimpleNamespace], size: int, token: str | None) -> Page:
+def _page(items: list[SimpleNamespace], size: int, token: str | None) -> Page:
     start = int(token or 0)
-    page = Page(found[start : start + size])
-    page.token = str(start + size) if start + size < len(found) else None
+    page = Page(items[start : start + size])
+    page.token = str(start + size) if start + size < len(items) else None
     return page

@@ -15,7 +15,7 @@ Stage = tuple[str, ...]
 
 
 def flows_of(text: str) -> dict[str, list[Stage]]:
-    """By flow, its stages: the first path of each numbered line under a heading of the third level."""
+    """The stages of each flow: the first path of each numbered line under a heading of the third level."""
     flows: dict[str, list[Stage]] = {}
     for part in re.split(r"^## ", text, flags=re.MULTILINE):
         title, _, body = part.partition("\n")
@@ -46,7 +46,7 @@ def names_in(module: str, root: Path = ROOT) -> frozenset[str]:
 
 
 def leads_to(module: str, other: str, root: Path = ROOT) -> bool:
-    """Whether a module imports or names another one, directly or through one between them."""
+    """Tell whether a module imports or names another one, directly or through one between them."""
     direct = _names_in(module, root)
     return other in direct or any(other in _names_in(between, root) for between in direct)
 

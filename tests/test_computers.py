@@ -43,28 +43,30 @@ def eventually(true: Callable[[], bool]) -> None:
 
 def test_computers_reach_one_another_until_a_link_is_cut_and_share_nothing_else(tmp_path: Path) -> None:
     with Network(tmp_path) as network:
-        one, two = network.add("one"), network.add("two")
-        server = two.start([sys.executable, "-c", _ANSWER])
+        first, second = network.add("one"), network.add("two")
+        server = second.start([sys.executable, "-c", _ANSWER])
         assert server.stdout is not None
         assert server.stdout.readline() == "up\n"
         ask = f"import socket; socket.create_connection(('{network.address('two')}', 5000), 1)"
 
         def reached() -> bool:
-            return one.run([sys.executable, "-c", f"try:\n {ask}\nexcept OSError: raise SystemExit(1)"]).returncode == 0
+            return (
+                first.run([sys.executable, "-c", f"try:\n {ask}\nexcept OSError: raise SystemExit(1)"]).returncode == 0
+            )
 
         assert reached()
         network.cut("two")
         assert not reached()
         network.mend("two")
         assert reached()
-        two.stop()
-        (two.folder / "of two").touch()
-        told = one.run(["sh", "-c", "hostname; ls /tmp; ps ax"]).stdout
-        assert told.splitlines()[:2] == ["one", "home"]
-        assert "5000" not in told
-        two.go_on()
+        second.stop()
+        (second.folder / "of two").touch()
+        output = first.run(["sh", "-c", "hostname; ls /tmp; ps ax"]).stdout
+        assert output.splitlines()[:2] == ["one", "home"]
+        assert "5000" not in output
+        second.go_on()
         assert server.poll() is None
-        two.kill()
+        second.kill()
         assert server.poll() is not None
         assert not reached()
         assert "of two" in network.add("two").run(["ls", "/tmp"]).stdout, "its disk is still there"
@@ -94,11 +96,11 @@ def test_nothing_stays_of_computers_whose_owner_ends(tmp_path: Path, end: signal
 
 def within(space: str) -> list[int]:
     """Processes of a namespace."""
-    found = []
+    pids = []
     for pid in psutil.pids():
         try:
             if str(Path(f"/proc/{pid}/ns/pid").readlink()) == space:
-                found.append(pid)
+                pids.append(pid)
         except OSError:
             continue
-    return found
+    return pids

@@ -16,15 +16,15 @@ import click
 import pytest
 
 from sweeps.cli.main import LazyCommand, main
+from sweeps.label_kinds import TRUST
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.accuracy_bound import least_images
 from sweeps.ranking.comparison import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED
+from sweeps.ranking.eligibility import VERDICTS
 from sweeps.ranking.session_ratio import ENOUGH_FOR_ONE
-from sweeps.ranking.verdict import VERDICTS
 from sweeps.stats import CONFIDENCE
-from sweeps.trust import TRUST
 from tests.own_model import FILES, README, make_data
 
 ROOT = Path(__file__).parents[1]

@@ -23,5 +23,5 @@ def test_each_word_has_one_sentence() -> None:
 
 
 def test_each_word_lives_in_a_module_that_there_is() -> None:
-    gone = {word: where for word, _, where in ROWS if not (ROOT / where.strip("`")).is_file()}
-    assert gone == {}, "infra/glossary.md: name the module where the word lives now"
+    missing = {word: where for word, _, where in ROWS if not (ROOT / where.strip("`")).is_file()}
+    assert missing == {}, "infra/glossary.md: name the module where the word lives now"

@@ -19,8 +19,8 @@ UNIT = Path(__file__).parents[1] / "infra" / "edgesweep-host.service"
     shutil.which("systemd-analyze") is None,
     reason="systemd-analyze is missing; enable with: apt-get install -y systemd",
 )
-@pytest.mark.parametrize(("wrong", "told"), [("", False), ("Restart=sometimes", True)], ids=["as it is", "wrong"])
-def test_systemd_accepts_the_unit_of_a_host(tmp_path: Path, wrong: str, told: bool) -> None:
+@pytest.mark.parametrize(("wrong", "complains"), [("", False), ("Restart=sometimes", True)], ids=["as it is", "wrong"])
+def test_systemd_accepts_the_unit_of_a_host(tmp_path: Path, wrong: str, complains: bool) -> None:
     # The program is only where a person has installed it.
     text = re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text(), flags=re.MULTILINE)
     unit = tmp_path / UNIT.name
@@ -32,7 +32,7 @@ def test_systemd_accepts_the_unit_of_a_host(tmp_path: Path, wrong: str, told: bo
         text=True,
     )
     assert checked.returncode == 0
-    assert (checked.stderr != "") == told, checked.stderr
+    assert (checked.stderr != "") == complains, checked.stderr
 
 
 def test_the_unit_can_name_boards() -> None:

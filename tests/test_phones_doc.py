@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("sources")
 
 PAGE = (ROOT / "infra" / "phones.md").read_text(encoding="utf-8")
 NATIVE = sorted((ROOT / "workers" / "native").glob("runner*"))
-# What runs on the way from a sweep file to a phone and back; what only builds or serves a host is left out.
+# The modules on the way from a sweep file to a phone and back; what only builds or serves a host is left out.
 _ELSEWHERE = {"artifacts", "demo_training", "doctor", "inline"}
 _TORCHSCRIPT = ("batch_report", "native_runner", "printed_tensor", "programs", "report", "speed_benchmark*")
 SOURCES = sorted(
@@ -62,18 +62,18 @@ class UnknownKindError(Exception):
 def kinds_of(path: Path) -> frozenset[str]:
     """The kinds of the errors that a module makes."""
     functions = {node.name: node for node in nodes_of(path) if isinstance(node, ast.FunctionDef)}
-    found: set[str] = set()
+    kinds: set[str] = set()
     for function, call in calls_of(path):
         name = _name(call)
-        given = {word.arg: word.value for word in call.keywords}
-        if name not in ERRORS or not (call.args or given):
+        arguments = {word.arg: word.value for word in call.keywords}
+        if name not in ERRORS or not (call.args or arguments):
             continue
-        if _is_text(given.get("stage"), "build"):
-            continue  # of a build, which happens on a host
-        kind = given.get("kind") if name == "Failed" else call.args[0]
+        if _is_text(arguments.get("stage"), "build"):
+            continue  # an error of a build, which happens on a host
+        kind = arguments.get("kind") if name == "Failed" else call.args[0]
         assert kind is not None, ast.unparse(call)
-        found |= set(_words(kind, function, functions))
-    return frozenset(found)
+        kinds |= set(_words(kind, function, functions))
+    return frozenset(kinds)
 
 
 def _words(kind: ast.expr, function: ast.FunctionDef | None, functions: dict[str, ast.FunctionDef]) -> Iterator[str]:
@@ -86,22 +86,24 @@ def _words(kind: ast.expr, function: ast.FunctionDef | None, functions: dict[str
         case ast.Attribute(attr="kind"):
             return  # another error's, which was made elsewhere
         case ast.Call(func=ast.Name(id=name)):
-            for one in ast.walk(functions[name]):
-                if isinstance(one, ast.Return) and one.value is not None:
-                    yield from _words(one.value, functions[name], functions)
-        case ast.Name(id=name) if function is not None and name in (names := [one.arg for one in function.args.args]):
+            for node in ast.walk(functions[name]):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    yield from _words(node.value, functions[name], functions)
+        case ast.Name(id=name) if function is not None and name in (
+            names := [argument.arg for argument in function.args.args]
+        ):
             defaults = function.args.defaults
             if (place := names.index(name) - len(names) + len(defaults)) >= 0:
                 yield from _words(defaults[place], None, functions)
-            yield from _given(function.name, name, names.index(name) - (names[0] == "self"))
+            yield from _arguments(function.name, name, names.index(name) - (names[0] == "self"))
         case ast.Name(id="kind") if function is not None and function.name == "_complete_events":
             return  # the runner's own: `native_kinds`
         case _:
             raise UnknownKindError(ast.unparse(kind))
 
 
-def _given(function: str, parameter: str, place: int) -> Iterator[str]:
-    """What all sources give a function for its parameter."""
+def _arguments(function: str, parameter: str, place: int) -> Iterator[str]:
+    """The expressions that all sources give a function for its parameter."""
     for caller, call in _callers()[function]:
         words = [word.value for word in call.keywords if word.arg == parameter]
         for word in call.args[place : place + 1] or words:
@@ -130,22 +132,22 @@ def _is_text(node: ast.expr | None, text: str) -> bool:
 
 
 def native_kinds() -> set[str]:
-    """What the C++ runner itself tells."""
+    """The kinds that the C++ runner itself tells."""
     text = "".join(path.read_text(encoding="utf-8") for path in NATIVE)
-    told = set(re.findall(r'(?:GiveUp|return) ?\{"([a-z_]+)"', text))
-    told |= set(re.findall(r'with\("kind", "([a-z_]+)"\)', text))
-    return told | {word for pair in re.findall(r'\? "(\w+)" : "(\w+)", text\}', text) for word in pair}
+    kinds = set(re.findall(r'(?:GiveUp|return) ?\{"([a-z_]+)"', text))
+    kinds |= set(re.findall(r'with\("kind", "([a-z_]+)"\)', text))
+    return kinds | {word for pair in re.findall(r'\? "(\w+)" : "(\w+)", text\}', text) for word in pair}
 
 
 def all_kinds() -> set[str]:
-    found = native_kinds()
+    kinds = native_kinds()
     for path in SOURCES:
-        found |= kinds_of(path) - NOT_OF_PHONES.get(str(path.relative_to(ROOT)), set())
-    return found
+        kinds |= kinds_of(path) - NOT_OF_PHONES.get(str(path.relative_to(ROOT)), set())
+    return kinds
 
 
 def documented() -> dict[str, list[str]]:
-    """By kind, the cells of its row: kind, meaning, what to do."""
+    """The cells of each kind's row: kind, meaning, what to do."""
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in PAGE.partition("<!-- kinds:")[2].splitlines()

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from sweeps.cli.main import main
+from sweeps.label_kinds import TRUST
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
-from sweeps.protocol.sentinel import MOVED
+from sweeps.protocol.sentinel_rules import MOVED
 from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.session_ratio import ENOUGH_FOR_ONE, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.ties import UNREPEATED_SPREAD
 from sweeps.spec.protocol import GateSpec
 from sweeps.stats import NEGLIGIBLE
-from sweeps.trust import TRUST
 from sweeps.variant import Variant
 from tests.benchmarks.simulate import PHONES, VARIANTS, simulate, simulation, standard_methods
 from tests.benchmarks.simulation_report import markdown
@@ -69,7 +69,7 @@ def test_the_simulator_s_tables_have_every_phone_and_method_and_every_figure(wri
     for table, command in zip(tables, COMMANDS, strict=True):
         head, *rows = rows_of(table)
         assert len(head) == 12
-        assert [row[:2] for row in rows] == [[phone, one.name] for phone in PHONES for one in standard_methods()]
+        assert [row[:2] for row in rows] == [[phone, method.name] for phone in PHONES for method in standard_methods()]
         seeds = command.rpartition("--seeds ")[2]
         for row in rows:
             assert len(row) == len(head)
@@ -91,17 +91,17 @@ def test_the_commands_of_the_simulator_s_tables_are_taken() -> None:
 
 @pytest.mark.system
 def test_a_row_of_the_simulator_s_table_is_what_the_simulator_says_now() -> None:
-    given = simulate.make_context("simulate.py", COMMANDS[0].split()).params
-    found = simulation(
+    options = simulate.make_context("simulate.py", COMMANDS[0].split()).params
+    result = simulation(
         ["steady"],
-        [one for one in standard_methods() if one.name == "race"],
+        [method for method in standard_methods() if method.name == "race"],
         variants=VARIANTS,
-        base_ms=given["base_ms"],
-        sigma=given["sigma"],
-        seeds=given["seeds"],
+        base_ms=options["base_ms"],
+        sigma=options["sigma"],
+        seeds=options["seeds"],
         progress=lambda *_: None,
     )
-    (row,) = (line for line in markdown(found).splitlines() if line.startswith("| steady"))
+    (row,) = (line for line in markdown(result).splitlines() if line.startswith("| steady"))
     assert row in SIMULATED, "python infra/write_docs.py --simulate writes it anew"
 
 

@@ -32,7 +32,7 @@ def services() -> dict[str, Any]:
 def head() -> dict[str, Any]:
     """The head's part of the RayCluster."""
     documents = list(yaml.safe_load_all((SERVER / "kuberay.yaml").read_text(encoding="utf-8")))
-    assert [(one["apiVersion"], one["kind"]) for one in documents] == [("ray.io/v1", "RayCluster")]
+    assert [(document["apiVersion"], document["kind"]) for document in documents] == [("ray.io/v1", "RayCluster")]
     return dict(documents[0]["spec"])
 
 
@@ -65,13 +65,13 @@ def test_its_commands_are_those_of_edgesweep(services: dict[str, Any]) -> None:
 def test_mlflow_has_the_options_that_it_is_given(services: dict[str, Any]) -> None:
     program, *words = services["mlflow"]["command"]
     assert (program, words[0]) == ("mlflow", "server")
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "mlflow", "server", "--help"], capture_output=True, text=True, check=True
     )
-    known = set(re.findall(r"--[a-z-]+", told.stdout))
-    given = dict(word.split("=") for word in words[1:])
-    assert given.keys() <= known
-    assert "mlflow:5000" in given["--allowed-hosts"].split(","), "the dashboard's name for it"
+    known = set(re.findall(r"--[a-z-]+", completed.stdout))
+    options = dict(word.split("=") for word in words[1:])
+    assert options.keys() <= known
+    assert "mlflow:5000" in options["--allowed-hosts"].split(","), "the dashboard's name for it"
 
 
 def test_the_script_that_starts_mlflow_is_shell_and_python(services: dict[str, Any]) -> None:
@@ -84,16 +84,16 @@ def test_the_script_that_starts_mlflow_is_shell_and_python(services: dict[str, A
 
 
 def test_nothing_is_reached_from_other_computers_but_the_lab(services: dict[str, Any]) -> None:
-    published = {name: one.get("ports", []) for name, one in services.items()}
+    published = {name: service.get("ports", []) for name, service in services.items()}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
     assert sorted(name for name, ports in published.items() if ports) == ["dashboard", "mlflow"]
-    assert [name for name, one in services.items() if one.get("network_mode") == "host"] == ["head"]
+    assert [name for name, service in services.items() if service.get("network_mode") == "host"] == ["head"]
     assert services["postgres"]["networks"] == services["objects"]["networks"] == ["inside"]
 
 
 def test_secrets_are_in_files_alone_which_the_page_makes(tmp_path: Path, services: dict[str, Any]) -> None:
-    for one in services.values():
-        values = [str(value) for value in one.get("environment", {}).values()]
+    for service in services.values():
+        values = [str(value) for value in service.get("environment", {}).values()]
         assert not any(re.search(r"(?i)password=|:[^/]+@", value) for value in values)
     recipe = PAGE.split("```bash\n")[1].split("sudo")[0]
     subprocess.run(["bash", "-ceu", recipe], cwd=tmp_path, check=True)
@@ -101,7 +101,7 @@ def test_secrets_are_in_files_alone_which_the_page_makes(tmp_path: Path, service
     assert sorted(files) == sorted(SECRETS)
     assert all(path.stat().st_mode & 0o077 == 0 for path in files.values())
     named = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["secrets"].values()
-    assert sorted(Path(one["file"]).name for one in named) == sorted(SECRETS)
+    assert sorted(Path(secret["file"]).name for secret in named) == sorted(SECRETS)
     (identity,) = json.loads(files["objects_config.json"].read_text())["identities"]
     (keys,) = identity["credentials"]
     assert keys["secretKey"] in files["objects_credentials"].read_text()
@@ -109,9 +109,12 @@ def test_secrets_are_in_files_alone_which_the_page_makes(tmp_path: Path, service
 
 
 def test_who_reads_a_secret_is_its_owner_or_root(services: dict[str, Any]) -> None:
-    """They are of user 1000 and mode 0600, and are mounted as they are."""
-    owner = {name: "1000" if one["image"] == "edgesweep" else one.get("user", "") for name, one in services.items()}
-    with_secrets = {name for name, one in services.items() if one.get("secrets")}
+    """The secrets are files of user 1000 and mode 0600, and are mounted as they are."""
+    owner = {
+        name: "1000" if service["image"] == "edgesweep" else service.get("user", "")
+        for name, service in services.items()
+    }
+    with_secrets = {name for name, service in services.items() if service.get("secrets")}
     assert {name for name in with_secrets if owner[name].partition(":")[0] == "1000"} == {"postgres", "mlflow", "head"}
     assert with_secrets - {"postgres", "mlflow", "head"} == {"objects"}, "its image runs as root"
 
@@ -127,12 +130,12 @@ def test_the_image_has_the_parts_of_the_repository_and_is_not_root() -> None:
 
 def test_on_kubernetes_ray_gets_what_host_up_gives_it(head: dict[str, Any]) -> None:
     (container,) = head["headGroupSpec"]["template"]["spec"]["containers"]
-    given = {one["name"]: one["value"] for one in container["env"]}
-    token = Path(given["RAY_AUTH_TOKEN_PATH"])
-    ours = environment(token, "10.0.0.5")
-    assert given.items() <= ours.items()
-    patience = [name for name in ours if name.startswith(("RAY_health", "RAY_grpc"))]
-    assert {*patience, "RAY_USE_UVLOOP"} <= given.keys()
+    variables = {variable["name"]: variable["value"] for variable in container["env"]}
+    token = Path(variables["RAY_AUTH_TOKEN_PATH"])
+    own_variables = environment(token, "10.0.0.5")
+    assert variables.items() <= own_variables.items()
+    patience = [name for name in own_variables if name.startswith(("RAY_health", "RAY_grpc"))]
+    assert {*patience, "RAY_USE_UVLOOP"} <= variables.keys()
     assert patience
     pins = (ROOT / "infra" / "constraints.txt").read_text().splitlines()
     assert f"ray=={head['rayVersion']}" in pins

@@ -19,9 +19,9 @@ from workers.runtimes import registry
 from workers.runtimes.torchscript import references
 
 RUNTIMES = {"support": ("torchscript",), "support-exported": ("executorch", "onnxruntime")}
-"""By page."""
+"""The runtimes of each page."""
 ANSWER = re.compile(rf"≥ ({'|'.join(map(str, LEAST_DB))})|equal|skipped|failed")
-"""No digits that another machine would not print."""
+"""An answer of a cell: no digits that another machine would not print."""
 
 Table = tuple[list[str], dict[str, list[str]]]
 """Titles of the columns, and by model its cells."""
@@ -32,22 +32,22 @@ def text_of(page: str) -> str:
 
 
 def written(page: str) -> dict[str, Table]:
-    """By their headings, the tables that the page shows."""
-    found: dict[str, Table] = {}
+    """The tables that the page shows, by their headings."""
+    tables: dict[str, Table] = {}
     for heading, lines in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", text_of(page), re.MULTILINE):
         head, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines.splitlines())
         assert len({row[0] for row in rows}) == len(rows), f"a model stands twice in {heading}"
-        found[heading] = head[1:], {row[0]: row[1:] for row in rows}
-    return found
+        tables[heading] = head[1:], {row[0]: row[1:] for row in rows}
+    return tables
 
 
 def groups_of(runtimes: Sequence[str], folder: Path) -> dict[str, list[str]]:
-    """By group, the titles of the columns that `write_support.py` makes. Nothing but NNAPI and Metal is skipped."""
+    """The titles of the columns that `write_support.py` makes, by group. Nothing but NNAPI and Metal is skipped."""
     for name in runtimes:
         if lack := every_runtime.lack(name):
             pytest.skip(lack)
-    one = subject("mobilenet_v2")
-    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=grids(runtimes=runtimes))
+    tested = subject("mobilenet_v2")
+    spec = SweepSpec(name="support", models=(tested.model,), data=tested.data, grids=grids(runtimes=runtimes))
     plan = plan_sweep(spec, folder, only_builds=True)
     assert {skipped.variant.runtime for skipped in plan.skipped} <= {"torchscript"}
     groups: dict[str, list[str]] = {}
@@ -73,17 +73,17 @@ def planned(page: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
 @pytest.mark.runtime("onnxruntime")
 def test_other_runtimes_have_parts_of_their_own(tmp_path: Path) -> None:
     int8 = [f"int8 {method} per {part}" for method in ("dynamic", "static") for part in ("channel", "tensor")]
-    found = groups_of(RUNTIMES["support-exported"], tmp_path)
-    assert {group: sorted(columns) for group, columns in found.items()} == {
+    groups = groups_of(RUNTIMES["support-exported"], tmp_path)
+    assert {group: sorted(columns) for group, columns in groups.items()} == {
         "executorch cpu": ["fp32", *int8],
         "executorch portable": ["fp32"],
         "executorch vulkan": ["fp32"],
         "onnxruntime cpu": ["fp16", "fp32", *int8],
     }
     # A sweep that times it needs a device that has Vulkan: here it is only checked.
-    one = subject("mobilenet_v2")
+    tested = subject("mobilenet_v2")
     cells = grids(backends=("vulkan",), runtimes=("executorch",))
-    plan = plan_sweep(SweepSpec(name="sweep", models=(one.model,), data=one.data, grids=cells), tmp_path)
+    plan = plan_sweep(SweepSpec(name="sweep", models=(tested.model,), data=tested.data, grids=cells), tmp_path)
     assert [job.reference.partition("@")[0] for job in plan.jobs] == ["reference:vulkan"] * (compiler() is not None)
 
 
@@ -104,10 +104,10 @@ def test_every_listed_model_stands_in_every_table(page: str, planned: dict[str, 
 def test_the_page_is_of_the_builder_and_the_references_of_this_code(page: str) -> None:
     """A table that an older builder or an older reference made says nothing of this one: write it again."""
     (versions,) = re.findall(r"^\* (edgesweep .+)$", text_of(page), re.MULTILINE)
-    told = dict(entry.rsplit(" ", 1) for entry in versions.split(", "))
+    version_of = dict(entry.rsplit(" ", 1) for entry in versions.split(", "))
     for name in RUNTIMES[page]:
         builder, version = registry.get(name).versions()["builder"].split()
-        assert told[f"builder {builder}"] == version
+        assert version_of[f"builder {builder}"] == version
     of_mobile = set(references.names().values()) if "torchscript" in RUNTIMES[page] else set()
     assert set(re.findall(r"^Checked by (reference:[^,]+),", text_of(page), re.MULTILINE)) == of_mobile
 

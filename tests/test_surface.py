@@ -1,4 +1,4 @@
-"""What one has to know of a module, a class or a function before using it is bounded; its length is not.
+"""The public surface that one has to know before using a module, a class or a function is bounded; its length is not.
 
 A class shows what it inherits too: split into a chain of parents it is as large as before. A module that one other
 module imports is no fault. One that nobody imports is: it is dead.
@@ -41,7 +41,7 @@ def module_name(path: Path) -> str:
 
 
 def public_names(tree: ast.Module) -> Iterator[str]:
-    """What a module defines for others, without what it imports."""
+    """The names that a module defines for others, without those that it imports."""
     for node in tree.body:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -108,13 +108,13 @@ def is_large(class_: ast.ClassDef, classes: Classes) -> bool:
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    given = function.args
-    names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    arguments = function.args
+    names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return len(names) - (names[:1] in (["self"], ["cls"]))
 
 
 def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether its parameters are the options of a command."""
+    """Tell whether a function's parameters are the options of a command."""
     return any("click" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 

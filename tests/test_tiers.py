@@ -22,7 +22,7 @@ REAL: dict[str, Callable[[pytest.Item], bool]] = {
 
 
 def _is_given(item: pytest.Item, fixture: str) -> bool:
-    """Whether it has the fixture, by itself or by another one."""
+    """Tell whether a test has the fixture, by itself or by another one."""
     return fixture in getattr(item, "fixturenames", ())
 
 
@@ -42,8 +42,8 @@ def _is_in(tier: str, marked: dict[str, bool]) -> bool:
 def test_each_test_is_in_one_tier_or_in_the_suite_alone() -> None:
     for values in itertools.product((True, False), repeat=len(MARKERS)):
         marked = dict(zip(MARKERS, values, strict=True))
-        found = [_is_in(tier, marked) for tier in ("FAST", "SYSTEM", "SUITE")]
-        assert sum(found) == 1, marked
+        belongs = [_is_in(tier, marked) for tier in ("FAST", "SYSTEM", "SUITE")]
+        assert sum(belongs) == 1, marked
 
 
 def test_what_only_the_suite_runs_injects_a_fault(request: pytest.FixtureRequest) -> None:

@@ -44,7 +44,7 @@ def entry_points(**group):
     return original(**group)
 importlib.metadata.entry_points = entry_points
 import workers.plan_inputs, workers.runtimes.registry, workers.devices.registry
-import sweeps.ranking.rank, sweeps.ranking.verdict
+import sweeps.ranking.rank, sweeps.ranking.eligibility
 import dashboard.views.registry
 before = [one for one in read if one.startswith("edgesweep.")]
 from sweeps.spec import built_in, catalog
@@ -130,7 +130,7 @@ def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(ho
 
 @pytest.mark.system
 def test_its_runtime_passes_the_conformance_tests() -> None:
-    """As infra/runtimes.md says of any runtime."""
+    """The runtime of another package inherits the conformance tests, as infra/runtimes.md says of any runtime."""
     suite = ROOT / "tests" / "conformance" / "test_runtimes.py"
     done = python("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", suite, "-k", "toy")
     assert done.returncode == 0, done.stdout
@@ -174,7 +174,7 @@ def test_its_metric_decides_who_wins_and_who_keeps_a_bound(home: Path) -> None:
     assert other["why"] == "toy_multiplications is 3076 ×, not at most 3074 ×"
 
 
-def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_better_side(
+def test_a_sweep_file_names_its_metric_only_where_installed_and_by_its_better_side(
     home: Path, edgesweep: Edgesweep
 ) -> None:
     wrong = home / "wrong.yaml"
@@ -190,10 +190,10 @@ def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_
 
 def test_its_metric_is_stored_and_shown_in_the_details(home: Path) -> None:
     client = store.connect(Workspace(home / "data").tracking_uri, make=False)
-    (experiment,) = [one for one in client.search_experiments() if one.name == "toys"]
+    (experiment,) = [candidate for candidate in client.search_experiments() if candidate.name == "toys"]
     runs = client.search_runs([experiment.experiment_id])
-    found = [run.data.metrics.get("toy_multiplications") for run in runs]
-    assert sorted(value for value in found if value is not None) == [3072, 3076]
+    values = [run.data.metrics.get("toy_multiplications") for run in runs]
+    assert sorted(value for value in values if value is not None) == [3072, 3076]
 
 
 def test_its_view_is_offered_and_drawn_beside_the_rankings(home: Path) -> None:
@@ -227,8 +227,8 @@ def test_the_schema_of_sweep_files_lists_what_it_brings(edgesweep: Edgesweep) ->
     schema = printed(edgesweep("schema"))
     grid = schema["$defs"]["GridSpec"]["properties"]
     assert grid["runtime"]["items"]["enum"] == ["torchscript", "eager", "onnxruntime", "executorch", "toy"]
-    ours = ["cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml", "portable", "vulkan"]
-    assert grid["backend"]["items"]["enum"] == [*ours, "abacus"]
+    backends = ["cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml", "portable", "vulkan"]
+    assert grid["backend"]["items"]["enum"] == [*backends, "abacus"]
     assert grid["format"]["items"]["enum"] == ["pt", "ptl", "table", "stub"]
     assert "toy_multiplications" in schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"]
     assert schema["properties"]["devices"]["items"]["pattern"].count(r"|toybox:(\*|[a-z]+))") == 1
@@ -280,13 +280,11 @@ def test_what_is_no_unit_that_a_transport_finds_is_not_cleaned(name: str) -> Non
     assert refused.message == f"{name!r} names no phone"
 
 
-def test_jobs_of_built_in_runtimes_have_the_same_keys_whether_it_is_installed_or_swept_with_them(
-    home: Path, edgesweep: Edgesweep
-) -> None:
+def test_jobs_of_built_in_runtimes_keep_their_keys_with_it_installed_or_swept(home: Path, edgesweep: Edgesweep) -> None:
     usual = SWEEP.replace(TOYS, "precision: [fp32], layout: [nchw]").replace(OBJECTIVE, "{}")
     (home / "usual.yaml").write_text(usual.replace("toybox:red", "local"))
-    both = usual.replace("grids: [", "grids: [{" + TOYS + "}, ")
-    (home / "both.yaml").write_text(both.replace("toybox:red", "local"))
+    extended = usual.replace("grids: [", "grids: [{" + TOYS + "}, ")
+    (home / "both.yaml").write_text(extended.replace("toybox:red", "local"))
 
     def plan(file: str) -> tuple[str | Path, ...]:
         return "plan", home / file, "--workspace", home / "data", "--json"
@@ -424,23 +422,23 @@ def test_a_package_that_ends_the_process_when_it_is_imported_is_left_out(install
 
 
 @pytest.mark.parametrize(
-    ("entry", "there", "not_there"),
+    ("entry", "matching", "other"),
     [
         ("box('red|green')", ["box:red", "box:green"], ["green", "box:red|green", "box:*", "box"]),
         ("box('red|green', discovery='m')", ["box:red", "box:green", "box:*"], ["green", "box:", "box:**"]),
     ],
 )
 def test_a_pattern_of_units_holds_for_what_stands_behind_the_colon_alone(
-    installed: Path, entry: str, there: list[str], not_there: list[str]
+    installed: Path, entry: str, matching: list[str], other: list[str]
 ) -> None:
     module = f"right_{abs(hash(entry))}"
     (installed.parent / f"{module}.py").write_text(ENTRIES + entry)
     (installed / "entry_points.txt").write_text(f"[edgesweep.devices]\nbox = {module}:ENTRY\n")
-    schema = re.compile("|".join(one.pattern for one in catalog.devices().values()))
-    for name in there:
+    schema = re.compile("|".join(device.pattern for device in catalog.devices().values()))
+    for name in matching:
         assert catalog.device(name) == catalog.devices()["box"]
         assert schema.fullmatch(name)
-    for name in not_there:
+    for name in other:
         assert catalog.device(name) is None
         assert not schema.fullmatch(name)
 
@@ -512,7 +510,7 @@ def boxes(installed: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     (installed.parent / f"{good}.py").write_text(f"{BOXES}SHELF = {shelf!r}\nBAD = {entry}\n")
     (installed.parent / f"{shelf}.py").write_text(SHELF % units)
     (installed / "entry_points.txt").write_text(f"[edgesweep.devices]\na = {good}:BAD\nb = {good}:GOOD\n")
-    monkeypatch.delitem(catalog.devices(), "adb")  # which would start a server
+    monkeypatch.delitem(catalog.devices(), "adb")  # looking for its devices would start a server
     assert catalog.problems() == ()
 
 
@@ -543,14 +541,12 @@ ONE_UNIT = "['bad:red'], []"
     indirect=["boxes"],
 )
 @pytest.mark.usefixtures("boxes")
-def test_a_transport_that_does_not_work_is_listed_with_its_package_and_the_other_devices_too(
-    tmp_path: Path, problem: str
-) -> None:
+def test_a_broken_transport_is_listed_with_its_package_beside_the_other_devices(tmp_path: Path, problem: str) -> None:
     done = CliRunner().invoke(devices, ["--workspace", str(tmp_path / "data"), "--json"])
     assert done.exit_code == 0, done.exception
-    told = json.loads(done.stdout)
-    assert [device["name"] for device in told["devices"]] == ["local", "good:red"]
-    (refused,) = told["refused"]
+    listing = json.loads(done.stdout)
+    assert [device["name"] for device in listing["devices"]] == ["local", "good:red"]
+    (refused,) = listing["refused"]
     assert refused["kind"] == "broken_transport"
     assert refused["message"].startswith(f"the transport bad does not work: {problem}")
     package = catalog.devices()["bad"].target.partition(":")[0]

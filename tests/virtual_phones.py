@@ -1,4 +1,4 @@
-"""What tests of phones share: on each worker one adb server and two virtual phones, for the whole run."""
+"""Tests of phones share, on each worker, one adb server and two virtual phones, for the whole run."""
 
 import shutil
 import time
@@ -26,7 +26,8 @@ class _Server(NamedTuple):
 
 @pytest.fixture(scope="session")
 def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Server]:
-    """A start takes it three seconds. A test that kills it leaves it to the next one to start it."""
+    """The adb server of a worker, which takes three seconds to start. A test that kills it leaves it to the next one to
+    start it."""
     try:
         cache = adbd().parents[1]
     except DeviceError as error:
@@ -44,7 +45,8 @@ def _phones(_server: _Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def port(_server: _Server) -> Iterator[int]:
-    """Of an adb server of our own, with keys of its own: nobody else's phones are touched. It knows no phone yet."""
+    """The port of an adb server of our own, with keys of its own: nobody else's phones are touched. It knows no phone
+    yet."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EDGESWEEP_CACHE", str(_server.cache))
         patch.setenv("HOME", str(_server.home))
@@ -55,7 +57,7 @@ def port(_server: _Server) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def phones(port: int, _phones: list[FaultyPhone]) -> list[FaultyPhone]:
-    """Two, just switched on. What does lasting harm to a phone takes one of its own."""
+    """Two phones, just switched on. What does lasting harm to a phone takes one of its own."""
     for phone in _phones:
         as_new(phone)
         phone.reboot()
@@ -68,7 +70,7 @@ def phone(phones: list[FaultyPhone]) -> FaultyPhone:
 
 
 def as_new(phone: FaultyPhone) -> None:
-    """Whatever a test did to it that can be undone."""
+    """Undo whatever a test did to the phone that can be undone."""
     phone.go_on()
     phone.slow_down()
     phone.plug()
@@ -82,7 +84,7 @@ def as_new(phone: FaultyPhone) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Also while a program on the phone, which is about to end, writes into it."""
+    """Remove a path, also while a program on the phone, which is about to end, writes into it."""
     deadline = time.monotonic() + 60
     while True:
         shutil.rmtree(path, ignore_errors=True)

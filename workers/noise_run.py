@@ -12,7 +12,7 @@ from typing import TypeVar
 from sweeps.batches import BatchItem
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
-from sweeps.journal.calibrations import (
+from sweeps.journal.noise_blocks import (
     append,
     batch_file_of,
     file_of,
@@ -22,8 +22,9 @@ from sweeps.journal.calibrations import (
     read_rounds,
 )
 from sweeps.journal.outcomes import MAX_ATTEMPTS
+from sweeps.label_kinds import disqualified
 from sweeps.planning.plan import Plan
-from sweeps.protocol import sentinel
+from sweeps.protocol import sentinel_rules
 from sweeps.protocol.batch_noise import BLOCKS, FEWEST_VARIANTS, PairedRound, batch_key
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import protocol_of
@@ -34,14 +35,13 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.driver_events import AttemptFailed, Building, Preparing, Waiting
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
 from workers.measure.batch_request import BatchRequest
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.measure.waiting import Wait, WaitLimits
 from workers.models.prepared_model import PreparedModel
 from workers.plan_inputs import plan_sweep
@@ -49,7 +49,7 @@ from workers.plan_inputs import plan_sweep
 Returned = TypeVar("Returned")
 
 _IMAGES = SyntheticData(source="synthetic", images=8)
-_VARIANT = sentinel.VARIANT
+_VARIANT = sentinel_rules.VARIANT
 _GRID = GridSpec(
     runtime=(_VARIANT.runtime,),
     backend=(_VARIANT.backend,),
@@ -83,7 +83,7 @@ class _SentinelRun:
             raise DeviceError("unknown_device", f"{device!r} names no single device", "edgesweep devices lists them")
         spec = SweepSpec(
             name="noise",
-            models=(sentinel.MODEL,),
+            models=(sentinel_rules.MODEL,),
             data=DataSpec(calibration=_IMAGES, evaluation=_IMAGES.model_copy(update={"seed": 1})),
             grids=(grid,),
             devices=(device,),
@@ -111,8 +111,8 @@ class _SentinelRun:
         missing = {job.build_key: job for job in self.plan.jobs if self.store.find(job.build_key) is None}
         if not missing or stop():
             return
-        yield Preparing(sentinel.MODEL.name)
-        inputs = prepare(sentinel.MODEL).build_inputs
+        yield Preparing(sentinel_rules.MODEL.name)
+        inputs = prepare(sentinel_rules.MODEL).build_inputs
         for attempt in range(1, MAX_ATTEMPTS + 1):
             requests = [BuildRequest(key, job.variant, inputs) for key, job in missing.items()]
             retried: dict[str, Job] = {}

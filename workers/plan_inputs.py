@@ -9,7 +9,7 @@ from sweeps.errors import HOST_KINDS, DeviceError, EdgeSweepError, in_one_line
 from sweeps.planning.axes import is_calibrated
 from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
-from sweeps.protocol import sentinel
+from sweeps.protocol import sentinel_rules
 from sweeps.protocol.presets import protocol_of
 from sweeps.skip_kinds import Skip
 from sweeps.spec import built_in, catalog, folder_levels, lab_names, toolchains
@@ -57,8 +57,8 @@ def plan_sweep(
     networks = list(spec.models)
     # A budget that is not decided yet may become a race, which has a sentinel.
     if spec.budget is None or protocol_of(spec).sentinel_every:
-        used = sorted({*used, sentinel.VARIANT.runtime})
-        networks.append(sentinel.MODEL)
+        used = sorted({*used, sentinel_rules.VARIANT.runtime})
+        networks.append(sentinel_rules.MODEL)
     calibration, evaluation = image_sets.manifests(spec.data)
     versions: dict[str, str] = {}
     own_versions: dict[str, dict[str, str]] = {}

@@ -17,8 +17,8 @@ from workers.measure import device_capture as captures
 from workers.measure.attach import Attached, attach, program_of_release, push_program
 from workers.measure.device_capture import Capture
 from workers.measure.processes import read, told
-from workers.measure.requests import START_DEADLINE_S
 from workers.measure.run_request import run_request
+from workers.measure.timed_block import START_DEADLINE_S
 from workers.runtimes import operator_profile, registry
 from workers.runtimes.interface import ProfilingRuntime, Program, RunReport, RunRequest
 from workers.toolchains.environments import command_within

@@ -18,6 +18,7 @@ from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
 from sweeps.journal.result_row import fixed_performance_of, gate_of
 from sweeps.journal.sentinel_series import sentinel_series
+from sweeps.label_kinds import disqualified
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol
 from sweeps.ranking.comparison import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED, spread_of
@@ -28,13 +29,12 @@ from sweeps.ranking.session_ratio import Spread, mean_ms, ratio
 from sweeps.records import Block, Failed, Job
 from sweeps.spec import catalog
 from sweeps.stats import median
-from sweeps.trust import disqualified
 from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.measure.attach import attach
 from workers.measure.device_runner import DeviceRunner
-from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.measure.waiting import WaitLimits, wait_until_ready
 
 NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"

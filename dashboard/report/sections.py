@@ -16,15 +16,15 @@ from dashboard.ranked_place import Ranked
 from dashboard.style import DARK, LIGHT, Palette
 from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, build_names, device_names, plain_words
 from sweeps.journal.result_place import Place
+from sweeps.label_kinds import TRUST, readiness
 from sweeps.metrics import METRICS
+from sweeps.ranking.eligibility import evaluated_by, reference_name, reference_text
 from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import evaluated_by, reference_name, reference_text
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.text import shortened, some
-from sweeps.trust import TRUST, readiness
 
 MOST_DOTS = 20
 """A chart shows at most this many builds; the table has all."""

@@ -13,9 +13,9 @@ from dashboard.views import empty, objective_sidebar, ranking, registry, watch
 from dashboard.words import device_names
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.result_place import Place
+from sweeps.label_kinds import readiness
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.values import DeviceRanking
-from sweeps.trust import readiness
 
 RANKING = "Ranking"
 

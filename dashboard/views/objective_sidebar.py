@@ -8,7 +8,7 @@ from dashboard import state
 from dashboard.markdown_escape import line
 from dashboard.words import metric_title
 from sweeps.metrics import METRICS
-from sweeps.ranking.verdict import bound_text, direction
+from sweeps.ranking.eligibility import bound_text, direction
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 

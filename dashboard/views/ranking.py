@@ -22,14 +22,14 @@ from dashboard.words import PAIRED, PAIRED_HELP, TRUST_WORDS, plain_words
 from sweeps.command_hints import Here
 from sweeps.imported import NOTE
 from sweeps.journal.result_place import Place
+from sweeps.label_kinds import TRUST
 from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
+from sweeps.ranking.eligibility import VERDICTS, reference_name, reference_text
 from sweeps.ranking.values import Candidate, DeviceRanking
-from sweeps.ranking.verdict import VERDICTS, reference_name, reference_text
 from sweeps.report.evaluation import images_settle
 from sweeps.report.explanations import meaning
 from sweeps.text import some
-from sweeps.trust import TRUST
 from sweeps.workspace import Workspace
 
 TRADEOFF_PX = 400

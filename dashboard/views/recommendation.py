@@ -14,6 +14,7 @@ from dashboard.ranked_place import Ranked
 from dashboard.views import objective_sidebar, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.command_hints import Here
+from sweeps.label_kinds import TRUST
 from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.ranking.interval_scope import with_scope
@@ -21,7 +22,6 @@ from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
 from sweeps.spec import catalog
 from sweeps.text import some
-from sweeps.trust import TRUST
 from sweeps.workspace import Workspace
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {

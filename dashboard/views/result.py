@@ -14,10 +14,10 @@ from sweeps.command_hints import Here
 from sweeps.journal.job_history import JobEvidence
 from sweeps.journal.result_place import Place
 from sweeps.journal.result_row import row_of_waiting
+from sweeps.label_kinds import TRUST
 from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
-from sweeps.trust import TRUST
 from sweeps.workspace import Workspace
 
 _SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")

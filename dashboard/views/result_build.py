@@ -16,7 +16,7 @@ from sweeps.journal.job_history import JobEvidence
 from sweeps.launching.start import log_of
 from sweeps.manifest import Coverage, Manifest
 from sweeps.metrics import METRICS
-from sweeps.ranking.verdict import reference_name
+from sweeps.ranking.eligibility import reference_name
 from sweeps.report.explanations import explained
 from sweeps.results import ResultRow
 from sweeps.spec import catalog

@@ -12,8 +12,8 @@ from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.operations.stored_results import results_of
 from sweeps.ranking import comparison as comparing
 from sweeps.ranking.comparison_input import Result
+from sweeps.ranking.eligibility import in_batches_only
 from sweeps.ranking.exported_build import read_shipped
-from sweeps.ranking.verdict import in_batches_only
 from sweeps.report.comparison_text import print_comparison
 from sweeps.results import read_rows
 from sweeps.workspace import Workspace

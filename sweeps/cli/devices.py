@@ -24,7 +24,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.operations.event_output import show
 from sweeps.operations.executor_choice import open_executor
-from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.operations.sweep_plan import load_sweep, make_plan, roots_of
 from sweeps.planning.plan import Plan
 from sweeps.quarantine import Quarantine, QuarantineBook, quarantines_of
 from sweeps.report import accelerators_text as accelerators_report

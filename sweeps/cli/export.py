@@ -8,7 +8,7 @@ import click
 from sweeps.cli.options import DEVICE_NAMES, json_option, sweep_argument, workspace_option
 from sweeps.manifest import FILE_NAME
 from sweeps.metrics import METRICS
-from sweeps.ranking.verdict import reference_name
+from sweeps.ranking.eligibility import reference_name
 from sweeps.text import plain
 
 

@@ -11,7 +11,7 @@ import click
 from sweeps.cli.first_file import Answers, Folder, sweep_text
 from sweeps.cli.options import models_option
 from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
-from sweeps.operations.sweep_file import roots_of
+from sweeps.operations.sweep_plan import roots_of
 from sweeps.spec.fields import module_source
 from sweeps.spec.folder_levels import folder_warnings
 from sweeps.spec.model_inputs import WEIGHTS, Argument, ModelSpec

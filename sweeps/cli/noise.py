@@ -9,7 +9,7 @@ import click
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json, workspace_option
 from sweeps.cli.session import CtrlC
 from sweeps.errors import EdgeSweepError, StoreError
-from sweeps.journal.calibrations import known_batch_spread
+from sweeps.journal.noise_blocks import known_batch_spread
 from sweeps.operations.event_output import show
 from sweeps.protocol.batch_noise import PairedRound
 from sweeps.protocol.clock import figure_ns

@@ -16,13 +16,13 @@ from sweeps.cli.options import (
     workspace_option,
     yes_option,
 )
-from sweeps.journal.calibrations import known_noise
+from sweeps.journal.noise_blocks import known_noise
 from sweeps.operations.device_noise import batch_spreads, known
 from sweeps.operations.notices import tell
 from sweeps.operations.plan_states import plan_with_states
-from sweeps.operations.sweep_file import load_sweep, roots_of
+from sweeps.operations.sweep_plan import load_sweep, roots_of
 from sweeps.quarantine import quarantines_of
-from sweeps.ranking.verdict import ON_ACCURACY, direction
+from sweeps.ranking.eligibility import ON_ACCURACY, direction
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 

@@ -15,7 +15,7 @@ from sweeps.cli.options import executor_option, json_option, print_json, workspa
 from sweeps.cli.run import run_spec
 from sweeps.device_facts import canonical_key
 from sweeps.errors import SpecError
-from sweeps.operations.sweep_file import roots_of
+from sweeps.operations.sweep_plan import roots_of
 from sweeps.ranking import waterfall
 from sweeps.ranking.waterfall import RUNTIME
 from sweeps.report.waterfall_text import render

@@ -20,8 +20,8 @@ from sweeps.journal.next_step_hints import told_by
 from sweeps.launching.sweep_commands import here
 from sweeps.metrics import METRICS
 from sweeps.operations.stored_results import meant, results_of
+from sweeps.ranking.eligibility import objective_text
 from sweeps.ranking.rank import rank_rows
-from sweeps.ranking.verdict import objective_text
 from sweeps.report.evaluation import more_images
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import ResultRow, SweepResults, of_device, read_rows

@@ -25,7 +25,7 @@ from sweeps.launching.sweep_commands import here
 from sweeps.operations.notices import tell
 from sweeps.operations.run import Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import names_of, results_of
-from sweeps.operations.sweep_file import load_sweep, roots_of
+from sweeps.operations.sweep_plan import load_sweep, roots_of
 from sweeps.operations.which_sweep import open_journal
 from sweeps.ranking.document import ranking_document
 from sweeps.report.evaluation import images_document, more_images

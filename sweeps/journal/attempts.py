@@ -8,12 +8,12 @@ from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
 from sweeps.journal.sentinels import Sentinels, placed_blocks
 from sweeps.json_records import from_json, to_json
+from sweeps.label_kinds import stored_in_order
 from sweeps.protocol.presets import Protocol
-from sweeps.protocol.sentinel import PlacedBlock
+from sweeps.protocol.sentinel_rules import PlacedBlock
 from sweeps.protocol.settled_check import same_question
 from sweeps.records import Accuracy, Block, Conditions, Failed
 from sweeps.settled import Settled
-from sweeps.trust import stored_in_order
 
 LATEST = 5_000
 """The number of the journal's newest attempts that are searched for the last conditions of a device."""

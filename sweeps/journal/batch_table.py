@@ -6,10 +6,10 @@ from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal.file import JournalFile
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
+from sweeps.label_kinds import disqualified
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.sentinel import in_race
+from sweeps.protocol.sentinel_rules import in_race
 from sweeps.records import Failed
-from sweeps.trust import disqualified
 
 
 class Batches:

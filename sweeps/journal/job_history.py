@@ -13,7 +13,7 @@ from sweeps.json_records import from_json
 from sweeps.manifest import Manifest
 from sweeps.planning.planned_job import PlannedJob
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.sentinel import Span, changed_spans, check_of
+from sweeps.protocol.sentinel_rules import Span, changed_spans, check_of
 from sweeps.records import Accuracy, Failed
 from sweeps.results import ResultRow
 from sweeps.settled import Settled

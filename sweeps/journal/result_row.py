@@ -8,18 +8,18 @@ from typing import Any
 
 from sweeps.batches import BatchShare
 from sweeps.journal.plans import skipped_key
+from sweeps.label_kinds import disqualified
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
 from sweeps.planning.planned_job import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.device_time import full_seconds, spent
 from sweeps.protocol.not_ready import figures_text, worst
-from sweeps.protocol.sentinel import in_race
+from sweeps.protocol.sentinel_rules import in_race
 from sweeps.records import Accuracy, Block, Failed, Job, Lack, Measured, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.spec.label import label_of
-from sweeps.trust import disqualified
 
 
 def row_of_job(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from sweeps.journal.file import JournalFile
 from sweeps.journal.schema import JOB_DEVICE, JOB_SENTINEL
 from sweeps.json_records import from_json
-from sweeps.protocol.sentinel import PlacedBlock, Span, changed_spans, doubtful_spans
+from sweeps.protocol.sentinel_rules import PlacedBlock, Span, changed_spans, doubtful_spans
 from sweeps.records import Block
 
 

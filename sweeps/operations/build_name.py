@@ -56,7 +56,7 @@ def build_named(rows: Sequence[ResultRow], text: str, device: str) -> ResultRow:
 
 
 def _called(rows: Iterable[ResultRow], text: str) -> list[ResultRow]:
-    """The rows that pages call `text`."""
+    """The results of the builds whose name on the pages is `text`."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in rows:
         places.setdefault(row.place, []).append(row)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
-from sweeps.journal.calibrations import known_batch_spread
+from sweeps.journal.noise_blocks import known_batch_spread
 from sweeps.operations.notices import tell
 from sweeps.planning.plan import Plan
 from sweeps.protocol.batch_noise import BatchSpread

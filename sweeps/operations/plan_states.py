@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sweeps.failure_kinds import FAILS_AGAIN
 from sweeps.journal.journal import Journal
-from sweeps.operations.sweep_file import make_plan
+from sweeps.operations.sweep_plan import make_plan
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned_job import planned_job
 from sweeps.planning.program_identity import programs_of

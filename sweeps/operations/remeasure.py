@@ -1,12 +1,12 @@
 """The jobs that a run measures again: with a label that disqualifies them, or tied for the first place."""
 
 from sweeps.journal.journal import Journal
+from sweeps.label_kinds import disqualified
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned_job import planned_job
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.records import Measured
 from sweeps.results import SweepResults
-from sweeps.trust import disqualified
 
 
 def disqualified_jobs(journal: Journal, planned: Plan) -> dict[str, int]:

@@ -21,11 +21,11 @@ from sweeps.operations.on_end import told_at_the_end
 from sweeps.operations.precheck import unusable
 from sweeps.operations.remeasure import disqualified_jobs, tied_jobs
 from sweeps.operations.stored_results import results_of
-from sweeps.operations.sweep_file import make_plan
+from sweeps.operations.sweep_plan import make_plan
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned_job import planned_job
 from sweeps.planning.program_identity import programs_of
-from sweeps.protocol.sentinel import data_for
+from sweeps.protocol.sentinel_rules import data_for
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.values import Ranking
 from sweeps.records import Failed

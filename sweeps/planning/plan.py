@@ -11,7 +11,7 @@ from sweeps.errors import SpecError
 from sweeps.planning.axes import BUILD_AXES, RUN_AXES, choices, free_axes, resolve_variant
 from sweeps.planning.budget import default_budget
 from sweeps.planning.keys import Identities, build_key, job_key, runner_of
-from sweeps.protocol import sentinel
+from sweeps.protocol import sentinel_rules
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import Job, Skipped
 from sweeps.skip_kinds import Skip
@@ -181,9 +181,9 @@ def _sentinels(
     for facts in devices:
         if facts.device_id in timed:
             combination = _Combination(
-                facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes()
+                facts=facts, model=sentinel_rules.MODEL.name, grid="", variant=sentinel_rules.VARIANT, run=RunAxes()
             )
-            key = build_key(sentinel.MODEL, combination.variant, identities)
+            key = build_key(sentinel_rules.MODEL, combination.variant, identities)
             runner = runner_of(facts, combination.variant, identities)
             sentinels[facts.device_id] = Job(
                 key=job_key(key, combination.facts, combination.run, protocol, runner, "", replicate=0),

@@ -91,7 +91,7 @@ class Protocol:
     sentinel_every: int = 0
     """Number of blocks between two sentinel checks; 0: no checks."""
     rounds_on: tuple[tuple[str, int], ...] = field(default=(), metadata=LEFT_OUT_WHEN_EMPTY)
-    """The `rounds` of devices that need more, by device id (`sweeps.protocol.calibrated`)."""
+    """The `rounds` of devices that need more, by device id (`sweeps.protocol.rounds_for_noise`)."""
 
     def on(self, device_id: str) -> "Protocol":
         """The protocol of one device."""

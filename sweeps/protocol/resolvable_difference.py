@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 from sweeps.distributions import noncentral_t_above, normal_quantile, student_t_quantile
 from sweeps.errors import EdgeSweepError
+from sweeps.label_kinds import disqualified, in_order
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.sessions import PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.records import Block
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, median
-from sweeps.trust import disqualified, in_order
 
 # numpy and scipy are imported inside the functions: `plan --help` needs neither.
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sweeps.batches import BatchItem
+from sweeps.label_kinds import disqualified
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.end_messages import eliminated, ended_in_batches
 from sweeps.protocol.lost_rounds import is_lost, missing_rounds
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
-from sweeps.protocol.sentinel import in_race
+from sweeps.protocol.sentinel_rules import in_race
 from sweeps.records import Block
 from sweeps.settled import Settled, SettledReason
 from sweeps.stats import stable
-from sweeps.trust import disqualified
 
 if TYPE_CHECKING:
     from sweeps.protocol.front_race import FrontRace

@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sweeps.protocol.sentinel import MOVED
+from sweeps.label_kinds import disqualified, stored_in_order
+from sweeps.protocol.sentinel_rules import MOVED
 from sweeps.protocol.sessions import run_of
 from sweeps.ranking.amounts import INTERVALS
 from sweeps.ranking.round_effects import fit_rounds
 from sweeps.ranking.ties import LATENCY
 from sweeps.results import ResultRow
 from sweeps.stats import NEGLIGIBLE
-from sweeps.trust import disqualified, stored_in_order
 
 _PASSES = 200
 """The number of passes of the fit by least squares, from which the medians begin."""

@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from sweeps.ranking.eligibility import judge_all
 from sweeps.ranking.same_conditions import alike
 from sweeps.ranking.ties import LATENCY
-from sweeps.ranking.verdict import judge_all
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from sweeps.label_kinds import disqualified
 from sweeps.ranking.comparison_input import Result, differing
 from sweeps.ranking.latency_findings import OPEN, Judged, SessionFinding, judge, judge_in_set
 from sweeps.ranking.pairing import pairs_of
@@ -31,7 +32,6 @@ from sweeps.ranking.session_ratio import (
     together,
 )
 from sweeps.stats import CONFIDENCE, Estimate, median
-from sweeps.trust import disqualified
 
 EXIT_SLOWER = 3
 EXIT_NOT_COMPARED = 4

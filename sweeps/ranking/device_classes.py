@@ -13,9 +13,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeps.ranking.eligibility import beside_leader, in_batches_only
 from sweeps.ranking.same_conditions import alike
 from sweeps.ranking.ties import latency_ratio, told_apart
-from sweeps.ranking.verdict import beside_leader, in_batches_only
 from sweeps.results import ResultRow
 from sweeps.stats import median, p50_estimate
 

@@ -17,9 +17,9 @@ from sweeps.metrics import METRICS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import run_of
 from sweeps.ranking.comparison_input import Result, SessionConditions, origins
+from sweeps.ranking.eligibility import reference_name
 from sweeps.ranking.export_choice import choose
 from sweeps.ranking.values import Ranking
-from sweeps.ranking.verdict import reference_name
 from sweeps.results import read_rows
 from sweeps.spec import catalog
 from sweeps.spec.label import label_of

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from sweeps.ranking.eligibility import direction
 from sweeps.ranking.multiplicity import Family
 from sweeps.ranking.ties import LATENCY, worse
-from sweeps.ranking.verdict import direction
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec

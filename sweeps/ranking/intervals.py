@@ -18,6 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sweeps.distributions import normal_quantile
+from sweeps.label_kinds import disqualified, stored_in_order
 from sweeps.ranking.amounts import INTERVALS, interval
 from sweeps.ranking.moderated_intervals import FEWEST_VARIANTS, moderated
 from sweeps.ranking.race_speeds import RaceBlocks, race_speeds
@@ -25,7 +26,6 @@ from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
 from sweeps.results import ResultRow
 from sweeps.stats import CONFIDENCE, TAIL, Estimate, p50_estimate
-from sweeps.trust import disqualified, stored_in_order
 
 _NOBODY: Mapping[int, int] = MappingProxyType({})
 

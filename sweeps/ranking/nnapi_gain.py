@@ -12,10 +12,10 @@ from typing import Any
 
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import interval
-from sweeps.ranking.first_place import simplicity
+from sweeps.ranking.eligibility import judge, left_untimed, put_aside, reference_name
 from sweeps.ranking.same_conditions import alike
 from sweeps.ranking.ties import LATENCY, MadeOf, latency_ratio, made_of, worse
-from sweeps.ranking.verdict import judge, left_untimed, put_aside, reference_name
+from sweeps.ranking.winner import simplicity
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from sweeps.command_hints import RUN
+from sweeps.label_kinds import disqualified
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ResultRow
-from sweeps.trust import disqualified
 
 State = Literal["winner", "tied", "provisional", "waiting", "none"]
 """The state is `tied` if others are not told apart from the winner, and `provisional` if it leads while jobs are still

@@ -2,7 +2,7 @@
 
 Their intervals come from the spread between processes of all of them (`sweeps.ranking.intervals`); the store has each
 job's own. Every measured variant gets a verdict. Of the variants that pass, the best one wins, or one that is shown to
-be equal to it and has advantages (`sweeps.ranking.first_place`). Beside it stand those that are equal, and those that
+be equal to it and has advantages (`sweeps.ranking.winner`). Beside it stand those that are equal, and those that
 are not told apart from it.
 
 A variant that a race eliminated keeps its place, with its figures and the evidence. It cannot win or be tied: the race
@@ -18,10 +18,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sweeps.imported import Imported
+from sweeps.label_kinds import disqualified
 from sweeps.ranking.amounts import interval
 from sweeps.ranking.at_one_speed import at_one_speed
 from sweeps.ranking.batch_alarm import alarm
-from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
+from sweeps.ranking.eligibility import VERDICTS, Judgement, direction, evidence, judge_all, left_untimed, needs_time
 from sweeps.ranking.front import front_of, signed
 from sweeps.ranking.interval_scope import IntervalOf, interval_of, watched_seconds
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
@@ -31,11 +32,10 @@ from sweeps.ranking.same_conditions import conditions_of
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling, latency_ratio, made_of
 from sweeps.ranking.two_speeds import TwoSpeeds
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
-from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge_all, left_untimed, needs_time
+from sweeps.ranking.winner import FirstPlace, first_place, simplicity
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
-from sweeps.trust import disqualified
 
 _COUNTED = {
     "eliminated": "eliminated",

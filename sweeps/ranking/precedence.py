@@ -3,7 +3,7 @@ Pure."""
 
 from collections.abc import Iterable
 
-from sweeps.ranking.verdict import judge
+from sweeps.ranking.eligibility import judge
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.sweep import SweepSpec

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from sweeps.command_hints import RUN
 from sweeps.failure_kinds import FAILS_AGAIN
+from sweeps.label_kinds import disqualified, original_doubted
 from sweeps.protocol.not_ready import keeps_results, looser_gate
 from sweeps.ranking.accuracy_bound import side
 from sweeps.ranking.amounts import DROP, interval
-from sweeps.ranking.verdict import (
+from sweeps.ranking.eligibility import (
     LABELLED,
     ON_ACCURACY,
     ConstraintResult,
@@ -22,7 +23,6 @@ from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.text import duration
-from sweeps.trust import disqualified, original_doubted
 
 _RETRY = f"{RUN} --retry-failed"
 _MOST_ROUNDS = 48

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sweeps.failure_kinds import remedy
 from sweeps.imported import Imported, in_order
 from sweeps.ranking.device_classes import ClassRanking, pool
+from sweeps.ranking.eligibility import direction, objective_text
 from sweeps.ranking.nnapi_gain import backend_figure
 from sweeps.ranking.place import rank_place
 from sweeps.ranking.provisional import NOTHING_TOLD, Told
@@ -18,7 +19,6 @@ from sweeps.ranking.same_conditions import alike
 from sweeps.ranking.shared_work import as_of_one_unit
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.values import DeviceRanking, NotRanked, Ranking
-from sweeps.ranking.verdict import direction, objective_text
 from sweeps.results import ResultRow, of_device, read_rows
 from sweeps.spec.objective import ObjectiveSpec
 

@@ -1,9 +1,9 @@
 """The check whether the original, the fp32 eager model as its author wrote it, is right on labelled images. Pure;
 answers in.
 
-No figure of a build says that: one that answers like an original at chance has lost nothing. So an original that is
-not shown to know its labels keeps no constraint on accuracy (`sweeps.ranking.verdict`). Each doubt has the name of a
-trust label (`sweeps.trust`), its figures in fields, and a sentence with the likely cause and the next step.
+No figure of a build says that: one that answers like an original at chance has lost nothing. So an original that is not
+shown to know its labels keeps no constraint on accuracy (`sweeps.ranking.eligibility`). Each doubt has the name of a
+trust label (`sweeps.label_kinds`), its figures in fields, and a sentence with the likely cause and the next step.
 """
 
 import math

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sweeps.label_kinds import disqualified
 from sweeps.protocol.resolvable_difference import told_apart
 from sweeps.ranking.round_effects import fit_rounds
 from sweeps.results import ResultRow
-from sweeps.trust import disqualified
 
 FEWEST_DEGREES = 4
 """The fewest degrees are those of the fewest blocks that `edgesweep noise` takes

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.device_facts import pool_id
+from sweeps.label_kinds import disqualified, stored_in_order
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import INTERVALS
 from sweeps.ranking.ties import LATENCY
 from sweeps.results import ResultRow
 from sweeps.stats import p50_estimate
-from sweeps.trust import disqualified, stored_in_order
 
 _SCALED = [name for name, metric in METRICS.items() if metric.in_pool == "scaled"]
 _ONE_UNITS_OWN = [name for name, metric in METRICS.items() if metric.in_pool == "own"]

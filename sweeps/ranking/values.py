@@ -5,20 +5,20 @@ from typing import Literal
 
 from sweeps.command_hints import RUN
 from sweeps.imported import Imported
+from sweeps.label_kinds import TRUST, disqualified, said_of_winner
 from sweeps.ranking.amounts import ONLY_IN_BATCHES, amount, in_words
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.eligibility import ConstraintResult, Verdict
 from sweeps.ranking.interval_scope import IntervalOf
 from sweeps.ranking.nnapi_gain import BackendFigure
 from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.resolution import Resolution
 from sweeps.ranking.ties import LATENCY, MadeOf, Settling
-from sweeps.ranking.verdict import ConstraintResult, Verdict
 from sweeps.ranking.why_first import why_first
 from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
 from sweeps.stats import Estimate
 from sweeps.text import duration
-from sweeps.trust import TRUST, disqualified, said_of_winner
 
 Tie = Literal["equal", "unresolved"]
 """The tie of a candidate for the first place is `equal` if it is shown to be within 2 % of the best. It is `unresolved`

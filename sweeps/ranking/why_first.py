@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.winner import simplicity
 from sweeps.stats import NEGLIGIBLE
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def why_first(device: "DeviceRanking", winner: "Candidate") -> str:
 
 
 def _preferred(device: "DeviceRanking", winner: "Candidate", next_one: "Candidate") -> str:
-    """Say why the winner is preferred to an equal candidate: see `sweeps.ranking.first_place`."""
+    """Say why the winner is preferred to an equal candidate: see `sweeps.ranking.winner`."""
     if device.led:
         return "the winner led the race"
     if device.metric == LATENCY and not next_one.timed:

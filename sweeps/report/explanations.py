@@ -9,13 +9,13 @@ from typing import Literal
 
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
+from sweeps.label_kinds import TRUST
 from sweeps.report import terms
 from sweeps.report.axis_reasons import AXIS_REASONS
 from sweeps.skip_kinds import SKIPS
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
-from sweeps.trust import TRUST
 
 Sort = Literal["trust label", "verdict", "failure", "skip", "metric", "axis", "protocol", "term"]
 SORTS: Mapping[Sort, str] = MappingProxyType(

@@ -10,9 +10,9 @@ from rich.text import Text
 from sweeps.batches import FEWEST
 from sweeps.device_facts import DeviceFacts
 from sweeps.protocol.batch_noise import DECIDE_UP_TO, BatchSpread
-from sweeps.protocol.calibrated import rounds_by_device
 from sweeps.protocol.presets import PRESETS, Protocol
 from sweeps.protocol.resolvable_difference import MOST_ROUNDS, Calibration, rounds_for, told_apart
+from sweeps.protocol.rounds_for_noise import rounds_by_device
 from sweeps.records import Block
 from sweeps.report.terminal_tables import cells, new_table, open_console
 from sweeps.spec.protocol import ProtocolSpec

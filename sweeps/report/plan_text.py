@@ -14,7 +14,7 @@ from sweeps.protocol.batch_noise import BatchSpread
 from sweeps.protocol.racing import ERROR
 from sweeps.protocol.resolvable_difference import Calibration
 from sweeps.quarantine import Quarantine
-from sweeps.ranking.verdict import reference_text
+from sweeps.ranking.eligibility import reference_text
 from sweeps.report.noise_text import advice, advice_text, batch_document, race_text
 from sweeps.report.terminal_tables import ONLY_CHECKED, cells, new_table, open_console
 from sweeps.spec.protocol import MinutesBudget

@@ -7,17 +7,17 @@ from rich.text import Text
 
 from sweeps.command_hints import ANYWHERE, Here
 from sweeps.imported import NOTE, Imported
+from sweeps.label_kinds import TRUST
 from sweeps.metrics import METRICS
 from sweeps.ranking.amounts import delegated_in_words, in_words, paired
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.eligibility import reference_name, reference_text
 from sweeps.ranking.interval_scope import with_scope
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import reference_name, reference_text
 from sweeps.report.nnapi_gain_text import print_backends
 from sweeps.report.terminal_tables import NO_NAMES, ONLY_CHECKED, Lines, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
 from sweeps.text import MOST_NAMES, shortened, some
-from sweeps.trust import TRUST
 
 # The columns of the ranking have the smallest width of the terminal that shows them. The variant's name must be
 # readable.

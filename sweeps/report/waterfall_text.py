@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from sweeps.label_kinds import TRUST
 from sweeps.metrics import METRICS
 from sweeps.ranking.gain import Gain
 from sweeps.ranking.waterfall import Step, Waterfall
 from sweeps.stats import Estimate
 from sweeps.text import plain
-from sweeps.trust import TRUST
 
 _BAR = 44
 _HEADS = ("step", "p50 ms", "gain over the previous step", "file", "size", "", "change (points)")

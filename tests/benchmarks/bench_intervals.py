@@ -22,10 +22,10 @@ import numpy as np
 from report import Figure, at_least, at_most, finish
 
 from sweeps.protocol.presets import PRESETS
-from sweeps.ranking.first_place import first_place
 from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
+from sweeps.ranking.winner import first_place
 from sweeps.stats import Estimate, p50_estimate
 from tests.benchmarks.simulated_sweep import latencies_ms, simulate
 from workers.devices.fake.phones import PHONES, Phone

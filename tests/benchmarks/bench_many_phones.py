@@ -51,7 +51,7 @@ from workers.hosts.result_buffer import Outbox
 from workers.hosts.this_machine import versions
 from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.plan_inputs import plan_sweep
 
 SIZES = (10, 100)

@@ -30,7 +30,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
 from sweeps.journal.sweep_progress import read_status
 from sweeps.operations.executor_choice import open_executor
-from sweeps.operations.sweep_file import make_plan
+from sweeps.operations.sweep_plan import make_plan
 from sweeps.planning.plan import Plan
 from sweeps.protocol.device_time import Spent
 from sweeps.protocol.presets import protocol_of
@@ -48,7 +48,7 @@ from workers.driver.accuracy_pass import AccuracyPass
 from workers.driver.driver_events import AttemptFailed, Away, Measuring
 from workers.driver.sweep_driver import Driver
 from workers.measure.attach import attach
-from workers.measure.requests import timed_request
+from workers.measure.timed_block import timed_request
 from workers.models import prepare as models
 from workers.runtimes.torchscript.runtime import TorchScript
 

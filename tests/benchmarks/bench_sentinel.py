@@ -17,7 +17,7 @@ from itertools import groupby
 import numpy as np
 from report import Figure, at_least, at_most, finish
 
-from sweeps.protocol.sentinel import CHECK_BLOCKS, MOVED, PlacedBlock, changed_spans, doubtful_spans, round_of
+from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, MOVED, PlacedBlock, changed_spans, doubtful_spans, round_of
 from sweeps.records import Block
 from sweeps.stats import median
 from tests.sweeps.conftest import Records

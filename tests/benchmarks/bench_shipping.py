@@ -20,8 +20,8 @@ import numpy as np
 from report import Figure, at_most, finish
 
 from sweeps.protocol.presets import PRESETS
-from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.ties import LATENCY, worse
+from sweeps.ranking.winner import simplicity
 from tests.benchmarks.simulated_sweep import JobResult, latencies_ms, simulate
 from workers.devices.fake.phones import PHONES
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from report import Figure, at_most, finish
 
 from sweeps.protocol.presets import PRESETS
-from sweeps.ranking.first_place import first_place
 from sweeps.ranking.ties import LATENCY, outdone, worse
+from sweeps.ranking.winner import first_place
 from sweeps.settled import Settled
 from tests.benchmarks.noise_forms import NOISE_FORMS
 from tests.benchmarks.simulated_sweep import SimulatedSweep, simulate

@@ -16,7 +16,7 @@ import click
 from sweeps.cli.main import Program
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json
 from sweeps.errors import EdgeSweepError, SpecError, did_you_mean
-from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.operations.sweep_plan import load_sweep, make_plan, roots_of
 from sweeps.planning.budget import default_budget
 from sweeps.protocol.presets import PRESETS, Protocol, protocol_of
 from sweeps.report.progress import RunProgress

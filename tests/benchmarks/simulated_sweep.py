@@ -18,12 +18,12 @@ from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.batch_alarm import contradicted
-from sweeps.ranking.first_place import first_place
 from sweeps.ranking.interval_scope import IntervalOf, interval_of
 from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.race_speeds import RaceBlocks, race_speeds
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
+from sweeps.ranking.winner import first_place
 from sweeps.settled import Settled
 from sweeps.stats import Estimate, median, p50_estimate
 from tests.benchmarks.simulated_bench import Rest, SimulatedBench

@@ -5,10 +5,10 @@ import pytest
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.screen import MOST_BATCHES
-from sweeps.ranking.first_place import first_place
 from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
+from sweeps.ranking.winner import first_place
 from tests.benchmarks.noise_forms import NOISE_FORMS
 from tests.benchmarks.simulated_sweep import simulate
 from workers.devices.fake.phones import PHONES

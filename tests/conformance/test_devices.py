@@ -1,4 +1,4 @@
-"""What every registered device keeps, whatever its transport: programs, files, sensors, clock, mode."""
+"""Every registered device keeps the same promises, whatever its transport: programs, files, sensors, clock, mode."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from workers.measure.fixed_performance import FixedPerformance, restore_leftover
 # `steady` has a fixed-performance mode, `hot` has none.
 NAMED = {"fake": ("steady", "hot")}
 NAMES = [name for name, entry in catalog.devices().items() if not entry.unit]
-NAMES += [f"{kind}:{one}" for kind, ones in NAMED.items() for one in ones]
+NAMES += [f"{kind}:{name}" for kind, names in NAMED.items() for name in names]
 HOSTILE = ["plain.bin", "two words", "it's", 'say "hi"', "$(touch x); rm -rf *", "a\nb", "-rf", "ünï.bin", "%s {0} *?["]
 
 
@@ -63,7 +63,7 @@ def test_facts_name_the_device_and_say_what_results_depend_on(name: str, device:
 
 def test_no_two_devices_are_taken_for_one(home: Path) -> None:
     facts = [registry.connect(name, home).facts() for name in NAMES]
-    assert len({one.device_id for one in facts}) == len({one.fingerprint for one in facts}) == len(NAMES)
+    assert len({fact.device_id for fact in facts}) == len({fact.fingerprint for fact in facts}) == len(NAMES)
 
 
 def test_a_program_s_output_and_exit_code_come_back(device: Device) -> None:
@@ -138,13 +138,13 @@ def test_a_name_that_leads_elsewhere_is_refused(device: Device, outside: Path, f
 
 
 def test_a_file_elsewhere_is_not_removed(device: Device, outside: Path) -> None:
-    kept = outside / "kept"
-    kept.write_bytes(b"x")
-    for path in (str(kept), "kept", "..", ""):
+    outsider = outside / "kept"
+    outsider.write_bytes(b"x")
+    for path in (str(outsider), "kept", "..", ""):
         with pytest.raises(DeviceError) as caught:
             device.remove(path)
         assert caught.value.kind == "bad_name"
-    assert kept.exists()
+    assert outsider.exists()
 
 
 def test_a_push_of_what_is_not_there_leaves_nothing(device: Device, outside: Path) -> None:
@@ -163,7 +163,7 @@ def test_what_is_pushed_can_be_run_on(device: Device, outside: Path) -> None:
 
 
 def test_sensors_are_in_their_units_or_unknown(device: Device) -> None:
-    found = device.sensors()
+    readings = device.sensors()
     ranges = {
         "temp_c": (-30, 150),
         "thermal_status": (0, 6),
@@ -173,13 +173,13 @@ def test_sensors_are_in_their_units_or_unknown(device: Device) -> None:
         "load": (0, 1),
         "throttle_count": (0, math.inf),
     }
-    others = {"temp_is_battery", "has_battery", "competing", "shared"}
-    assert ranges.keys() | others == {field.name for field in fields(found)}, "a sensor that nothing is known of"
+    unbounded = {"temp_is_battery", "has_battery", "competing", "shared"}
+    assert ranges.keys() | unbounded == {field.name for field in fields(readings)}, "a sensor that nothing is known of"
     for sensor, (low, high) in ranges.items():
-        value = getattr(found, sensor)
+        value = getattr(readings, sensor)
         assert value is None or low <= value <= high, sensor
-    assert found.battery_percent is None or found.has_battery
-    assert not found.temp_is_battery or found.has_battery
+    assert readings.battery_percent is None or readings.has_battery
+    assert not readings.temp_is_battery or readings.has_battery
 
 
 def test_sensors_are_read_in_little_time(device: Device) -> None:
@@ -210,7 +210,7 @@ def test_the_clock_never_goes_back_and_rest_lets_it_pass(device: Device, outside
 
 def test_a_fixed_performance_mode_is_restored(name: str, device: Device, home: Path) -> None:
     device_id = device.facts().device_id
-    # Also where it is off already.
+    # The mode may be off already.
     has = device.set_fixed_performance(False)
     with FixedPerformance(device, device_id, home) as fixed:
         assert fixed.on is (True if has else None)

@@ -1,4 +1,4 @@
-"""What a phone and a board do alike when a connection breaks, storage is full, bytes are spoiled or a driver dies.
+"""A phone and a board do the same when a connection breaks, storage is full, bytes are spoiled or a driver dies.
 
 The phone is a virtual one at a real adb server, the board a real sshd.
 """
@@ -161,7 +161,7 @@ class RemoteBoard:
 
 @pytest.fixture(params=["adb", pytest.param("ssh", marks=pytest.mark.sshd)])
 def remote(request: pytest.FixtureRequest) -> Iterator[Remote]:
-    """Each as new for each test."""
+    """The phone and the board, each as new for each test."""
     if request.param == "ssh":
         yield RemoteBoard(request.getfixturevalue("board"), request.getfixturevalue("own_board_lock"))
         return
@@ -181,7 +181,7 @@ device.run(["sh", "-c", sys.argv[2]], 300)
 
 
 def in_the_pause(remote: Remote, call: Callable[[], object]) -> threading.Thread:
-    """Call it once a program is in its pause, which ends when it has returned."""
+    """Call the function once a program is in its pause, which ends when the function has returned."""
 
     def act() -> None:
         try:

@@ -1,4 +1,4 @@
-"""What every registered runtime keeps, whatever its toolchain: one small model, built, run and refused."""
+"""Every registered runtime keeps the same promises, whatever its toolchain: one small model, built, run and refused."""
 
 import io
 import pickle
@@ -75,7 +75,7 @@ def built(name: str, inputs: BuildInputs, tmp_path_factory: pytest.TempPathFacto
 
 
 def variant_of(name: str) -> Variant:
-    """fp32 in its first backend, fused and optimized where the runtime leaves a choice."""
+    """The variant that is fp32 in its first backend, fused and optimized where the runtime leaves a choice."""
     backend = catalog.runtimes()[name].backends[0].name
     return resolve_variant(Variant(runtime=name, backend=backend, fuse=True, optimize=True), FACTS.abi)
 

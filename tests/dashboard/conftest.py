@@ -20,9 +20,9 @@ from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.manifest import FILE_NAME, Manifest, TensorSpec
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
-from sweeps.protocol import sentinel
+from sweeps.protocol import sentinel_rules
 from sweeps.protocol.presets import protocol_of
-from sweeps.protocol.sentinel import CHECK_BLOCKS, next_check, round_of
+from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, next_check, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job
 from sweeps.settled import Settled
 from sweeps.skip_kinds import Skip
@@ -372,7 +372,7 @@ def _identities(sweep: str) -> Identities:
     return Identities(
         models={
             "digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}"),
-            sentinel.MODEL.name: ModelIdentity(source=sentinel.MODEL.source, weights_id="random:0"),
+            sentinel_rules.MODEL.name: ModelIdentity(source=sentinel_rules.MODEL.source, weights_id="random:0"),
         },
         calibration_id="c" * 64,
         evaluation_id="e" * 64,

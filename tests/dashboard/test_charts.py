@@ -12,7 +12,7 @@ from dashboard.charts import dots, drawing, labels, tradeoff_chart
 from dashboard.charts.drawing import STATUS, Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.style import DARK, LIGHT
-from sweeps.ranking.verdict import VERDICTS
+from sweeps.ranking.eligibility import VERDICTS
 from sweeps.spec.objective import ObjectiveSpec
 
 EVIL = "<img src=x onerror=alert(1)> datum.x || warn('y')"

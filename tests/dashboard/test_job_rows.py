@@ -11,7 +11,7 @@ from dashboard.style import LIGHT
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.attempts import DatedBlock
 from sweeps.journal.job_history import KnownDevice, Look, Sentinel
-from sweeps.protocol.sentinel import PlacedBlock, Span
+from sweeps.protocol.sentinel_rules import PlacedBlock, Span
 from sweeps.quarantine import DeviceRecord, Quarantine
 from sweeps.ranking.overview import waiting_place
 from sweeps.records import Conditions

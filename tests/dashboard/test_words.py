@@ -6,8 +6,8 @@ import pytest
 
 from dashboard.markdown_escape import inert, words
 from dashboard.words import TRUST_WORDS, build_names, device_names, plain_words, setup_names, wrapped
+from sweeps.label_kinds import TRUST
 from sweeps.metrics import METRICS
-from sweeps.trust import TRUST
 from tests.sweeps.conftest import Records
 
 records = Records()

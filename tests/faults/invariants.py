@@ -1,4 +1,5 @@
-"""What must hold whatever happens, checked after every injected fault by reading the journal and MLflow.
+"""The invariants that must hold whatever happens are checked after every injected fault by reading the journal and
+MLflow.
 
 1. Each job ends with exactly one accepted outcome, or is still pending.
 2. An accepted timing has its samples, exit code 0, the hash of the file that was built for its job, the device's
@@ -47,43 +48,44 @@ class BrokenError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Where a sweep ran, and what a test knows of it."""
+    """The place where a sweep ran, and what a test knows of it."""
 
     workspace: Workspace
     sweep: str
     leases: Sequence[str] = ()
     """Names of the locks of its devices."""
     started: int | None = None
-    """How often a runner was started to time a block, as the devices counted it."""
+    """The number of times that a runner was started to time a block, as the devices counted it."""
     in_flight: int = 0
-    """How many of these may have been lost: one per device and fault."""
-    kept: Mapping[str, Sequence[Block]] = field(default_factory=dict)
+    """The number of these that may have been lost: one per device and fault."""
+    accepted: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     """Blocks that were accepted before the fault, by job."""
     folders: Mapping[Path, Collection[str]] = field(default_factory=dict)
     """Folders that were there before, each with the names that may be in it."""
     publishes: bool = True
-    """Whether the tracking server can be asked, and filled."""
+    """The tracking server can be asked, and filled."""
 
 
 def check(scene: Scene, journal: Journal) -> None:
-    """Raises `BrokenError`. Publishes what MLflow lacks: twice, since what was brought once must not come again."""
+    """Check the invariants that the scene allows to check; raises `BrokenError`. Publishes what MLflow lacks: twice,
+    since what was brought once must not come again."""
     planned = [
         journal.jobs.planned(scene.sweep, job.key) for job, stale in journal.jobs.of_sweep(scene.sweep) if not stale
     ]
     rows = _Rows(journal.path)
-    for one in planned:
-        _each_once(rows, one)
-        for block in journal.attempts.blocks(one.job.key):
-            _whole(journal, one, block)
-    outcomes = {one.job.key: journal.outcomes.of_job(one) for one in planned}
-    for one in planned:
-        _one_outcome(rows, one, outcomes[one.job.key])
+    for planned_job in planned:
+        _each_once(rows, planned_job)
+        for block in journal.attempts.blocks(planned_job.job.key):
+            _whole(journal, planned_job, block)
+    outcomes = {planned_job.job.key: journal.outcomes.of_job(planned_job) for planned_job in planned}
+    for planned_job in planned:
+        _one_outcome(rows, planned_job, outcomes[planned_job.job.key])
     checked = {1, 2, 4}
     if scene.publishes:
         _part_of_the_journal(scene, journal, outcomes)
         checked.add(3)
     _free(scene)
-    if scene.started is not None or scene.kept:
+    if scene.started is not None or scene.accepted:
         _measured_once(scene, journal, rows)
         checked.add(5)
     if scene.folders:
@@ -106,19 +108,19 @@ class _Rows:
             self._rows = [(*row[:3], json.loads(row[3] or "{}")) for row in db.execute(query)]
 
     def rounds(self, key: str, *, added: bool) -> list[int]:
-        """Of its blocks. `added`: also of those that were asked for after its own rounds."""
-        blocks = ((round_, record) for its, kind, round_, record in self._rows if (its, kind) == (key, "block"))
+        """The rounds of the job's blocks. `added`: also of those that were asked for after its own rounds."""
+        blocks = ((round_, record) for row_key, kind, round_, record in self._rows if (row_key, kind) == (key, "block"))
         return [round_ for round_, record in blocks if added or not record.get("added")]
 
     def failures(self, key: str) -> list[dict[str, str]]:
-        """Since the last retry."""
-        found: list[dict[str, str]] = []
-        for its, kind, _, record in self._rows:
-            if its == key and kind == "retry":
-                found.clear()
-            elif its == key and kind == "failure":
-                found.append(record)
-        return found
+        """The failures of the job since its last retry."""
+        failures: list[dict[str, str]] = []
+        for row_key, kind, _, record in self._rows:
+            if row_key == key and kind == "retry":
+                failures.clear()
+            elif row_key == key and kind == "failure":
+                failures.append(record)
+        return failures
 
     def blocks(self) -> int:
         return sum(kind == "block" for _, kind, _, _ in self._rows)
@@ -141,7 +143,8 @@ def _each_once(rows: _Rows, planned: PlannedJob) -> None:
 
 
 def _one_outcome(rows: _Rows, planned: PlannedJob, outcome: Measured | Failed | None) -> None:
-    """By its rows: of a job that is measured, the journal does not tell that it was given up as well."""
+    """The job has one outcome by its rows: of a job that is measured, the journal does not tell that it was given up as
+    well."""
     failures = rows.failures(planned.job.key)
     given_up = len(failures) == MAX_ATTEMPTS or any(failed["kind"] in FINAL_KINDS for failed in failures)
     _require(1, not (given_up and isinstance(outcome, Measured)), f"{planned.job.name} was given up, and is measured")
@@ -193,10 +196,10 @@ def _part_of_the_journal(scene: Scene, journal: Journal, outcomes: Mapping[str, 
             continue
         _require(3, row.outcome == "measured", f"{row.name} is published as {row.outcome}")
         if (timing := outcome.timing) is not None:
-            same = (
+            is_same = (
                 row.samples == timing.samples and abs(row.latency_p50_ms / timing.figures["latency_p50_ms"] - 1) < 1e-6
             )
-            _require(3, same, f"{row.name} is published with other figures")
+            _require(3, is_same, f"{row.name} is published with other figures")
 
 
 def _no_run_twice(scene: Scene, journal: Journal) -> list[Run]:
@@ -230,9 +233,9 @@ def _free(scene: Scene) -> None:
 
 
 def _measured_once(scene: Scene, journal: Journal, rows: _Rows) -> None:
-    for key, blocks in scene.kept.items():
-        same = list(journal.attempts.blocks(key))[: len(blocks)] == list(blocks)
-        _require(5, same, f"job {key:.12} lost or changed a block that was accepted")
+    for key, blocks in scene.accepted.items():
+        is_same = list(journal.attempts.blocks(key))[: len(blocks)] == list(blocks)
+        _require(5, is_same, f"job {key:.12} lost or changed a block that was accepted")
     if scene.started is not None:
         again = scene.started - rows.timings()
         seen.vain(scene.started - rows.blocks())
@@ -241,5 +244,5 @@ def _measured_once(scene: Scene, journal: Journal, rows: _Rows) -> None:
 
 def _untouched(scene: Scene) -> None:
     for folder, names in scene.folders.items():
-        others = {path.name for path in folder.iterdir()} - set(names)
-        _require(6, not others, f"in {folder} there is {', '.join(sorted(others))}")
+        unknown = {path.name for path in folder.iterdir()} - set(names)
+        _require(6, not unknown, f"in {folder} there is {', '.join(sorted(unknown))}")

@@ -69,7 +69,7 @@ class Line:
 
 
 def lines_of(reports: Sequence[pytest.TestReport]) -> list[Line]:
-    """Of what has run. A report that passed has gone through its call."""
+    """The lines of all reports of tests that have run. A report that passed has gone through its call."""
     lines: dict[tuple[int, str, str], Line] = {}
     for report in reports:
         for row, how, outcome, after_s, held, vain in (
@@ -88,7 +88,8 @@ def lines_of(reports: Sequence[pytest.TestReport]) -> list[Line]:
 
 
 def table(lines: Sequence[Line]) -> list[str]:
-    """For people: fault, injected how, detected after, outcome, invariants, blocks that were begun in vain."""
+    """The table for people: fault, injected how, detected after, outcome, invariants, blocks that were begun in
+    vain."""
     cells = [("row", "fault", "injected how", "detected after", "outcome", "invariants", "in vain")]
     cells += [
         (
@@ -119,7 +120,7 @@ def unchecked(lines: Sequence[Line]) -> list[int]:
 
 
 class Summary:
-    """Of the process that starts the workers."""
+    """The reports and the table of the process that starts the workers."""
 
     def __init__(self) -> None:
         self._reports: list[pytest.TestReport] = []

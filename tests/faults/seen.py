@@ -1,4 +1,4 @@
-"""What a test of a fault saw: when the fault was there, when EdgeSweep told of it, and which invariants held after it.
+"""Each test of a fault notes when the fault was there, when EdgeSweep told of it, and which invariants held after it.
 
 The figures are shown by `make faults` and asserted by no test.
 """
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Seen:
-    """Times are of `time.monotonic()`."""
+    """The observations of one test; times are of `time.monotonic()`."""
 
     injected: float | None = None
     told: float | None = None
     held: set[int] = field(default_factory=set)
     vain: int | None = None
-    """How often a block was begun, on any device, that the journal has not."""
+    """The number of blocks that were begun, on any device, and that the journal has not."""
 
     @property
     def after_s(self) -> float | None:
-        """How long it took until the fault was told of; `None` where that has no moment."""
+        """The time until EdgeSweep told of the fault; `None` where that has no moment."""
         return None if self.injected is None or self.told is None else self.told - self.injected
 
 
@@ -28,7 +28,7 @@ _seen = Seen()
 
 
 def begin() -> Seen:
-    """Of the test that starts now."""
+    """Begin the observations of the test that starts now."""
     global _seen
     _seen = Seen()
     return _seen
@@ -47,10 +47,10 @@ def told() -> None:
 
 
 def vain(blocks: int) -> None:
-    """So many blocks were begun that the journal has not."""
+    """The journal lacks so many of the blocks that were begun."""
     _seen.vain = blocks
 
 
 def held(invariants: Iterable[int]) -> None:
-    """These were checked and found to hold."""
+    """The invariants were checked and found to hold."""
     _seen.held.update(invariants)

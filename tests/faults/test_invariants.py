@@ -26,7 +26,7 @@ RUNNER = "python-torchscript 1"
 
 
 def job_of(number: int) -> Job:
-    """With a key as the plan makes it."""
+    """A job with a key as the plan makes it."""
     job = RECORDS.job(number)
     protocol = RECORDS.plan(job).protocol.on(job.device_id)
     return replace(job, key=job_key(job.build_key, RECORDS.facts, job.run, protocol, RUNNER, "", replicate=0))
@@ -67,11 +67,13 @@ def broken(scene: Scene, journal: Journal) -> int:
 
 def test_where_all_six_hold_nothing_is_found_and_each_was_checked(scene: Scene, journal: Journal) -> None:
     fresh_mlflow(scene.workspace.root)
-    kept = {job_of(0).key: journal.attempts.blocks(job_of(0).key)}
+    accepted = {job_of(0).key: journal.attempts.blocks(job_of(0).key)}
     folders = {scene.workspace.root.parent: {"workspace"}}
     timings = 2 + MAX_ATTEMPTS
     saw = seen.begin()
-    check(replace(scene, publishes=True, started=timings, kept=kept, folders=folders, leases=["phone 1"]), journal)
+    check(
+        replace(scene, publishes=True, started=timings, accepted=accepted, folders=folders, leases=["phone 1"]), journal
+    )
     assert saw.held == ALL
 
 
@@ -131,11 +133,11 @@ def test_what_the_journal_has_not_breaks_the_third(
         client.log_metric(run.info.run_id, "latency_p50_ms", 4.0)
     else:
         other = {"edgesweep.job_key": "b", "edgesweep.attempt_key": "b"} if wrong == "an unknown job" else {}
-        made = client.create_run(experiment.experiment_id, tags=run.data.tags | other)
+        created = client.create_run(experiment.experiment_id, tags=run.data.tags | other)
         if wrong == "left running":
-            monkeypatch.setattr(Store, "publish", lambda *_: 0)  # one that closes nothing
+            monkeypatch.setattr(Store, "publish", lambda *_: 0)  # publishing that closes nothing
         else:
-            client.set_terminated(made.info.run_id)
+            client.set_terminated(created.info.run_id)
     assert broken(scene, journal) == 3
 
 
@@ -153,10 +155,10 @@ def test_a_block_that_is_lost_or_measured_again_breaks_the_fifth(scene: Scene, j
     started = replace(scene, started=2 + MAX_ATTEMPTS + 1)
     assert broken(started, journal) == 5
     check(replace(started, in_flight=1), journal)
-    kept = replace(scene, kept={job_of(0).key: journal.attempts.blocks(job_of(0).key)})
-    check(kept, journal)
+    with_blocks = replace(scene, accepted={job_of(0).key: journal.attempts.blocks(job_of(0).key)})
+    check(with_blocks, journal)
     change(journal, "DELETE FROM attempts WHERE id = 1")
-    assert broken(kept, journal) == 5
+    assert broken(with_blocks, journal) == 5
 
 
 def test_a_file_beside_the_workspace_breaks_the_sixth(scene: Scene, journal: Journal, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.faults.plugin import Line, lines_of, table, unchecked
 
 def test_all_58_rows_are_injected_or_say_why_not() -> None:
     assert list(ROWS) == list(range(1, 59))
-    injected = {one.row for one in injections()}
+    injected = {injection.row for injection in injections()}
     assert [number for number, row in ROWS.items() if (number in injected) == bool(row.elsewhere)] == []
 
 
@@ -30,7 +30,7 @@ def test_a_mark_that_does_not_say_how_is_refused(tmp_path: Path) -> None:
 
 
 def report(outcome: str, *properties: tuple[int, str, str, float | None, list[int], int | None]) -> pytest.TestReport:
-    user = [("fault", one) for one in properties]
+    user = [("fault", entry) for entry in properties]
     return pytest.TestReport("t.py::t", ("t.py", 1, "t"), {}, outcome, None, "call", user_properties=user)
 
 

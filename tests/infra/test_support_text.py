@@ -156,8 +156,8 @@ def test_markdown_has_tables_that_are_whole_and_says_where_it_comes_from(table: 
     assert f"Checked by {REFERENCE}, against fp32 eager." in text
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert len(tables) == 5
-    for one in tables:
-        head, rule, *rows = one.splitlines()
+    for block in tables:
+        head, rule, *rows = block.splitlines()
         assert set(rule) <= set("|-:")
         for line in (rule, *rows):
             assert line.count("|") == head.count("|")
@@ -180,19 +180,19 @@ def test_where_nothing_is_delegated_the_page_says_what_is_not(table: SupportTabl
 def test_a_page_says_only_what_training_on_another_kind_of_cpu_would_not_change(table: SupportTable) -> None:
     """The figures next to the limits that trained models of the list had on 2026-11-21."""
 
-    def told(sqnr_db: float) -> str:
+    def shown(sqnr_db: float) -> str:
         row = _row("net", _verified(SCRIPT, sqnr_db), *table.rows[0].cells[1:])
         (line, *_) = re.findall(r"^\| net .*", markdown(replace(table, rows=(row,)), COMMAND), re.MULTILINE)
         return line.split("|")[2].strip()
 
     for sqnr_db, least in ((24.3, "≥ 15"), (37.3, "≥ 15"), (43.2, "≥ 40"), (68.8, "≥ 40"), (125.9, "≥ 80")):
-        assert {told(sqnr_db + moved_db) for moved_db in (-2.5, 0.0, 2.5)} == {least}
-    assert (told(10.0), told(9.9)) == ("≥ 10", "< 10")
+        assert {shown(sqnr_db + moved_db) for moved_db in (-2.5, 0.0, 2.5)} == {least}
+    assert (shown(10.0), shown(9.9)) == ("≥ 10", "< 10")
 
 
 def test_json_holds_every_cell_with_its_variant(table: SupportTable) -> None:
-    found = json.loads(json.dumps(document(table), allow_nan=False))
-    cells = [cell for model in found["models"] for cell in model["cells"]]
+    parsed = json.loads(json.dumps(document(table), allow_nan=False))
+    cells = [cell for model in parsed["models"] for cell in model["cells"]]
     assert len(cells) == 14
     assert all(cell["state"] == "verified" or cell["reason"] for cell in cells)
     assert Variant(**cells[0]["variant"]) == SCRIPT

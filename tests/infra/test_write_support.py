@@ -182,7 +182,7 @@ def test_two_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(desk
 @pytest.mark.system
 @pytest.mark.runtime("executorch")
 @pytest.mark.runtime("onnxruntime")
-def test_the_other_runtimes_have_a_figure_or_a_reason_with_their_version_in_every_cell(desk: _Desk) -> None:
+def test_each_cell_of_the_other_runtimes_has_a_figure_or_a_reason_with_their_version(desk: _Desk) -> None:
     cells = tuple(
         grid.model_copy(update={"quantization": ("static",), "granularity": ("per_channel",)})
         for grid in grids(runtimes=["executorch", "onnxruntime"])
@@ -205,7 +205,7 @@ def test_the_other_runtimes_have_a_figure_or_a_reason_with_their_version_in_ever
 
 
 @pytest.mark.system
-def test_an_interrupted_survey_goes_on_where_it_was_and_a_model_that_cannot_be_used_leaves_the_others_alone(
+def test_an_interrupted_survey_goes_on_and_an_unusable_model_leaves_the_others_alone(
     desk: _Desk,
 ) -> None:
     two = [_subject("own_nets:chosen"), _subject("own_nets:plain")]

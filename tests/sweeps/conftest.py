@@ -40,7 +40,7 @@ class Records:
 
     def job(self, number: int, **changes: object) -> Job:
         variant = Variant(precision="int8", qengine="x86", fuse=True) if number % 2 else Variant()
-        made = Job(
+        default = Job(
             key=canonical_key({"job": number}),
             build_key=canonical_key({"build": number}),
             name=f"net job {number}",
@@ -50,10 +50,10 @@ class Records:
             run=RunAxes(threads=number + 1),
             device_id=self.facts.device_id,
         )
-        return replace(made, **changes)
+        return replace(default, **changes)
 
     def checked_job(self, number: int, reference: str = "reference:nnapi@1") -> Job:
-        """One that the host only checks."""
+        """A job that the host only checks."""
         variant = Variant(backend="nnapi", capture="mixed", fuse=True, preference="sustained_speed")
         return self.job(number, name=f"net checked {number}", variant=variant, run=RunAxes(), reference=reference)
 
@@ -105,7 +105,7 @@ class Records:
         )
 
     def block(self, job: Job, round_: int, ms: float = 5.0, samples: int = 100, **changes: object) -> Block:
-        made = Block(
+        default = Block(
             job_key=job.key,
             round=round_,
             samples_ns=tuple(int(ms * 1e6) + 1000 * (index % 7) for index in range(samples)),
@@ -124,10 +124,10 @@ class Records:
             conditions=Conditions(temp_start_c=40.5, load_start=0.01),
             labels=("ungated",),
         )
-        return replace(made, **changes)
+        return replace(default, **changes)
 
     def accuracy(self, job: Job, **changes: object) -> Accuracy:
-        made = Accuracy(
+        default = Accuracy(
             build_key=job.build_key,
             evaluation_id=EVALUATION_ID,
             engine=job.variant.qengine,
@@ -142,14 +142,14 @@ class Records:
             accuracy_drop_low_points=-0.1,
             accuracy_drop_high_points=1.1,
         )
-        return replace(made, **changes)
+        return replace(default, **changes)
 
     def failed(self, stage: str = "run", message: str = "signal 11") -> Failed:
         return Failed(stage=stage, kind="crashed", message=message)
 
     def manifest(self, job: Job, **changes: object) -> Manifest:
         tensor = TensorSpec(shape=(1, 3, 224, 224), dtype="float32")
-        made = Manifest(
+        default = Manifest(
             build_key=job.build_key,
             model="net",
             model_source="torchvision:mobilenet_v2",
@@ -173,13 +173,13 @@ class Records:
                 images=8, engine="x86", sqnr_db=None, top1_percent=None, reference_top1_percent=None
             ),
         )
-        return made.model_copy(update=changes)
+        return default.model_copy(update=changes)
 
     def row(self, job: Job, ms: float | None = 10.0, **changes: object) -> ResultRow:
-        """As the store gives it back: timed in three rounds, or (`ms` is `None`) only checked."""
+        """A row as the store gives it back: timed in three rounds, or (`ms` is `None`) only checked."""
         timing = {} if ms is None else {"latency_p50_ms": ms, "latency_ci_low_ms": ms, "latency_ci_high_ms": ms}
         accuracy = self.accuracy(job)
-        made = ResultRow(
+        default = ResultRow(
             sweep="s",
             job_key=job.key,
             build_key=job.build_key,
@@ -213,7 +213,7 @@ class Records:
                 "accuracy_drop_high_points": 1.1,
             },
         )
-        return replace(made, **changes)
+        return replace(default, **changes)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.delenv("EDGESWEEP_WORKSPACE", raising=False)
@@ -31,9 +31,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.system
-def test_the_page_s_example_runs_beside_the_main_thread(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where Python refuses to set a signal handler."""
-    fresh_mlflow(here / "edgesweep-data")
+def test_the_page_s_example_runs_beside_the_main_thread(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The thread is one where Python refuses to set a signal handler."""
+    fresh_mlflow(folder / "edgesweep-data")
     scope: dict[str, Any] = {}
 
     def notebook() -> None:
@@ -50,7 +50,7 @@ def test_the_page_s_example_runs_beside_the_main_thread(here: Path, capsys: pyte
     assert pd.api.types.is_float_dtype(frame.latency_p50_ms)
     assert pd.api.types.is_integer_dtype(frame.rounds)
     assert pd.api.types.is_bool_dtype(frame.fuse)
-    assert (here / "shipped" / "manifest.json").is_file()
+    assert (folder / "shipped" / "manifest.json").is_file()
     assert "Measuring on local" in capsys.readouterr().err
     # The same call continues: nothing is left to do, and nothing is shown.
     again = api.run(scope["sweep"], executor="inline", quiet=True)
@@ -59,14 +59,14 @@ def test_the_page_s_example_runs_beside_the_main_thread(here: Path, capsys: pyte
 
 
 @pytest.mark.system
-def test_a_run_that_is_stopped_before_its_first_result_has_no_ranking(here: Path) -> None:
-    fresh_mlflow(here / "edgesweep-data")
+def test_a_run_that_is_stopped_before_its_first_result_has_no_ranking(folder: Path) -> None:
+    fresh_mlflow(folder / "edgesweep-data")
     ended = api.run(api.build(VALUES), executor="inline", stop=lambda: True, quiet=True)
     assert (ended.ranking, ended.interrupted) == (None, True)
     assert "run the same command again" in ended.still_to_do[0]
 
 
-def test_each_problem_of_values_is_named_with_its_place(here: Path) -> None:
+def test_each_problem_of_values_is_named_with_its_place(folder: Path) -> None:
     with pytest.raises(api.EdgeSweepError) as caught:
         api.build(VALUES | {"grids": [{"precision": ["fp23"]}], "objektive": {}})
     first, second = sorted(caught.value.message.splitlines())
@@ -74,31 +74,31 @@ def test_each_problem_of_values_is_named_with_its_place(here: Path) -> None:
     assert second.startswith("the values: the key 'objektive' is unknown")
 
 
-def test_a_value_that_no_file_can_have_is_refused(here: Path) -> None:
+def test_a_value_that_no_file_can_have_is_refused(folder: Path) -> None:
     with pytest.raises(api.EdgeSweepError, match="cannot be in a sweep file"):
         api.build(VALUES | {"budget": {1j: 2}})
 
 
-def test_a_file_s_folder_is_searched_for_the_model_s_code(here: Path) -> None:
-    (here / "deep").mkdir()
-    (here / "deep" / "sweep.yaml").write_text(
+def test_a_file_s_folder_is_searched_for_the_model_s_code(folder: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "sweep.yaml").write_text(
         "name: a\nmodels: [{source: mobilenet_v2, weights: random, input_shape: [1, 3, 32, 32]}]\ngrids: [{}]\n"
     )
-    assert api.load("deep/sweep.yaml").folders == (here / "deep",)
-    assert api.build(VALUES, folder="deep").folders == (here / "deep",)
+    assert api.load("deep/sweep.yaml").folders == (folder / "deep",)
+    assert api.build(VALUES, folder="deep").folders == (folder / "deep",)
 
 
-def test_a_plan_creates_no_workspace(here: Path) -> None:
+def test_a_plan_creates_no_workspace(folder: Path) -> None:
     planned = api.plan(api.build(VALUES))
     assert list(planned.jobs().columns) == ["name", "model", "device", "variant", "state"]
     assert list(planned.skipped().columns) == ["name", "reason"]
     assert planned.seconds > 0
-    assert not (here / "edgesweep-data").exists()
+    assert not (folder / "edgesweep-data").exists()
 
 
-def test_the_workspace_is_an_argument_or_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_workspace_is_an_argument_or_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for named in ("one", "two"):
-        Workspace.open(here / named)
+        Workspace.open(folder / named)
     with pytest.raises(api.EdgeSweepError, match=r"no sweep was run in .*/one"):
         api.rank(workspace="one")
     monkeypatch.setenv("EDGESWEEP_WORKSPACE", "two")

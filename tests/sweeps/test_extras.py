@@ -27,7 +27,7 @@ def test_a_module_belongs_to_the_extra_that_installs_it(module: str, extra: str)
 
 
 @pytest.mark.parametrize(
-    ("url", "taken"),
+    ("url", "arguments"),
     [
         (None, ["edgesweep[workers,runtimes]"]),
         (
@@ -42,8 +42,8 @@ def test_a_module_belongs_to_the_extra_that_installs_it(module: str, extra: str)
     ],
 )
 def test_the_line_takes_edgesweep_from_where_it_came(
-    monkeypatch: pytest.MonkeyPatch, url: dict[str, object] | None, taken: list[str]
+    monkeypatch: pytest.MonkeyPatch, url: dict[str, object] | None, arguments: list[str]
 ) -> None:
     text = None if url is None else json.dumps(url)
     monkeypatch.setattr(metadata, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text))
-    assert shlex.split(install_line("workers", "runtimes")) == ["pip", "install", *taken]
+    assert shlex.split(install_line("workers", "runtimes")) == ["pip", "install", *arguments]

@@ -59,12 +59,12 @@ def test_a_log_becomes_a_record_with_its_mean_and_its_provenance(imported) -> No
 
 
 def test_a_median_and_a_number_of_iterations_come_from_the_samples(imported) -> None:
-    one = imported(WITH_SAMPLES)
-    assert (one.p50_ms, one.iterations) == (120.0, 3)
-    assert imported(WITH_SAMPLES, iterations=3) == one
+    figure = imported(WITH_SAMPLES)
+    assert (figure.p50_ms, figure.iterations) == (120.0, 3)
+    assert imported(WITH_SAMPLES, iterations=3) == figure
 
 
-def test_iterations_are_the_users_where_the_log_does_not_say_and_the_logs_where_it_does(imported) -> None:
+def test_iterations_are_the_user_s_where_the_log_does_not_say_else_the_log_s(imported) -> None:
     assert imported(iterations=200).iterations == 200
     with pytest.raises(EdgeSweepError, match="the log has 3 iterations, and --iterations says 200"):
         imported(WITH_SAMPLES, iterations=200)
@@ -72,8 +72,8 @@ def test_iterations_are_the_users_where_the_log_does_not_say_and_the_logs_where_
 
 @pytest.mark.parametrize("name", ["local-1", "local", "LOCAL", "Maker Board's 3 (SoC <b>)"])
 def test_a_device_of_the_sweep_goes_by_its_id_its_name_or_its_class(imported, records, name: str) -> None:
-    one = imported(device=name)
-    assert (one.device_id, one.device) == ("local-1", records.facts.device_class)
+    figure = imported(device=name)
+    assert (figure.device_id, figure.device) == ("local-1", records.facts.device_class)
 
 
 def test_two_units_of_one_class_have_to_be_told_apart(imported, records) -> None:
@@ -99,8 +99,8 @@ def test_the_model_is_the_only_one_the_named_one_or_what_the_variant_begins_with
 
 @pytest.mark.parametrize("option", ["variant", "device"])
 def test_texts_of_the_user_are_one_line_without_control_characters(imported, option: str) -> None:
-    one = imported(**{option: f"  a\n\tb {EVIL} \ud800 "})
-    text = getattr(one, option)
+    figure = imported(**{option: f"  a\n\tb {EVIL} \ud800 "})
+    text = getattr(figure, option)
     assert text.startswith("a b <script>")
     assert text.isprintable()
     for wrong in ("", "  \n", "x" * (MAX_WORDS + 1)):
@@ -114,10 +114,10 @@ def test_the_name_of_the_file_is_one_line_too(imported) -> None:
 
 
 def test_the_same_log_of_the_same_variant_on_the_same_device_is_one_figure(imported) -> None:
-    one = imported()
-    assert imported(now="2027-01-01T00:00:00.000000+00:00", file_name="other.txt").key == one.key
-    others = [imported(sha256="b" * 64), imported(variant="cpu int8"), imported(device="local")]
-    assert len({one.key, *(other.key for other in others)}) == 4
+    figure = imported()
+    assert imported(now="2027-01-01T00:00:00.000000+00:00", file_name="other.txt").key == figure.key
+    different = [imported(sha256="b" * 64), imported(variant="cpu int8"), imported(device="local")]
+    assert len({figure.key, *(other.key for other in different)}) == 4
 
 
 def test_the_journal_takes_each_figure_once_for_each_sweep(imported, records, tmp_path) -> None:
@@ -144,7 +144,7 @@ def test_figures_stand_beneath_their_device_and_change_nothing_of_the_ranking(im
 
     document, without = ranking_document(ranked), ranking_document(rank(frame, FREE, "s"))
     json.dumps(document, allow_nan=False)
-    assert [one["mean_ms"] for one in document["devices"][0].pop("imported")] == [0.001, 121.318]
+    assert [figure["mean_ms"] for figure in document["devices"][0].pop("imported")] == [0.001, 121.318]
     assert document.pop("imported")[0]["log_sha256"] == "a" * 64
     assert (without["devices"][0].pop("imported"), without.pop("imported")) == ([], [])
     assert document == without
@@ -165,9 +165,9 @@ def test_with_a_device_named_only_its_figures_are_shown(imported, records) -> No
 
 
 def test_the_terminal_shows_them_beneath_the_ranking_as_plain_text(imported, records, capsys) -> None:
-    here = imported(WITH_SAMPLES, device="local", variant=EVIL)
+    local = imported(WITH_SAMPLES, device="local", variant=EVIL)
     apart = imported(device=EVIL, file_name=f"{EVIL}.txt", iterations=50)
-    print_ranking(rank(to_frame([records.row(records.job(0))]), FREE, "s", imported=[here, apart]))
+    print_ranking(rank(to_frame([records.row(records.job(0))]), FREE, "s", imported=[local, apart]))
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert "\x07" not in text

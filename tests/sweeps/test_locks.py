@@ -85,8 +85,8 @@ def test_a_lock_is_waited_for_until_it_is_free(tmp_path: Path) -> None:
         with locked(path):
             waiting = [pool.submit(wait, wait_s) for wait_s in (None, 60.0)]
             assert not ended
-        for one in waiting:
-            one.result(60)
+        for future in waiting:
+            future.result(60)
     assert owner(path) is None
 
 

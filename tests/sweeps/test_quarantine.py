@@ -1,4 +1,4 @@
-"""What puts a device into quarantine, what lets it in again, and that neither is forgotten."""
+"""Faults put a device into quarantine, time or a person lets it in again, and neither is forgotten."""
 
 import json
 import threading
@@ -31,8 +31,8 @@ def fault(at_s: float, job: str = "a", kind: str = "offline") -> Fault:
 
 
 def after(*faults: Fault, record: DeviceRecord = NEW, rule: Rule = RULE) -> DeviceRecord:
-    for one in faults:
-        record = after_fault(record, one, rule)
+    for fault in faults:
+        record = after_fault(record, fault, rule)
     return record
 
 
@@ -57,11 +57,11 @@ def book(tmp_path: Path, clock: Clock) -> QuarantineBook:
 
 
 def add(book: QuarantineBook, clock: Clock, *jobs: str, device: str = "R58M") -> list[Quarantine | None]:
-    found = []
+    verdicts = []
     for job in jobs:
         clock.at_s += 100
-        found.append(book.add_fault(device, f"adb:{device}", "offline", "it is gone", job))
-    return found
+        verdicts.append(book.add_fault(device, f"adb:{device}", "offline", "it is gone", job))
+    return verdicts
 
 
 def test_three_faults_within_an_hour_are_too_many() -> None:
@@ -77,7 +77,7 @@ def test_three_faults_within_an_hour_are_too_many() -> None:
 def test_faults_that_lie_further_apart_than_an_hour_are_forgotten() -> None:
     record = after(fault(0), fault(100, "b"), fault(100 + 3601))
     assert record.quarantine is None
-    assert [one.at_s for one in record.faults] == [3701]
+    assert [fault.at_s for fault in record.faults] == [3701]
 
 
 def test_faults_with_one_job_alone_are_that_job_s() -> None:
@@ -86,13 +86,13 @@ def test_faults_with_one_job_alone_are_that_job_s() -> None:
 
 def test_what_follows_at_once_is_the_same_fault() -> None:
     record = after(fault(0), fault(30, "b", "rebooted"), fault(59, "b"))
-    assert [one.at_s for one in record.faults] == [0]
+    assert [fault.at_s for fault in record.faults] == [0]
     assert after(fault(60, "b"), record=record).faults[-1].at_s == 60
 
 
 def test_a_clock_that_was_set_back_makes_no_fault_count_twice_or_for_ever() -> None:
     record = after(fault(10_000), fault(10_100, "b"), fault(500))
-    assert [one.at_s for one in record.faults] == [500]
+    assert [fault.at_s for fault in record.faults] == [500]
 
 
 def test_a_canary_lets_a_device_in_on_probation() -> None:
@@ -161,10 +161,10 @@ def test_writers_at_the_same_time_lose_no_fault(tmp_path: Path) -> None:
             errors.append(error)
 
     threads = [threading.Thread(target=write, args=(job,)) for job in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert errors == []
     record = QuarantineBook(tmp_path).record("R58M")
     assert record is not None

@@ -28,16 +28,16 @@ def test_waits_double_up_to_the_longest_and_begin_anew_after_a_success() -> None
 )
 def test_the_last_try_is_at_the_deadline(limit_s: float, longest_s: float, pauses: list[float]) -> None:
     clock = Clock()
-    made = list(tries(limit_s, 1.0, longest_s, now_s=clock, sleep=clock.sleep))
+    attempts = list(tries(limit_s, 1.0, longest_s, now_s=clock, sleep=clock.sleep))
     assert clock.waits == pauses
-    assert made == [False] * len(pauses) + [True]
+    assert attempts == [False] * len(pauses) + [True]
     assert clock.now_s == 1000 + limit_s
 
 
 def test_a_try_that_takes_longer_than_the_limit_is_followed_by_the_last_one() -> None:
     clock = Clock()
-    made = []
+    attempts = []
     for is_last in tries(3.0, 1.0, now_s=clock, sleep=clock.sleep):
         clock.now_s += 10.0
-        made.append(is_last)
-    assert made == [False, True]
+        attempts.append(is_last)
+    assert attempts == [False, True]

@@ -61,7 +61,7 @@ def test_one_block_has_a_p50_and_no_interval():
     assert p50_estimate([4.2]) == Estimate(4.2, None, None)
 
 
-def test_the_p50_is_the_median_of_block_medians_with_a_student_interval_over_logarithms():
+def test_the_p50_is_the_median_of_block_medians_with_a_student_interval_over_logs():
     estimate = p50_estimate([1.0, 2.0, 4.0])
     # t(0.975, 2) = 4.3027; the standard deviation of the logarithms is ln 2.
     half = 4.30265273 * np.log(2.0) / np.sqrt(3)
@@ -137,12 +137,12 @@ def test_drift_that_a_round_shares_cancels():
 
 
 def test_swapping_the_two_jobs_inverts_the_ratio_and_its_interval():
-    one, other = {0: 5.0, 1: 6.0, 2: 5.5}, {0: 4.0, 1: 5.5, 2: 4.2}
-    there, back = ratio_by_rounds(one, other), ratio_by_rounds(other, one)
-    assert there is not None
-    assert back is not None
-    assert back.value == pytest.approx(1 / there.value)
-    assert (back.low, back.high) == (pytest.approx(1 / there.high), pytest.approx(1 / there.low))
+    first, second = {0: 5.0, 1: 6.0, 2: 5.5}, {0: 4.0, 1: 5.5, 2: 4.2}
+    forward, backward = ratio_by_rounds(first, second), ratio_by_rounds(second, first)
+    assert forward is not None
+    assert backward is not None
+    assert backward.value == pytest.approx(1 / forward.value)
+    assert (backward.low, backward.high) == (pytest.approx(1 / forward.high), pytest.approx(1 / forward.low))
 
 
 def test_the_ratio_interval_covers_the_truth_95_times_in_100_in_spite_of_drift():

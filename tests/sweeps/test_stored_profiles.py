@@ -37,19 +37,19 @@ CONV = KeptOperator(name="conv", where="", calls_per_iteration=2, self_us_per_it
 def test_the_newest_of_each_device_and_way_to_run_is_found_again(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     assert kept(workspace, KEY) == ()
-    one = profile(operators=(CONV,))
-    trace = keep_trace(workspace, one, {"traceEvents": []})
+    newest = profile(operators=(CONV,))
+    trace = keep_trace(workspace, newest, {"traceEvents": []})
     assert trace.parent == workspace.profiles / KEY
-    keep_trace(workspace, one, {"traceEvents": [1]})
-    [found] = kept(workspace, KEY)
-    assert (found.profile, json.loads(found.file.read_text())) == (one, {"traceEvents": [1]})
+    keep_trace(workspace, newest, {"traceEvents": [1]})
+    [entry] = kept(workspace, KEY)
+    assert (entry.profile, json.loads(entry.file.read_text())) == (newest, {"traceEvents": [1]})
     captured = profile(capture="perfetto", suffix="perfetto-trace")
     place(workspace, captured).write_bytes(b"recorded")
     os.utime(keep(workspace, captured), ns=(2**61, 2**61))
     keep(workspace, profile(threads=2))
-    first, *others = kept(workspace, KEY)
+    first, *rest = kept(workspace, KEY)
     assert (first.profile, first.file.read_bytes()) == (captured, b"recorded")
-    assert {other.profile.threads for other in others} == {1, 2}
+    assert {other.profile.threads for other in rest} == {1, 2}
     assert not kept(workspace, "cd" * 32)
 
 

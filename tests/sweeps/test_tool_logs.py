@@ -55,7 +55,7 @@ LOGCAT = """--------- beginning of main
 11-26 03:10:18.240  4242  4242 I ExecuTorch: Model executed successfully 10 time(s) in 53.125000 ms.
 11-26 03:10:18.241  4242  4242 I ExecuTorch: 1 outputs:
 """
-# As learning paths of Arm show it, for two threads.
+# The log is as learning paths of Arm show it, for two threads.
 PERF_TEST = """Setting intra_op_num_threads to 2
 Session creation time cost: 0.217932 s
 First inference time cost: 196 ms
@@ -93,23 +93,23 @@ def test_the_android_tool_s_mean_is_read_and_its_iterations_are_not_guessed() ->
 
 
 def test_report_pep_gives_every_sample() -> None:
-    found = parse_speed_benchmark(WITH_SAMPLES)
-    assert found.samples_ns == (599_746_000, 570_505_000, 583_396_000)
-    assert (found.iterations, found.mean_ms) == (3, 584.558)
+    log = parse_speed_benchmark(WITH_SAMPLES)
+    assert log.samples_ns == (599_746_000, 570_505_000, 583_396_000)
+    assert (log.iterations, log.mean_ms) == (3, 584.558)
 
 
 def test_samples_are_read_as_numbers_too_and_with_an_exponent() -> None:
     text = ANDROID.replace("121318. Iters per second: 8.24281", "1.23457e+06. Iters per second: 0.81")
     lines = 'PyTorchObserver {"type": "NET", "unit": "us", "metric": "latency", "value": 1.23457e+06}\n'
-    found = parse_speed_benchmark(text.replace("Main run finished", f"{lines}Main run finished"))
-    assert found.samples_ns == (1_234_570_000,)
-    assert found.mean_ms == pytest.approx(1234.57)
+    log = parse_speed_benchmark(text.replace("Main run finished", f"{lines}Main run finished"))
+    assert log.samples_ns == (1_234_570_000,)
+    assert log.mean_ms == pytest.approx(1234.57)
 
 
 def test_observers_of_single_operators_are_no_samples() -> None:
     line = 'PyTorchObserver {"type": "conv2d", "unit": "us", "metric": "op_latency", "value": "17"}\n'
-    found = parse_speed_benchmark(WITH_SAMPLES.replace("Main run finished", f"{line}Main run finished"))
-    assert found.iterations == 3
+    log = parse_speed_benchmark(WITH_SAMPLES.replace("Main run finished", f"{line}Main run finished"))
+    assert log.iterations == 3
 
 
 def test_windows_line_ends_and_printed_outputs_around_it_do_no_harm() -> None:
@@ -123,10 +123,10 @@ def test_the_lite_interpreter_s_whole_microseconds_agree_with_its_rate() -> None
 
 
 def test_the_ios_tool_s_mean_is_read_from_the_console_and_from_the_screen() -> None:
-    wanted = ToolLog("TestApp", 28.767, None, ())
-    assert parse_testapp(IPHONE) == wanted
-    assert parse_testapp(IPHONE.replace("TestApp[2121:722447] ", "")) == wanted
-    assert parse_testapp(IPHONE.replace("TestApp[", "2020-05-27 11:20:34.567890-0700 TestApp[")) == wanted
+    expected = ToolLog("TestApp", 28.767, None, ())
+    assert parse_testapp(IPHONE) == expected
+    assert parse_testapp(IPHONE.replace("TestApp[2121:722447] ", "")) == expected
+    assert parse_testapp(IPHONE.replace("TestApp[", "2020-05-27 11:20:34.567890-0700 TestApp[")) == expected
 
 
 def test_an_older_testapp_breaks_its_line() -> None:
@@ -213,13 +213,13 @@ def test_a_log_that_claims_a_billion_executions_takes_no_memory() -> None:
 
 
 def test_executor_runner_tells_every_execution_or_their_mean() -> None:
-    found = read_executions(EXECUTIONS)
-    assert found.log == ToolLog("executor_runner", 14.5, 3, (20_500_000, 12_000_001, 10_999_999))
-    assert (found.load_ns, found.threads) == (13_112_000, 2)
+    executions = read_executions(EXECUTIONS)
+    assert executions.log == ToolLog("executor_runner", 14.5, 3, (20_500_000, 12_000_001, 10_999_999))
+    assert (executions.load_ns, executions.threads) == (13_112_000, 2)
     assert parse_executor_runner(LOGCAT) == ToolLog("executor_runner", 5.3125, 10)
     # Without the heads of lines, as `logcat -v raw` prints it.
     bare = "".join(f"{line.partition('] ')[2]}\r\n" for line in EXECUTIONS.splitlines())
-    assert read_executions(bare) == found
+    assert read_executions(bare) == executions
     assert (read_executions(LOGCAT).load_ns, read_executions(LOGCAT).threads) == (None, None)
 
 
@@ -239,10 +239,10 @@ def test_executions_that_contradict_each_other_are_refused(text: str, kind: str)
 
 
 def test_onnx_runtime_s_tool_tells_a_mean_a_median_and_in_its_file_every_iteration() -> None:
-    found = read_summary(PERF_TEST)
-    assert found.log == parse_perf_test(PERF_TEST) == ToolLog("onnxruntime_perf_test", 98.961997, 5, (), 99.5086)
-    assert (found.load_ns, found.first_inference_ns, found.peak_bytes) == (217_932_000, 196_000_000, 271_122_432)
-    assert found.threads == 2
+    summary = read_summary(PERF_TEST)
+    assert summary.log == parse_perf_test(PERF_TEST) == ToolLog("onnxruntime_perf_test", 98.961997, 5, (), 99.5086)
+    assert (summary.load_ns, summary.first_inference_ns, summary.peak_bytes) == (217_932_000, 196_000_000, 271_122_432)
+    assert summary.threads == 2
     older = PERF_TEST.replace("cost total", "cost").replace("First inference time cost: 196 ms", "")
     assert read_summary(older).first_inference_ns is None
     assert read_summary(PERF_TEST.replace(" 196 ms", " 0 ms")).first_inference_ns is None
@@ -278,11 +278,11 @@ def test_a_log_that_was_cut_off_anywhere_is_refused_or_says_the_same(parse: Pars
     last_digits = 4
     for end in range(len(text) - 1):
         try:
-            found = parse(text[:end])
+            log = parse(text[:end])
         except RunnerError:
             continue
         # Only the last digits of the rate may be missing: the mean before it is whole.
-        assert found == whole
+        assert log == whole
         assert end >= len(text) - 1 - last_digits
 
 
@@ -348,8 +348,8 @@ def test_a_line_of_many_megabytes_is_passed_over_and_a_larger_log_refused() -> N
 def test_any_text_is_read_whole_or_refused(noise: str, text: str, at: int) -> None:
     for parse, _ in TOOLS.values():
         try:
-            found = parse(text[:at] + noise + text[at:])
+            log = parse(text[:at] + noise + text[at:])
         except RunnerError:
             continue
-        assert found.mean_ms > 0
-        assert not found.samples_ns or found.iterations == len(found.samples_ns)
+        assert log.mean_ms > 0
+        assert not log.samples_ns or log.iterations == len(log.samples_ns)

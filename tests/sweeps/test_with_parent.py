@@ -25,14 +25,14 @@ def started(*words: str) -> "subprocess.Popen[bytes]":
 
 def test_a_program_ends_with_whoever_started_it_and_so_do_its_own() -> None:
     with started("sh", "-c", "sleep 600 & wait") as parent:
-        others: list[psutil.Process] = []
+        children: list[psutil.Process] = []
         # A process that was just forked still has the name of the one that did it.
-        while "sleep" not in {one.name() for one in others}:
+        while "sleep" not in {child.name() for child in children}:
             assert parent.poll() is None
             time.sleep(0.02)
-            others = psutil.Process(parent.pid).children(recursive=True)
+            children = psutil.Process(parent.pid).children(recursive=True)
         parent.kill()
-    assert psutil.wait_procs(others, timeout=10.0)[1] == []
+    assert psutil.wait_procs(children, timeout=10.0)[1] == []
 
 
 def test_it_hands_the_exit_code_on() -> None:

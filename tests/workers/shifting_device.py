@@ -39,7 +39,7 @@ from workers.driver.schedule import Schedule
 from workers.driver.scheduler import side_by_side
 from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.models.prepared_model import PreparedModel
 
 Speed = Callable[[float], float]

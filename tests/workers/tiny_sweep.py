@@ -9,7 +9,7 @@ import torch
 
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
-from sweeps.protocol.sentinel import data_for
+from sweeps.protocol.sentinel_rules import data_for
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.model_inputs import DataSpec, ModelSpec, SyntheticData

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import assert_never
 
 from sweeps.errors import RunnerError
+from sweeps.label_kinds import in_order
 from sweeps.planning.planned_job import PlannedJob
 from sweeps.records import Accuracy, Failed, Job
-from sweeps.trust import in_order
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.device_session import Contact
 from workers.driver.scheduler import Steps
 from workers.measure.device_files import Evaluation
-from workers.measure.requests import Evaluated, LogitsRequest
+from workers.measure.evaluation_request import Evaluated, LogitsRequest
 from workers.models.accuracy import evaluate
 from workers.models.prepared_model import PreparedModel
 

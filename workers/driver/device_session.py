@@ -19,8 +19,8 @@ from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
 from workers.measure.device_runner import AnswerT, Request
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.stored_answer import StoredAnswerRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.measure.waiting import Wait, WaitLimits
 
 _UNKNOWN = Readiness(sensors=Sensors(), lacking=(), busy_only=False)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.protocol import sentinel
+from sweeps.protocol import sentinel_rules
 from sweeps.records import Block, Job
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.device_session import Contact
@@ -43,7 +43,7 @@ class DriftWatch:
         return self._unchecked
 
     @property
-    def spans(self) -> list[sentinel.Span]:
+    def spans(self) -> list[sentinel_rules.Span]:
         """The spans in which the device has shifted, by all checks so far."""
         return [] if self._sentinel is None else self._journal.sentinels.spans(self._sentinel.key)
 
@@ -73,13 +73,13 @@ class DriftWatch:
         self._blocks_since = 0
         protocol = replace(self._protocol, **SHORT_BLOCK)
         earlier = self._journal.attempts.blocks(job.key)
-        check = sentinel.next_check(earlier)
+        check = sentinel_rules.next_check(earlier)
         blocks: list[Block] = []
-        for number in range(2 * sentinel.CHECK_BLOCKS):
-            if number == sentinel.CHECK_BLOCKS and not self._moved(blocks, earlier):
+        for number in range(2 * sentinel_rules.CHECK_BLOCKS):
+            if number == sentinel_rules.CHECK_BLOCKS and not self._moved(blocks, earlier):
                 break
             yield self._progress.beside("sentinel")
-            block = yield from self._contact.timed(job, sentinel.round_of(check, number), protocol)
+            block = yield from self._contact.timed(job, sentinel_rules.round_of(check, number), protocol)
             if not isinstance(block, Block):
                 # Only the warning is lost. A problem of the device will show in its jobs.
                 return
@@ -92,4 +92,4 @@ class DriftWatch:
     def _moved(self, blocks: Sequence[Block], earlier: Sequence[Block]) -> bool:
         """Tell whether the sentinel's time has moved. The first check of a run has nothing to compare with: blocks of
         other runs do not count."""
-        return self._checked and sentinel.moved(blocks, earlier)
+        return self._checked and sentinel_rules.moved(blocks, earlier)

@@ -11,6 +11,7 @@ from sweeps.failure_kinds import FAILS_AGAIN
 from sweeps.journal.assignments import EVERY_UNIT
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
+from sweeps.label_kinds import disqualified
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned_job import planned_job
 from sweeps.planning.pools import Pool, assigned, place_of, pools_of, shared_plan
@@ -19,7 +20,6 @@ from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.units import differing, slightly_different
 from sweeps.records import Failed, Job
 from sweeps.stats import Estimate
-from sweeps.trust import disqualified
 from workers.driver.schedule import Durations
 
 

@@ -14,7 +14,7 @@ from sweeps.errors import ClusterError, DataError, ModelError
 from sweeps.journal.journal import Journal
 from sweeps.json_records import to_json
 from sweeps.planning.plan import Plan
-from sweeps.protocol import sentinel
+from sweeps.protocol import sentinel_rules
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Failed, Job
 from sweeps.spec import catalog
@@ -195,7 +195,7 @@ class Driver:
 
     def _prepare_models(self, pending: Sequence[Job]) -> Iterator[Event]:
         names = {job.model for job in pending}
-        for model in (*self._plan.sweep.models, sentinel.MODEL):
+        for model in (*self._plan.sweep.models, sentinel_rules.MODEL):
             if model.name in names and not self._stop():
                 yield Preparing(model.name)
                 try:

@@ -49,7 +49,7 @@ class DeviceLane(Protocol):
     """One device, on any host. It handles one request at a time."""
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """Handle one of `workers.measure.requests`. Every error is returned as a value."""
+        """Handle one of `workers.measure.timed_block`. Every error is returned as a value."""
         ...
 
     def rest(self, seconds: float) -> None:

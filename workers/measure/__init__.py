@@ -1,5 +1,5 @@
 """Times one block: waits for the device, starts the runner on it, reads the times that it reports.
 
 Step: measure
-Start: device_runner
+Start: timed_block
 """

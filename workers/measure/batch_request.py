@@ -10,13 +10,13 @@ from sweeps.batches import Batch, BatchItem, NotReached
 from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, RunnerError
 from sweeps.manifest import Manifest
-from sweeps.protocol.blocks import block_labels
+from sweeps.protocol.block_labels import block_labels
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Conditions, Failed, Job, Stage
 from workers.measure import processes
 from workers.measure.device_runner import DeviceRunner, Request, failed
 from workers.measure.readiness import Readiness
-from workers.measure.requests import START_DEADLINE_S, check_clocks, cpus_of, observed, timed_request
+from workers.measure.timed_block import START_DEADLINE_S, check_clocks, cpus_of, observed, timed_request
 from workers.runtimes import registry
 from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, RunRequest
 from workers.toolchains.environments import command_within

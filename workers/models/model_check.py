@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import DataError, ModelError
+from sweeps.label_kinds import original_doubted
 from sweeps.ranking.reference_doubts import doubts, figure
 from sweeps.spec.folder_levels import evaluated_levels
 from sweeps.spec.model_inputs import WEIGHTS, DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
-from sweeps.trust import original_doubted
 from sweeps.workspace import Workspace
 from workers.forks.fork_client import Forks
 from workers.models import model_process

@@ -48,7 +48,7 @@ class OwnCode:
 RECORDED_IDS = {
     "workers.models.demo_training": "372cb9fa95508a98ea26177855d95cfc6b60eb075933eb72d3b4de7094770ba1",
     "workers.small_vit": "bbd5581b7f897282c004ee33f4873094803071e246d8ecca36df42b6bb667be4",
-    "workers.sentinel_network": "0e99eaf3e4a426b8c74796401cdafc5da25dad161f66fca11ca9263691b03c77",
+    "workers.sentinel": "0e99eaf3e4a426b8c74796401cdafc5da25dad161f66fca11ca9263691b03c77",
 }
 """Ids of our own modules, used in build and job keys, which stay the same when only imports change.
 

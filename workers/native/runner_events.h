@@ -1,4 +1,4 @@
-// How the runner speaks: one JSON object per line, as workers/runtimes/torchscript/runner_report.py reads it.
+// How the runner speaks: one JSON object per line, as workers/runtimes/torchscript/report.py reads it.
 #pragma once
 
 #include <unistd.h>

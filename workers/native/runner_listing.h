@@ -1,5 +1,5 @@
 // Which accelerators NNAPI has here, and which operations of a model each of them takes: NeuralNetworks.h, asked with
-// the model as PyTorch's own loader builds it. As workers/runtimes/torchscript/nnapi/nnapi_devices.py.
+// the model as PyTorch's own loader builds it. As workers/runtimes/torchscript/nnapi/devices.py.
 #pragma once
 
 #include <ATen/Functions.h>

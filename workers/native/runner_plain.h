@@ -40,7 +40,7 @@ struct PlainArguments : Arguments {
   double patience = 0;
 };
 
-// An operator that ran once, as workers/runtimes/operator_profile.py reads it.
+// An operator that ran once, as workers/runtimes/profiles.py reads it.
 struct OperatorRun {
   std::string name;
   std::string where;

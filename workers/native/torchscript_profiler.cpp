@@ -1,5 +1,5 @@
 // The profiler of PyTorch Mobile: the arguments of the C++ runner, and the time of each operator instead of that of the
-// whole, as workers/runtimes/operator_profile.py reads it. A program of its own: the bytes of runner.cpp are in job keys.
+// whole, as workers/runtimes/profiles.py reads it. A program of its own: the bytes of runner.cpp are in job keys.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>

@@ -174,7 +174,7 @@ def _no_runner_is_left(folder: Path) -> bool:
 @pytest.mark.fault(33, "SIGINT once", "drained, 130; the same command goes on")
 @pytest.mark.fault(33, "SIGINT twice", "stopped, 130; no runner left")
 @pytest.mark.fault(29, "SIGKILL of the command on this computer", "no runner left; resumed whole")
-def test_a_run_that_is_stopped_in_every_way_keeps_what_was_measured_and_the_same_command_goes_on(
+def test_a_run_that_is_stopped_in_any_way_keeps_its_blocks_and_goes_on(
     folder: Path, edgesweep: Command, start: Start
 ) -> None:
     # More rounds, so that each run is stopped before the last one.
@@ -283,7 +283,7 @@ BARE = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TERM": "dumb"}
 
 @pytest.mark.system
 @pytest.mark.usefixtures("database")
-def test_models_that_end_their_process_fork_without_end_or_lack_classes_fail_alone_also_without_home_and_locale(
+def test_models_that_exit_fork_or_lack_classes_fail_alone_without_home_and_locale(
     folder: Path, edgesweep: Command
 ) -> None:
     (folder / "bad.py").write_text(MISBEHAVING)
@@ -416,7 +416,7 @@ def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["closed", "nohup"])
-def test_a_terminal_that_closes_before_the_work_begins_ends_the_command_as_ctrl_c_does(ignored: bool) -> None:
+def test_a_terminal_that_closes_before_the_work_ends_the_command_as_ctrl_c_does(ignored: bool) -> None:
     program = (
         "import signal, sys\nfrom sweeps.cli.main import Group\n"
         f"signal.signal(signal.SIGHUP, signal.{'SIG_IGN' if ignored else 'SIG_DFL'})\n"

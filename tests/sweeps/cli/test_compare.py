@@ -19,13 +19,13 @@ from tests.fresh_mlflow import fresh_mlflow
 def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Sweeps `before`, `after` (one variant slower, one the same), `wide` (rounds that differ) and `elsewhere` (another
     preset), each on three days; `today` is `after`, on one day. The sentinel had the same speed on all 13 days."""
-    made = Workspace.open(tmp_path_factory.mktemp("workspace"))
-    fresh_mlflow(made.root)
+    workspace = Workspace.open(tmp_path_factory.mktemp("workspace"))
+    fresh_mlflow(workspace.root)
     sweeps = {"before": (10.0, 20.0), "after": (12.0, 20.0), "wide": (10.0, 20.0), "elsewhere": (10.0, 20.0)}
     sweeps["today"] = sweeps["after"]
     start = 1_790_000_000
     sentinel = records.job(9)
-    with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
+    with pytest.MonkeyPatch.context() as patch, Journal.open(workspace.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         for number, (name, times) in enumerate(sweeps.items()):
             jobs = [records.job(n, key=f"{name} {n}", sentinel=sentinel.key) for n in (0, 1)]
@@ -43,12 +43,12 @@ def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
                     )
                     journal.attempts.add_block(records.block(sentinel, 100 * number + round_, session=day))
                 journal.attempts.add_accuracy(records.accuracy(job))
-            Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, name)
-        _race(made, records, journal)
-    return made
+            Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, name)
+        _race(workspace, records, journal)
+    return workspace
 
 
-def _race(made: Workspace, records, journal: Journal) -> None:
+def _race(workspace: Workspace, records, journal: Journal) -> None:
     """The sweep `raced`: batches decided, so one has three blocks that confirm it, the other one that checks them."""
     jobs = [records.job(n, key=f"raced {n}") for n in (0, 1)]
     plan = records.plan(*jobs, name="raced")
@@ -73,7 +73,7 @@ def _race(made: Workspace, records, journal: Journal) -> None:
     journal.attempts.add_block(records.block(jobs[1], 0, 9.0, checks=True, session=1_791_000_000))
     for job in jobs:
         journal.attempts.add_accuracy(records.accuracy(job))
-    Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, "raced")
+    Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "raced")
 
 
 @pytest.fixture
@@ -102,23 +102,23 @@ def test_something_slower_in_one_session_ends_with_five_and_the_next_step(run) -
     done = run("before", "today", "--json")
     document = json.loads(done.stdout)
     assert (done.exit_code, document["exit_code"]) == (5, 5)
-    found = {one["name"]: one for one in document["results"]}
-    assert found["net job 0"]["finding"] == "slower (one session)"
-    assert (found["net job 0"]["a_sessions"], found["net job 0"]["b_sessions"]) == (3, 1)
-    told = run("before", "today")
-    assert "measure both again at least 30 minutes later" in " ".join(told.stdout.split())
-    assert told.stdout.splitlines()[-1].startswith("1 slower (one session), ")
+    result_of = {result["name"]: result for result in document["results"]}
+    assert result_of["net job 0"]["finding"] == "slower (one session)"
+    assert (result_of["net job 0"]["a_sessions"], result_of["net job 0"]["b_sessions"]) == (3, 1)
+    text = run("before", "today")
+    assert "measure both again at least 30 minutes later" in " ".join(text.stdout.split())
+    assert text.stdout.splitlines()[-1].startswith("1 slower (one session), ")
 
 
 def test_what_the_rounds_do_not_resolve_ends_with_five_and_the_margin_is_told(run) -> None:
     done = run("before", "wide", "--margin", "7.5", "--json")
     document = json.loads(done.stdout)
     assert (done.exit_code, document["exit_code"], document["margin_percent"]) == (5, 5, 7.5)
-    assert [found["finding"] for found in document["results"]] == ["unresolved", "unresolved"]
-    told = run("before", "wide")
-    assert told.exit_code == 5
-    assert told.stdout.splitlines()[-1] == "2 unresolved"
-    assert "allow more with --margin" in told.stdout
+    assert [result["finding"] for result in document["results"]] == ["unresolved", "unresolved"]
+    text = run("before", "wide")
+    assert text.exit_code == 5
+    assert text.stdout.splitlines()[-1] == "2 unresolved"
+    assert "allow more with --margin" in text.stdout
 
 
 @pytest.mark.parametrize("command", [("compare", "a", "b"), ("check", "a")])
@@ -138,20 +138,20 @@ def test_another_protocol_of_a_block_is_not_comparable_and_named(run) -> None:
 def test_two_jobs_by_name_are_compared_with_each_other(run) -> None:
     done = run("before:net job 0", "before:net job 1", "--json")
     assert done.exit_code == 3
-    (found,) = json.loads(done.stdout)["results"]
-    assert (found["finding"], found["ratio"]) == ("slower", pytest.approx(2.0, rel=1e-3))
+    (result,) = json.loads(done.stdout)["results"]
+    assert (result["finding"], result["ratio"]) == ("slower", pytest.approx(2.0, rel=1e-3))
 
 
 def test_one_job_is_compared_with_itself_in_a_whole_sweep(run) -> None:
     document = json.loads(run("before:net job 1", "after", "--json").stdout)
-    assert [found["finding"] for found in document["results"]] == ["the same"]
+    assert [result["finding"] for result in document["results"]] == ["the same"]
     assert document["only_b"] == ["net job 0"]
 
 
 def test_what_was_measured_in_batches_only_is_named_and_has_no_time(run) -> None:
-    found = json.loads(run("raced", "raced", "--json").stdout)
-    assert [one["name"] for one in found["results"]] == ["net job 0"]
-    assert (found["in_batches"], found["only_a"], found["only_b"]) == (["net job 1"], [], [])
+    document = json.loads(run("raced", "raced", "--json").stdout)
+    assert [result["name"] for result in document["results"]] == ["net job 0"]
+    assert (document["in_batches"], document["only_a"], document["only_b"]) == (["net job 1"], [], [])
     assert "net job 1: measured in batches only" in " ".join(run("raced", "raced").stdout.split())
 
 

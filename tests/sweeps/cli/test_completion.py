@@ -12,14 +12,14 @@ from sweeps.journal.journal import Journal
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_a_script_that_asks_for_completions(shell: str) -> None:
-    found = CliRunner().invoke(main, ["completion", shell])
-    assert found.exit_code == 0
-    assert "_EDGESWEEP_COMPLETE" in found.stdout
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert "_EDGESWEEP_COMPLETE" in result.stdout
 
 
 def completions(*words: str) -> list[str]:
-    asked = ShellComplete(main, {}, "edgesweep", "_EDGESWEEP_COMPLETE")
-    return [one.value for one in asked.get_completions(list(words[:-1]), words[-1])]
+    completion = ShellComplete(main, {}, "edgesweep", "_EDGESWEEP_COMPLETE")
+    return [item.value for item in completion.get_completions(list(words[:-1]), words[-1])]
 
 
 def test_commands_options_and_sweeps_are_completed(records, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

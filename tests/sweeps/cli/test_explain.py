@@ -19,9 +19,10 @@ from sweeps import errors
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILS_AGAIN, FAILURES, USAGE, another_try, remedy
+from sweeps.label_kinds import TRUST
 from sweeps.metrics import METRICS
+from sweeps.ranking.eligibility import VERDICTS
 from sweeps.ranking.overview import State
-from sweeps.ranking.verdict import VERDICTS
 from sweeps.report import terms
 from sweeps.report.explanations import SORTS, explanation, explanations
 from sweeps.report.explanations import explained as of_sort
@@ -29,7 +30,6 @@ from sweeps.report.ranking_text import _CHECKED_COLUMNS, _RANKING_COLUMNS
 from sweeps.skip_kinds import SKIPS
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
-from sweeps.trust import TRUST
 from tests.source_code import ROOT, files_of, nodes_of
 from workers import artifacts
 
@@ -71,21 +71,24 @@ class Code:
         return {path.relative_to(ROOT).as_posix(): self.sites_in(path) for path in self.nodes}
 
     def sites_in(self, path: Path) -> Sites:
-        found = Sites(set(), [])
+        sites = Sites(set(), [])
         for node in self.nodes[path]:
             if not isinstance(node, ast.Call):
                 continue
-            kind = next((one.value for one in node.keywords if one.arg == "kind" and name_of(node) == "Failed"), None)
+            kind = next(
+                (keyword.value for keyword in node.keywords if keyword.arg == "kind" and name_of(node) == "Failed"),
+                None,
+            )
             if name_of(node) in RAISING and node.args:
                 kind = node.args[0]
             if kind is not None:
                 words = {*self.words(kind, path, frozenset())}
-                found.kinds.update(words)
+                sites.kinds.update(words)
                 if not words and not (isinstance(kind, ast.Attribute) and kind.attr in ("kind", "KIND")):
-                    found.unknown.append(node.lineno)
-        return found
+                    sites.unknown.append(node.lineno)
+        return sites
 
-    def words(self, node: ast.expr, path: Path, seen: frozenset[str]) -> Iterator[str]:
+    def words(self, node: ast.expr, path: Path, visited: frozenset[str]) -> Iterator[str]:
         inner: Iterable[ast.expr] = ()
         match node:
             case ast.Constant(value=str(word)):
@@ -94,12 +97,12 @@ class Code:
                 inner = body, other
             case ast.Starred(value=first) | ast.Tuple(elts=[first, *_]):
                 inner = (first,)
-            case ast.Name(id=name) if name not in seen:
-                seen, inner = seen | {name}, self.values_of(name, path)
-            case ast.Call(func=ast.Name(id=name)) if name not in seen:
-                seen, inner = seen | {name}, self.returned_by(name)
-        for one in inner:
-            yield from self.words(one, path, seen)
+            case ast.Name(id=name) if name not in visited:
+                visited, inner = visited | {name}, self.values_of(name, path)
+            case ast.Call(func=ast.Name(id=name)) if name not in visited:
+                visited, inner = visited | {name}, self.returned_by(name)
+        for expression in inner:
+            yield from self.words(expression, path, visited)
 
     def values_of(self, name: str, path: Path) -> Iterator[ast.expr]:
         for node in self.nodes[path]:
@@ -108,14 +111,14 @@ class Code:
                     if target == name:
                         yield value
                 case ast.FunctionDef(name=function, args=arguments):
-                    names = [one.arg for one in arguments.args if one.arg != "self"]
+                    names = [argument.arg for argument in arguments.args if argument.arg != "self"]
                     for call in self.calls[function] if name in names else ():
-                        yield from (one.value for one in call.keywords if one.arg == name)
+                        yield from (keyword.value for keyword in call.keywords if keyword.arg == name)
                         yield from call.args[names.index(name) :][:1]
 
     def returned_by(self, function: str) -> Iterator[ast.expr]:
-        for found in self.functions[function]:
-            yield from (one.value for one in ast.walk(found) if isinstance(one, ast.Return) and one.value)
+        for definition in self.functions[function]:
+            yield from (node.value for node in ast.walk(definition) if isinstance(node, ast.Return) and node.value)
 
 
 def name_of(call: ast.Call) -> str:
@@ -128,13 +131,15 @@ def sites() -> dict[str, Sites]:
 
 
 def kinds_of_the_code() -> set[str]:
-    python = {kind for found in sites().values() for kind in found.kinds}
+    python = {kind for site in sites().values() for kind in site.kinds}
     native = "".join(
         path.read_text() for path in (ROOT / "workers/native").glob("*.*") if path.suffix in (".cpp", ".h")
     )
     listed = {*errors.RETRIED_KINDS, *errors.FINAL_KINDS, *errors.ABSENT_KINDS, *errors.OWN_KINDS}
-    raised = (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, EdgeSweepError))
-    return python | set(re.findall(r'GiveUp\{"(\w+)"', native)) | listed | {one.kind for one in raised} | {USAGE}
+    raised = (
+        member for member in vars(errors).values() if isinstance(member, type) and issubclass(member, EdgeSweepError)
+    )
+    return python | set(re.findall(r'GiveUp\{"(\w+)"', native)) | listed | {error.kind for error in raised} | {USAGE}
 
 
 def test_every_kind_of_failure_is_explained_and_none_that_is_gone() -> None:
@@ -142,7 +147,7 @@ def test_every_kind_of_failure_is_explained_and_none_that_is_gone() -> None:
 
 
 def test_the_kind_of_every_raise_site_is_known() -> None:
-    unknown = {name: found.unknown for name, found in sites().items() if found.unknown}
+    unknown = {name: site.unknown for name, site in sites().items() if site.unknown}
     assert unknown.keys() == HANDED_ON.keys(), unknown
 
 
@@ -175,7 +180,7 @@ def test_what_to_do_fits_the_precision() -> None:
     ],
 )
 def test_every_word_of_a_catalog_is_explained(sort: str, words: set[str]) -> None:
-    known = {one.word for several in explanations().values() for one in several if one.sort == sort}
+    known = {entry.word for several in explanations().values() for entry in several if entry.sort == sort}
     assert words <= known
     assert [name for name, metric in METRICS.items() if not (metric.meaning and metric.why and metric.todo)] == []
     assert "provisional" in get_args(State)
@@ -189,12 +194,12 @@ def test_every_kind_of_skip_is_explained_and_none_that_is_gone() -> None:
 
 
 def test_each_explanation_says_what_it_means_and_what_to_do() -> None:
-    every = [one for several in explanations().values() for one in several]
+    every = [entry for several in explanations().values() for entry in several]
     # A term is a word of the pages, and asks for nothing.
-    assert [one.word for one in every if not one.meaning or not (one.todo or one.sort == "term")] == []
-    # Of a failure the meaning is the cause, and a field of the protocol is what the user wants.
-    assert [one.word for one in every if not one.why and one.sort not in ("failure", "protocol", "term")] == []
-    assert {one.sort for one in every} == set(SORTS)
+    assert [entry.word for entry in every if not entry.meaning or not (entry.todo or entry.sort == "term")] == []
+    # A failure's meaning is its cause, and a field of the protocol is what the user wants.
+    assert [entry.word for entry in every if not entry.why and entry.sort not in ("failure", "protocol", "term")] == []
+    assert {entry.sort for entry in every} == set(SORTS)
 
 
 def explained(*words: str) -> str:
@@ -218,8 +223,8 @@ def test_a_word_with_two_meanings_has_both() -> None:
 
 
 def test_tooltips_have_the_words_of_one_sort() -> None:
-    assert [one.sort for one in of_sort("failure", "invalid_output")] == ["failure"]
-    assert [one.word for one in of_sort("skip", "duplicate")] == ["duplicate"]
+    assert [entry.sort for entry in of_sort("failure", "invalid_output")] == ["failure"]
+    assert [entry.word for entry in of_sort("skip", "duplicate")] == ["duplicate"]
     assert of_sort("axis", "duplicate") == of_sort("skip", "nobody knows why") == ()
     assert all(of_sort("axis", axis) for axis in GridSpec.model_fields if axis != "name")
 
@@ -229,9 +234,9 @@ def test_what_tables_pages_and_files_call_a_thing_is_explained() -> None:
     words = [*shown, *_CALLED.values(), "top1", "p50", "budget", "rounds", "fused", "extra_runtime_mb"]
     unknown = [word for word in words if not explanation(word)]  # raises for a word that is not known
     assert unknown == []
-    assert [one.word for one in explanation("top-1")] == ["top1_percent"]
-    assert [one.word for one in explanation("QNNPACK")] == ["qengine"]
-    assert {one.word for one in explanation("auto")} == {"qengine", "granularity"}
+    assert [entry.word for entry in explanation("top-1")] == ["top1_percent"]
+    assert [entry.word for entry in explanation("QNNPACK")] == ["qengine"]
+    assert {entry.word for entry in explanation("auto")} == {"qengine", "granularity"}
     known = explanations()
     assert {meant for meant in terms.meant_by_name().values() if meant not in known} == set()
     assert {name for name in terms.meant_by_name() if terms.key(name) in known} == set(), "the table has it"

@@ -21,10 +21,10 @@ from tests.sweeps.test_tool_logs import ANDROID, EXECUTIONS, IPHONE, LOGCAT, PER
 @pytest.fixture(scope="module")
 def recorded(records, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep `phones`: one job, measured and published; and the older sweep `others`, which MLflow has not."""
-    made = Workspace.open(tmp_path_factory.mktemp("recorded"))
-    fresh_mlflow(made.root)
+    workspace = Workspace.open(tmp_path_factory.mktemp("recorded"))
+    fresh_mlflow(workspace.root)
     job = records.job(0)
-    with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
+    with pytest.MonkeyPatch.context() as patch, Journal.open(workspace.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         for name in ("others", "phones"):
             journal.save_plan(records.plan(job, name=name))
@@ -32,8 +32,8 @@ def recorded(records, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for round_ in range(2):
             journal.attempts.add_block(records.block(job, round_))
         journal.attempts.add_accuracy(records.accuracy(job))
-        Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, "phones")
-    return made.root
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "phones")
+    return workspace.root
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def test_an_imported_figure_is_shown_by_rank_beneath_its_device(command, log, wo
     document = json.loads(done.stdout)
     assert (document["sweep"], document["added"], document["in_mlflow"]) == ("phones", True, True)
 
-    found = json.loads(command("rank", "--json").stdout)
-    (one,) = found["devices"][0]["imported"]
-    assert one == document["imported"]
-    assert (one["mean_ms"], one["iterations"], one["p50_ms"]) == (584.558, 3, 583.396)
-    assert (one["tool"], one["log"]) == ("speed_benchmark_torch", "my run.txt")
-    assert one["log_sha256"] == hashlib.sha256(WITH_SAMPLES.encode()).hexdigest()
-    assert [entry["name"] for entry in found["devices"][0]["ranking"]] == ["net job 0"]
+    ranking = json.loads(command("rank", "--json").stdout)
+    (figure,) = ranking["devices"][0]["imported"]
+    assert figure == document["imported"]
+    assert (figure["mean_ms"], figure["iterations"], figure["p50_ms"]) == (584.558, 3, 583.396)
+    assert (figure["tool"], figure["log"]) == ("speed_benchmark_torch", "my run.txt")
+    assert figure["log_sha256"] == hashlib.sha256(WITH_SAMPLES.encode()).hexdigest()
+    assert [entry["name"] for entry in ranking["devices"][0]["ranking"]] == ["net job 0"]
     assert "584.558" in command("rank", "--all").stdout
 
 
@@ -95,8 +95,8 @@ def test_an_imported_figure_is_shown_by_rank_beneath_its_device(command, log, wo
 def test_the_tools_of_other_runtimes_are_imported_too(command, log, tool, text, figures) -> None:
     done = command(*importing(log(text), "--json", tool=f"--{tool}"))
     assert done.exit_code == 0, done.output
-    one = json.loads(done.stdout)["imported"]
-    assert (one["tool"], one["mean_ms"], one["iterations"], one["p50_ms"]) == figures
+    figure = json.loads(done.stdout)["imported"]
+    assert (figure["tool"], figure["mean_ms"], figure["iterations"], figure["p50_ms"]) == figures
 
 
 def test_a_phone_that_is_not_in_the_sweep_stands_apart(command, log) -> None:
@@ -114,10 +114,10 @@ def test_a_phone_that_is_not_in_the_sweep_stands_apart(command, log) -> None:
     done = command(*words)
     assert done.exit_code == 0, done.output
     assert "net · metal fp32 on iPhone X: mean 28.767 ms, imported" in done.output
-    found = json.loads(command("rank", "--json").stdout)
-    assert found["devices"][0]["imported"] == []
-    (one,) = found["imported"]
-    assert (one["device"], one["device_id"], one["iterations"], one["p50_ms"]) == ("iPhone X", "", 20, None)
+    ranking = json.loads(command("rank", "--json").stdout)
+    assert ranking["devices"][0]["imported"] == []
+    (figure,) = ranking["imported"]
+    assert (figure["device"], figure["device_id"], figure["iterations"], figure["p50_ms"]) == ("iPhone X", "", 20, None)
 
 
 def test_the_same_log_again_changes_nothing(command, log, workspace) -> None:
@@ -133,7 +133,7 @@ def test_the_same_log_again_changes_nothing(command, log, workspace) -> None:
 def test_another_sweep_can_be_named(command, log, workspace) -> None:
     assert command(*importing(log(ANDROID), "--sweep", "others")).exit_code == 0
     assert load_imported(workspace.tracking_uri, "phones") == ()
-    assert [one.mean_ms for one in load_imported(workspace.tracking_uri, "others")] == [121.318]
+    assert [figure.mean_ms for figure in load_imported(workspace.tracking_uri, "others")] == [121.318]
     unknown = command(*importing(log(ANDROID), "--sweep", "nothing"))
     assert unknown.exit_code == 1
     assert "there is no sweep called 'nothing'" in unknown.output
@@ -146,7 +146,7 @@ def test_logs_as_windows_writes_them_are_read(command, log, encoding: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", 'no line "Main runs"'),
         (b"\xff\x00" * 1000, 'no line "Main runs"'),
@@ -158,11 +158,11 @@ def test_logs_as_windows_writes_them_are_read(command, log, encoding: str) -> No
     ],
 )
 def test_a_log_that_is_none_is_refused_in_a_line_and_nothing_is_stored(
-    command, log, workspace, content: bytes, said: str
+    command, log, workspace, content: bytes, message: str
 ) -> None:
     done = command(*importing(log(content)))
     assert done.exit_code == 1
-    assert said in done.output
+    assert message in done.output
     assert "Traceback" not in done.output
     with Journal.open(workspace.journal, read_only=True) as journal:
         assert journal.imports.of_sweep("phones") == ()
@@ -175,9 +175,9 @@ def test_a_log_that_cannot_be_read_is_named(command, tmp_path) -> None:
 
 
 def test_one_log_is_given(command, log) -> None:
-    both = [*importing(log(ANDROID)), "--testapp", log(IPHONE, "other.txt")]
-    neither = ["import", "--variant", "cpu fp32", "--device", "local"]
-    for words in (both, neither):
+    two_logs = [*importing(log(ANDROID)), "--testapp", log(IPHONE, "other.txt")]
+    no_log = ["import", "--variant", "cpu fp32", "--device", "local"]
+    for words in (two_logs, no_log):
         done = command(*words)
         assert done.exit_code == 2
         assert "give one log" in done.output

@@ -86,14 +86,18 @@ def test_the_file_says_what_was_found_and_what_was_said(home: Path) -> None:
 
 def test_a_models_file_a_list_and_a_checkpoint_of_two_are_taken(home: Path) -> None:
     states = [torch.nn.Conv2d(1, 8, 3).state_dict(), torch.nn.Linear(8, 4).state_dict()]
-    state = {f"{place}.{name}": tensor for place, one in zip("03", states, strict=True) for name, tensor in one.items()}
+    state = {
+        f"{place}.{name}": tensor
+        for place, tensors in zip("03", states, strict=True)
+        for name, tensor in tensors.items()
+    }
     average = {f"module.{name}": tensor / 2 for name, tensor in state.items()}
     torch.save({"model": state, "model_ema": average}, home / "net.pt")
     words = ("--model", "./nets.py:wide", "--argument", "widths=[8, 4]", "--weights", "net.pt")
-    asked = init(*words)
-    assert asked.exit_code == 1
-    assert "differ: `model`, `model_ema`" in asked.output
-    assert "weights_key" in asked.output
+    refused = init(*words)
+    assert refused.exit_code == 1
+    assert "differ: `model`, `model_ema`" in refused.output
+    assert "weights_key" in refused.output
     done = init(*words, "--weights-key", "model_ema")
     assert done.exit_code == 0, done.output
     assert "  the weights were read from `model_ema`, `module.` taken off 4 names\n" in done.output
@@ -145,14 +149,14 @@ def test_folders_of_two_splits_are_one_for_calibration_and_one_for_evaluation(ho
     assert (data.calibration.path, data.evaluation.path) == (home / "photos" / "train", home / "photos" / "val")
 
 
-def test_on_a_terminal_it_asks_for_what_is_missing_also_for_the_arguments_of_the_function(
+def test_a_terminal_is_asked_for_missing_values_also_for_arguments_of_the_function(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pictures(home / "photos", 3)
-    terminal, ours = os.openpty()
+    terminal, own_side = os.openpty()
     answers = ["nets:needs", "4", "random", "photos", "fake:steady"]
     os.write(terminal, "".join(f"{answer}\n" for answer in answers).encode())
-    with os.fdopen(ours, encoding="utf-8") as stdin, os.fdopen(os.dup(ours), "w", encoding="utf-8") as stdout:
+    with os.fdopen(own_side, encoding="utf-8") as stdin, os.fdopen(os.dup(own_side), "w", encoding="utf-8") as stdout:
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(sys, "stdout", stdout)
         main(["init"], standalone_mode=False)

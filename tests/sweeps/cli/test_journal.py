@@ -23,16 +23,16 @@ def workspace(tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch)
     """One measured job that MLflow has not."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("EDGESWEEP_WORKSPACE", str(tmp_path / "here"))
-    made = Workspace.open(tmp_path / "here")
+    workspace = Workspace.open(tmp_path / "here")
     job = records.job(0)
-    with Journal.open(made.journal) as journal:
+    with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(job))
         journal.artifacts.add(records.manifest(job).model_copy(update={"file_sha256": "a" * 64}))
         for round_ in range(2):
             journal.attempts.add_block(records.block(job, round_))
         journal.attempts.add_accuracy(records.accuracy(job))
     with doubled():
-        yield made
+        yield workspace
 
 
 def edgesweep(*words: str) -> Result:
@@ -52,11 +52,9 @@ def test_status_tells_what_mlflow_lacks_until_it_is_published(
         refused = edgesweep("journal", "publish")
         assert refused.exit_code == 1
         assert "cannot be reached" in refused.stderr
-        said = json.loads(edgesweep("status", "--json").stdout)["not_in_mlflow"]
-        assert said["jobs"] == 1
-        assert (
-            f"1 finished job is not in MLflow yet, the first since {said['since'][:10]}" in edgesweep("status").stdout
-        )
+        lag = json.loads(edgesweep("status", "--json").stdout)["not_in_mlflow"]
+        assert lag["jobs"] == 1
+        assert f"1 finished job is not in MLflow yet, the first since {lag['since'][:10]}" in edgesweep("status").stdout
     assert edgesweep("journal", "publish").exit_code == 0
     assert json.loads(edgesweep("status", "--json").stdout)["not_in_mlflow"] == {"jobs": 0, "since": None}
     assert "not in MLflow" not in edgesweep("status").stdout
@@ -74,7 +72,10 @@ def test_verify_ends_with_1_where_something_is_wrong_and_compares_mlflow_where_a
         )
     ended = edgesweep("journal", "verify", "--store", "--json")
     assert ended.exit_code == 1
-    assert [one["message"] for one in json.loads(ended.stdout)["findings"]] == ["2 runs have it", "2 runs have it"]
+    assert [finding["message"] for finding in json.loads(ended.stdout)["findings"]] == [
+        "2 runs have it",
+        "2 runs have it",
+    ]
 
 
 def test_a_run_that_the_journal_does_not_know_is_found(workspace: Workspace, records: Records) -> None:
@@ -83,8 +84,8 @@ def test_a_run_that_the_journal_does_not_know_is_found(workspace: Workspace, rec
         db.execute("UPDATE jobs SET job_key = 'another'")
         db.execute("UPDATE jobs SET record = json_set(record, '$.key', 'another')")
     ended = edgesweep("journal", "verify", "--store", "--json")
-    found = [one["message"] for one in json.loads(ended.stdout)["findings"]]
-    assert f"the journal has no job {records.job(0).key:.12}" in found
+    messages = [finding["message"] for finding in json.loads(ended.stdout)["findings"]]
+    assert f"the journal has no job {records.job(0).key:.12}" in messages
 
 
 def test_an_export_goes_to_a_new_file_or_to_stdout(workspace: Workspace, tmp_path: Path) -> None:
@@ -97,11 +98,11 @@ def test_an_export_goes_to_a_new_file_or_to_stdout(workspace: Workspace, tmp_pat
 def test_a_backup_restored_elsewhere_verifies_and_says_where_it_came_from(workspace: Workspace, tmp_path: Path) -> None:
     edgesweep("journal", "publish")
     assert edgesweep("journal", "backup", str(tmp_path / "saved.tar")).exit_code == 0
-    there = str(tmp_path / "there")
-    restored = edgesweep("journal", "restore", str(tmp_path / "saved.tar"), "--workspace", there)
+    elsewhere = str(tmp_path / "there")
+    restored = edgesweep("journal", "restore", str(tmp_path / "saved.tar"), "--workspace", elsewhere)
     assert f"It was saved from {workspace.root}" in restored.stdout
-    assert edgesweep("journal", "verify", "--store", "--workspace", there).exit_code == 0
-    assert edgesweep("journal", "restore", str(tmp_path / "saved.tar"), "--workspace", there).exit_code == 1
+    assert edgesweep("journal", "verify", "--store", "--workspace", elsewhere).exit_code == 0
+    assert edgesweep("journal", "restore", str(tmp_path / "saved.tar"), "--workspace", elsewhere).exit_code == 1
 
 
 @pytest.mark.parametrize("words", ["status", "journal verify", "journal export", "journal publish"])

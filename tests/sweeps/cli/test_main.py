@@ -20,7 +20,7 @@ HEAVY = ("numpy", "scipy", "pandas", "mlflow", "torch", "ray")
 
 
 def _imported_by(*words: str) -> set[str]:
-    """Which of the heavy libraries a command has imported at its end."""
+    """The heavy libraries that a command has imported at its end."""
     program = (
         "import sys\nfrom sweeps.cli.main import main\n"
         "main(sys.argv[1:], standalone_mode=False)\n"

@@ -18,7 +18,7 @@ from sweeps.cli.main import main
 CPU_S = 5.0
 """The longest that a person's computer works before it says so."""
 OURS = ("EDGESWEEP_", "MLFLOW_TRACKING")
-"""How the variables begin that a person who makes these mistakes has not set."""
+"""Beginnings of the variables that a person who makes these mistakes has not set."""
 MODEL = "{source: mobilenet_v2, weights: random, input_shape: [1, 3, 32, 32]}"
 SYNTHETIC = "{calibration: {source: synthetic}, evaluation: {source: synthetic}}"
 
@@ -46,14 +46,14 @@ def folder(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What was done, and what the message must have: the thing and its place, then the next step."""
+    """A mistake, and what the message must have: the thing and its place, then the next step."""
 
-    what: str
+    name: str
     words: Sequence[str]
-    told: tuple[str, ...]
+    parts: tuple[str, ...]
     step: str
     content: str = ""
-    """Of the sweep file `s.yaml`."""
+    """The text of the sweep file `s.yaml`."""
     environment: tuple[tuple[str, str], ...] = ()
 
 
@@ -176,11 +176,11 @@ LOADED = (
     ),
     Mistake("an image", CHECK, ("broken/cat/0a.jpg",), "replace or remove it", folder("broken")),
 )
-"""What only a look at the model or the images shows."""
+"""Mistakes that only a look at the model or the images shows."""
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mistakes_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in [*os.environ]:
         if name.startswith(OURS):
@@ -212,7 +212,7 @@ def lay_out() -> None:
 
 
 def tell(mistake: Mistake) -> tuple[str, float]:
-    """What was said, and the CPU time of this process for it."""
+    """The command's message, and the CPU time of this process for it."""
     if mistake.content:
         Path("s.yaml").write_text(mistake.content)
     began_s = time.process_time()
@@ -223,32 +223,32 @@ def tell(mistake: Mistake) -> tuple[str, float]:
     return ended.output, spent_s
 
 
-def check(mistake: Mistake, said: str) -> None:
-    assert [words for words in mistake.told if words not in said] == [], said
-    assert mistake.step in said, said
-    assert "next: " in said or "Try 'edgesweep" in said or mistake in LOADED
-    assert " object at 0x" not in said
-    assert re.search(r"\b[0-9a-f]{12,}\b", said) is None, "a key"
-    assert "Traceback" not in said
-    assert "sqlite:///" not in said
+def check(mistake: Mistake, message: str) -> None:
+    assert [words for words in mistake.parts if words not in message] == [], message
+    assert mistake.step in message, message
+    assert "next: " in message or "Try 'edgesweep" in message or mistake in LOADED
+    assert " object at 0x" not in message
+    assert re.search(r"\b[0-9a-f]{12,}\b", message) is None, "a key"
+    assert "Traceback" not in message
+    assert "sqlite:///" not in message
 
 
 def test_there_are_forty_mistakes_of_every_kind() -> None:
-    names = [one.what for one in (*MISTAKES, *LOADED)]
+    names = [mistake.name for mistake in (*MISTAKES, *LOADED)]
     assert len(set(names)) == len(names) >= 40
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one.what)
-def test_a_mistake_is_named_with_its_place_and_the_next_step_at_once(here: Path, mistake: Mistake) -> None:
-    said, spent_s = tell(mistake)
-    check(mistake, said)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_named_with_its_place_and_the_next_step_at_once(mistakes_folder: Path, mistake: Mistake) -> None:
+    message, spent_s = tell(mistake)
+    check(mistake, message)
     assert spent_s < CPU_S
 
 
-@pytest.mark.parametrize("mistake", LOADED, ids=lambda one: one.what)
+@pytest.mark.parametrize("mistake", LOADED, ids=lambda mistake: mistake.name)
 @pytest.mark.system
 @pytest.mark.xdist_group("one server imports torch for all")
-def test_a_mistake_in_a_model_or_an_image_is_found_by_a_check(here: Path, mistake: Mistake) -> None:
-    said, spent_s = tell(mistake)
-    check(mistake, said)
+def test_a_mistake_in_a_model_or_an_image_is_found_by_a_check(mistakes_folder: Path, mistake: Mistake) -> None:
+    message, spent_s = tell(mistake)
+    check(mistake, message)
     assert spent_s < CPU_S

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
-from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.operations.sweep_plan import load_sweep, make_plan, roots_of
 from sweeps.records import Failed
 from sweeps.workspace import Workspace
 from tests import shared
@@ -41,7 +41,7 @@ class _TenMs(dict[str, float]):
 
 
 class Phone(FakeDevice):
-    """One whose latencies do not depend on the bytes of a build."""
+    """A phone whose latencies do not depend on the bytes of a build."""
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name, true_ms=_TenMs())
@@ -54,14 +54,14 @@ def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """With the model that noise is measured with."""
+    """A workspace with the model that noise is measured with."""
 
-    def build(made: Path) -> None:
-        done = run("noise", "fake:cool", "--minutes", "0.2", "--workspace", str(made))
+    def build(folder: Path) -> None:
+        done = run("noise", "fake:cool", "--minutes", "0.2", "--workspace", str(folder))
         assert done.exit_code == 0, done.stderr
 
-    made = shared.made_once("noise", build)
-    shutil.copytree(made / "artifacts", tmp_path / "workspace" / "artifacts")
+    folder = shared.made_once("noise", build)
+    shutil.copytree(folder / "artifacts", tmp_path / "workspace" / "artifacts")
     return Workspace.open(tmp_path / "workspace")
 
 
@@ -75,57 +75,57 @@ def measure(workspace: Workspace):
     return command
 
 
-def found(done: Result) -> dict[str, Any]:
+def parsed(done: Result) -> dict[str, Any]:
     assert done.exit_code == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
 def test_it_says_what_a_device_can_tell_apart(measure) -> None:
-    document = found(measure("--minutes", "5", "--json"))
+    document = parsed(measure("--minutes", "5", "--json"))
     phone = PHONES["noisy"]
     spread = document["spread_percent"]
     assert spread["process"] == pytest.approx(100 * phone.process_cv, rel=0.2)
     assert spread["block_low"] < spread["block"] < spread["block_high"]
     assert spread["session_is_assumed"]
     three, five, ten = document["told_apart"]
-    assert [one["rounds"] for one in (three, five, ten)] == [3, 5, 10]
+    assert [row["rounds"] for row in (three, five, ten)] == [3, 5, 10]
     assert three["difference_percent"] > five["difference_percent"] > ten["difference_percent"] > 2
     assert ten["difference_of_sessions_percent"] > ten["difference_percent"]
     assert ten["device_seconds_of_a_build"] == pytest.approx(
         document["device_seconds"] / document["blocks"] * 10, rel=0.1
     )
     quick, full, race = document["presets"]
-    assert [one["preset"] for one in (quick, full, race)] == ["quick", "full", "race"]
+    assert [row["preset"] for row in (quick, full, race)] == ["quick", "full", "race"]
     assert full["rounds_for_5_percent"] <= quick["rounds_for_5_percent"] <= race["rounds_for_5_percent"]
 
 
 def test_it_measures_for_the_minutes_of_the_device(measure) -> None:
-    document = found(measure("--minutes", "1", "--json"))
+    document = parsed(measure("--minutes", "1", "--json"))
     assert 60 <= document["device_seconds"] < 63
 
 
 def test_later_calls_add_to_what_is_known_and_none_measures_in_no_time(measure) -> None:
-    first = found(measure("--minutes", "0.5", "--json"))
-    assert found(measure("--minutes", "0", "--json")) == first
-    second = found(measure("--minutes", "0.5", "--json"))
+    first = parsed(measure("--minutes", "0.5", "--json"))
+    assert parsed(measure("--minutes", "0", "--json")) == first
+    second = parsed(measure("--minutes", "0.5", "--json"))
     assert second["blocks"] > 1.8 * first["blocks"]
     assert second["sessions"] == 1, "they were measured in one go"
-    other = found(measure("--minutes", "0.3", "--json", device="fake:steady"))
+    other = parsed(measure("--minutes", "0.3", "--json", device="fake:steady"))
     assert other["spread_percent"]["block"] < 0.5 * second["spread_percent"]["block"]
-    assert found(measure("--minutes", "0", "--json")) == second
+    assert parsed(measure("--minutes", "0", "--json")) == second
 
 
 def test_people_read_the_same_in_words(measure) -> None:
     done = measure("--minutes", "2")
     assert done.exit_code == 0
     words = " ".join(done.stdout.split())
-    document = found(measure("--minutes", "0", "--json"))
+    document = parsed(measure("--minutes", "0", "--json"))
     assert f"fake:noisy: {document['blocks']} blocks of one build, p50" in words
     assert f"spread of blocks in a round {document['spread_percent']['block']:.1f} %" in words
     assert "assumed: measure again another day" in words
-    for one in document["told_apart"]:
-        row = f"{one['rounds']} {one['difference_percent']:.1f} % {one['difference_of_sessions_percent']:.1f} %"
+    for entry in document["told_apart"]:
+        row = f"{entry['rounds']} {entry['difference_percent']:.1f} % {entry['difference_of_sessions_percent']:.1f} %"
         assert row in words
     quick = document["presets"][0]
     assert f"5 % with the preset quick: {quick['rounds_for_5_percent']} rounds" in words
@@ -147,26 +147,26 @@ def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace,
         "protocol: {preset: full}\n"
     )
     plan = ("plan", str(sweep), "--workspace", str(workspace.root))
-    assert found(run(*plan, "--json"))["noise"] == {}
+    assert parsed(run(*plan, "--json"))["noise"] == {}
     assert "tell" not in run(*plan).stdout
-    known = found(measure("--minutes", "2", "--json"))
-    ((device, advice),) = found(run(*plan, "--json"))["noise"].items()
+    known = parsed(measure("--minutes", "2", "--json"))
+    ((device, advice),) = parsed(run(*plan, "--json"))["noise"].items()
     assert (device, advice) == (known["device_id"], known["presets"][1])
     words = " ".join(run(*plan).stdout.split())
     assert f"fake:noisy: to tell 5 % apart takes {advice['rounds_for_5_percent']} rounds" in words
     rounds = advice["rounds"]
     assert 3 < rounds <= 10
-    asked = "10" if rounds == 10 else f"{rounds} to 10"
-    assert f"this sweep has {asked}, and {rounds} tell {advice['difference_percent']:.1f} % apart" in words
+    rounds_text = "10" if rounds == 10 else f"{rounds} to 10"
+    assert f"this sweep has {rounds_text}, and {rounds} tell {advice['difference_percent']:.1f} % apart" in words
     assert f"fake:noisy: {rounds} rounds, not 3: edgesweep noise found" in run(*plan).stderr
 
-    # What a sweep was begun with stays, although its reason is gone.
+    # The rounds that a sweep was begun with stay, although their reason is gone.
     spec, roots = load_sweep(sweep, yes=False), roots_of(sweep)
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(make_plan(spec, roots, workspace))
 
     sweep.write_text(sweep.read_text().replace("protocol: {preset: full}", "budget: race"))
-    ((_, advice),) = found(run(*plan, "--json"))["noise"].items()
+    ((_, advice),) = parsed(run(*plan, "--json"))["noise"].items()
     assert advice == known["presets"][2]
     assert advice["difference_percent"] is None, "a race has no number of rounds"
     words = " ".join(run(*plan).stdout.split())
@@ -190,21 +190,21 @@ def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace,
 
 def test_what_was_measured_can_be_simulated_with(measure, tmp_path: Path) -> None:
     path = tmp_path / "noisy phone.csv"
-    document = found(measure("--minutes", "1", "--traces", str(path), "--json"))
+    document = parsed(measure("--minutes", "1", "--traces", str(path), "--json"))
     again = tmp_path / "again.csv"
-    found(measure("--minutes", "0", "--traces", str(again), "--json"))
+    parsed(measure("--minutes", "0", "--traces", str(again), "--json"))
     assert again.read_text() == path.read_text()
 
     def simulated(*words: str) -> Result:
         return CliRunner().invoke(simulate, ["--traces", str(path), *words])
 
-    replayed = found(simulated("--seeds", "2", "--variants", "6", "--json"))
+    replayed = parsed(simulated("--seeds", "2", "--variants", "6", "--json"))
     (phone,) = replayed["phones"]
     assert phone["phone"] == str(path)
     assert f"recorded, {document['blocks']} processes of " in phone["about"]
-    assert [one["method"] for one in phone["methods"]] == ["full", "race", "sleep 180 s"]
-    both = simulated("--phone", "cool", "--seeds", "1", "--variants", "2", "--json")
-    assert [one["phone"] for one in found(both)["phones"]] == ["cool", str(path)]
+    assert [method["method"] for method in phone["methods"]] == ["full", "race", "sleep 180 s"]
+    two_phones = simulated("--phone", "cool", "--seeds", "1", "--variants", "2", "--json")
+    assert [phone["phone"] for phone in parsed(two_phones)["phones"]] == ["cool", str(path)]
 
     path.write_text("process,latency\n1,2\n")
     refused = simulated("--seeds", "1")
@@ -239,7 +239,7 @@ def test_minutes_that_are_no_number_are_refused(measure) -> None:
 
 
 class _Counting(Phone):
-    """Does something when a block ends."""
+    """A phone that does something when a block ends."""
 
     blocks = 0
 
@@ -253,7 +253,7 @@ class _Counting(Phone):
 
 
 class Interrupted(_Counting):
-    """Somebody presses Ctrl-C during the twelfth block."""
+    """A phone during whose twelfth block somebody presses Ctrl-C."""
 
     def after(self, completed: Completed) -> Completed:
         if self.blocks == 12:
@@ -269,7 +269,7 @@ class InterruptedEarly(_Counting):
 
 
 class Failing(_Counting):
-    """From the eighth block on, no program ends well, but for the ninth."""
+    """A phone on which no program ends well from the eighth block on, but for the ninth."""
 
     def after(self, completed: Completed) -> Completed:
         if self.blocks >= 8 and self.blocks != 9:
@@ -292,7 +292,7 @@ def test_ctrl_c_after_too_few_blocks_keeps_them_and_says_so(measure, monkeypatch
     done = measure("--minutes", "5")
     assert (done.exit_code, done.stdout) == (130, "")
     assert "Stopped after 2 blocks, which are kept" in done.stderr
-    assert found(measure("--minutes", "0.5", "--json"))["blocks"] > 2
+    assert parsed(measure("--minutes", "0.5", "--json"))["blocks"] > 2
 
 
 def test_a_device_that_fails_three_times_in_a_row_ends_it_and_earlier_blocks_stay(
@@ -304,7 +304,7 @@ def test_a_device_that_fails_three_times_in_a_row_ends_it_and_earlier_blocks_sta
     assert done.exit_code == 1
     assert "fake:noisy could not be measured" in done.stderr
     assert "trying again" in done.stderr
-    assert found(measure("--minutes", "0", "--json"))["blocks"] == 8
+    assert parsed(measure("--minutes", "0", "--json"))["blocks"] == 8
 
 
 def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> None:
@@ -319,7 +319,7 @@ def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> No
 
 
 class KilledOnce(InlineExecutor):
-    """Its first build is killed, as by a machine without memory."""
+    """An executor whose first build is killed, as by a machine without memory."""
 
     killed = 0
 
@@ -344,7 +344,7 @@ def test_a_build_that_was_killed_is_made_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("sweeps.cli.noise.InlineExecutor", KilledOnce)
     monkeypatch.setattr(KilledOnce, "killed", 0)
     done = run("noise", "fake:cool", "--minutes", "0.2", "--workspace", str(tmp_path), "--json")
-    assert found(done)["blocks"] >= 5
+    assert parsed(done)["blocks"] >= 5
     assert KilledOnce.killed
     assert "the process that built it was killed; trying again" in " ".join(done.stderr.split())
 
@@ -359,7 +359,7 @@ def test_a_model_that_cannot_be_built_is_an_error_with_the_reason(
 
 
 class Shared(Phone):
-    """Builds disturb each other in a process that they share."""
+    """A phone on which builds disturb each other in a process that they share."""
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         self._true_ms = _Disturbed() if "--batch" in argv else _TenMs()
@@ -372,7 +372,7 @@ class _Disturbed(dict[str, float]):
 
 
 class Without(Phone):
-    """Its program has no batches."""
+    """A phone whose program has no batches."""
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         if "--batch" in argv:
@@ -388,7 +388,7 @@ def test_it_says_whether_builds_keep_their_ratios_in_a_process_that_they_share(
     assert none.exit_code == 1
     assert "no two rounds of batches that differ" in none.stderr
 
-    alike = found(measure("--batches", "--minutes", "5", "--json", device="fake:cool"))
+    alike = parsed(measure("--batches", "--minutes", "5", "--json", device="fake:cool"))
     assert alike["batches"]["builds"] >= 8
     assert alike["batches"]["rounds"] >= 10
     assert alike["batches"]["upper_percent"] < 1.0
@@ -397,12 +397,12 @@ def test_it_says_whether_builds_keep_their_ratios_in_a_process_that_they_share(
 
     again = measure("--batches", "--minutes", "1", device="fake:cool")
     assert "batches decide races that begin now" in again.stdout
-    both = found(measure("--minutes", "0.3", "--json", device="fake:cool"))
-    assert both["batches"]["rounds"] > alike["batches"]["rounds"]
-    assert both["told_apart"]
+    with_batches = parsed(measure("--minutes", "0.3", "--json", device="fake:cool"))
+    assert with_batches["batches"]["rounds"] > alike["batches"]["rounds"]
+    assert with_batches["told_apart"]
 
     stand_in(monkeypatch, "fake", f"{__name__}:Shared")
-    apart = found(measure("--batches", "--minutes", "3", "--json", device="fake:steady"))
+    apart = parsed(measure("--batches", "--minutes", "3", "--json", device="fake:steady"))
     assert apart["batches"]["spread_percent"] > 3
     assert not apart["batches"]["decide"]
     words = measure("--batches", "--minutes", "0", device="fake:steady").stdout

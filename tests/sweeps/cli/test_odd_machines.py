@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.trust import disqualified
+from sweeps.label_kinds import disqualified
 from tests.computers import missing
 from tests.conftest import EDGESWEEP
 from workers.forks.limits import Ended
@@ -43,7 +43,7 @@ own_disks = pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are som
 @pytest.mark.system
 @own_disks
 @pytest.mark.parametrize(
-    ("options", "words", "told", "step"),
+    ("options", "words", "named", "step"),
     [
         ("ro", ("run", "s.yaml", "--workspace", "disk"), "cannot be written: Read-only", "--workspace"),
         ("ro", ("run", "s.yaml", "--workspace", "disk/new"), "cannot be created: Read-only", "--workspace"),
@@ -52,12 +52,12 @@ own_disks = pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are som
     ],
 )
 def test_a_disk_that_takes_nothing_is_named_with_the_next_step(
-    sweep: Path, options: str, words: tuple[str, ...], told: str, step: str
+    sweep: Path, options: str, words: tuple[str, ...], named: str, step: str
 ) -> None:
     ended = on_disk(sweep, options, *words)
     assert ended.returncode == 1
     message, next_step = ended.stderr.strip().splitlines()
-    assert told in message
+    assert named in message
     assert step in next_step
 
 
@@ -68,7 +68,7 @@ def test_a_plan_needs_no_disk_that_can_be_written(sweep: Path) -> None:
     assert (ended.returncode, len(json.loads(ended.stdout)["jobs"])) == (0, 1)
 
 
-# It stands for a slow disk: whoever waits until his data lie on the disk waits 10 ms longer, a thousand times.
+# The library stands for a slow disk: whoever waits until his data lie on the disk waits 10 ms longer, a thousand times.
 SLOW_DISK = """
 #include <unistd.h>
 #include <sys/syscall.h>
@@ -109,11 +109,11 @@ def test_no_home_no_locale_no_terminal(sweep: Path) -> None:
 
 
 def test_a_full_disk_is_no_fault_of_the_model() -> None:
-    def said(stderr: bytes) -> OSError | None:
+    def error_of(stderr: bytes) -> OSError | None:
         return _full_disk(Ended(exit_code=1, beyond="", limit=0.0, stdout=b"", stderr=stderr))
 
-    found = said(b"Traceback (most recent call last):\nOSError: [Errno 28] No space left on device\n")
-    assert found is not None
-    assert found.strerror == "No space left on device"
-    assert said(b"OSError: [Errno 28] No space left on device\nValueError: else\n") is None
-    assert said(b"") is None
+    error = error_of(b"Traceback (most recent call last):\nOSError: [Errno 28] No space left on device\n")
+    assert error is not None
+    assert error.strerror == "No space left on device"
+    assert error_of(b"OSError: [Errno 28] No space left on device\nValueError: else\n") is None
+    assert error_of(b"") is None

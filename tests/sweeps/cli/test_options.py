@@ -30,11 +30,11 @@ def test_the_command_to_run_on_names_the_file_and_a_workspace_that_is_not_the_us
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EDGESWEEP_WORKSPACE", raising=False)
-    found = here(Workspace(tmp_path / folder), "s", file)
-    assert found.run == command
-    where = found.workspace
+    hints = here(Workspace(tmp_path / folder), "s", file)
+    assert hints.run == command
+    where = hints.workspace
     assert where == command[command.find(" --w") :] * ("--workspace" in command)
-    assert found.typed("edgesweep run SWEEP.yaml --settle 3: see edgesweep rank s -v") == (
+    assert hints.typed("edgesweep run SWEEP.yaml --settle 3: see edgesweep rank s -v") == (
         f"{command} --settle 3: see edgesweep rank{where} s -v"
     )
 
@@ -67,7 +67,7 @@ def test_the_file_of_the_last_run_is_named_and_a_run_that_goes_on_is_told(
 
 @pytest.mark.parametrize("how", ["ended", "killed"])
 def test_another_command_that_has_the_workspace_is_not_taken_for_the_last_run(tmp_path: Path, how: str) -> None:
-    """Such as `edgesweep check` or `noise`."""
+    """The other command may be `edgesweep check` or `noise`."""
     workspace = Workspace(tmp_path)
     with LiveFile(workspace.live, "nets"):
         left = json.loads(workspace.live.read_text()) | {"pid": os.getpid() + 1}
@@ -88,14 +88,17 @@ _OF_THIS_COMPUTER = {"dashboard", "devices", "doctor", "recipe"}
 def test_a_command_in_advice_has_the_workspace_where_it_takes_one(name: str) -> None:
     command = LazyCommand(name, *COMMANDS[name]).load()
     subcommands = command.commands if isinstance(command, click.Group) else {}
-    for path, found in {(name,): command, **{(name, verb): found for verb, found in subcommands.items()}}.items():
+    for path, subcommand in {
+        (name,): command,
+        **{(name, verb): subcommand for verb, subcommand in subcommands.items()},
+    }.items():
         text = f"edgesweep {' '.join(path)}"
         done = shlex.split(Here(workspace=" --workspace w").typed(text))
-        takes = any("--workspace" in one.opts for one in found.params) and name not in _OF_THIS_COMPUTER
+        takes = any("--workspace" in option.opts for option in subcommand.params) and name not in _OF_THIS_COMPUTER
         assert ("--workspace" in done) == takes, text
         before = tuple(done[1 : done.index("--workspace")]) if takes else ()
-        taker = {(): found, (name,): command}.get(before, found)
-        assert not takes or any("--workspace" in one.opts for one in taker.params), done
+        taker = {(): subcommand, (name,): command}.get(before, subcommand)
+        assert not takes or any("--workspace" in option.opts for option in taker.params), done
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the commands say of an original that is at chance: `init`, `plan --check`, `run` and `rank`."""
+"""The commands `init`, `plan --check`, `run` and `rank` say that an original is at chance."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ devices: ["fake:steady"]
 protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none}
 objective: {minimize: latency_p50_ms, constraints: CONSTRAINTS}
 """
-BYTES = "[0.00392, 0.00392, 0.00392]"  # of pixels from 0 to 255
+BYTES = "[0.00392, 0.00392, 0.00392]"  # for pixels from 0 to 255
 BOUND = "[{metric: accuracy_drop_points, at_most: 10}]"
 
 
@@ -56,13 +56,17 @@ def test_plan_check_ends_with_an_error_code_where_nothing_can_pass(home: Path) -
     assert done.exit_code == 1
     assert "make: the original itself is at chance: 33.3 % of 48 images are right" in done.output
     assert "with mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5] 100.0 % are right" in done.output
-    # Who asks for nothing about accuracy is only told.
+    # A sweep that asks for nothing about accuracy is only told.
     written(home, constraints="[]")
     done = edgesweep("plan", "--check", "--json", "sweep.yaml")
     assert done.exit_code == 0
-    told = json.loads(done.stdout)["check"]
-    assert [one["code"] for one in told if one["code"]] == ["original", "reference_at_chance", "reference_one_answer"]
-    assert told[1]["figures"]["top1_percent"] == pytest.approx(100 / 3)
+    messages = json.loads(done.stdout)["check"]
+    assert [message["code"] for message in messages if message["code"]] == [
+        "original",
+        "reference_at_chance",
+        "reference_one_answer",
+    ]
+    assert messages[1]["figures"]["top1_percent"] == pytest.approx(100 / 3)
 
 
 def test_init_says_so_too_with_what_it_leaves_out(home: Path) -> None:
@@ -83,8 +87,8 @@ def test_a_run_says_so_and_no_build_wins(home: Path) -> None:
     run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
     assert run.exit_code == 0, run.output
     assert "make: the original itself is at chance: 33.3 % of 48 images are right" in " ".join(run.stderr.split())
-    for found in (json.loads(run.stdout), json.loads(edgesweep("rank", "--json").stdout)):
-        [device] = found["devices"]
+    for ranking in (json.loads(run.stdout), json.loads(edgesweep("rank", "--json").stdout)):
+        [device] = ranking["devices"]
         [row] = device["ranking"]
         assert (device["winner"], row["verdict"]) == (None, "unresolved")
         assert "the original itself is at chance" in row["why"]

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
-from sweeps.operations.sweep_file import make_plan
+from sweeps.operations.sweep_plan import make_plan
 from sweeps.planning.plan import Plan
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
@@ -39,8 +39,8 @@ def written(workspace: Workspace, *lines: str) -> Path:
 def document(workspace: Workspace, path: Path) -> dict[str, Any]:
     done = CliRunner().invoke(main, ["plan", str(path), "--workspace", str(workspace.root), "--json"])
     assert done.exit_code == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    plan: dict[str, Any] = json.loads(done.stdout)
+    return plan
 
 
 def words(workspace: Workspace, path: Path) -> str:
@@ -50,7 +50,7 @@ def words(workspace: Workspace, path: Path) -> str:
 
 
 def started(workspace: Workspace, path: Path) -> Plan:
-    """As `edgesweep run` does first."""
+    """Save the plan, as `edgesweep run` does first."""
     planned = make_plan(load(path), (), workspace)
     with Journal.open(workspace.journal) as journal:
         journal.save_plan(planned)
@@ -59,31 +59,31 @@ def started(workspace: Workspace, path: Path) -> Plan:
 
 def test_a_new_sweep_of_many_variants_races_and_the_plan_says_so(workspace: Workspace) -> None:
     path = written(workspace, MANY)
-    found = document(workspace, path)
-    assert found["budget"] == "race"
-    assert found["budget_reason"].startswith("default: 12 variants of one model, more than 8; write budget: full")
-    told = words(workspace, path)
-    assert f"budget: race ({found['budget_reason']})" in told
-    assert "it ends when its leader is within 2 % of the best with a probability of 98 %" in told
-    assert " race to build " in told, "and not a number of rounds"
+    plan = document(workspace, path)
+    assert plan["budget"] == "race"
+    assert plan["budget_reason"].startswith("default: 12 variants of one model, more than 8; write budget: full")
+    text = words(workspace, path)
+    assert f"budget: race ({plan['budget_reason']})" in text
+    assert "it ends when its leader is within 2 % of the best with a probability of 98 %" in text
+    assert " race to build " in text, "and not a number of rounds"
 
 
 def test_a_sweep_keeps_the_race_it_began_when_variants_leave_the_file(workspace: Workspace) -> None:
     before = started(workspace, written(workspace, MANY))
-    found = document(workspace, written(workspace, FEW))
-    assert (found["budget"], found["budget_reason"].split(",")[0]) == ("race", "kept")
-    assert {job["job_key"] for job in found["jobs"]} < {job.key for job in before.jobs}
+    plan = document(workspace, written(workspace, FEW))
+    assert (plan["budget"], plan["budget_reason"].split(",")[0]) == ("race", "kept")
+    assert {job["job_key"] for job in plan["jobs"]} < {job.key for job in before.jobs}
 
 
 def test_a_sweep_keeps_all_its_rounds_when_variants_are_added(workspace: Workspace) -> None:
     before = started(workspace, written(workspace, FEW))
     path = written(workspace, MANY)
-    found = document(workspace, path)
-    assert (found["budget"], found["budget_reason"].split(",")[0]) == ("full", "kept")
-    assert {job.key for job in before.jobs} < {job["job_key"] for job in found["jobs"]}
-    told = words(workspace, path)
-    assert "budget: full (kept, as this sweep had it before; write budget: race to change it)" in told
-    assert "leader" not in told
+    plan = document(workspace, path)
+    assert (plan["budget"], plan["budget_reason"].split(",")[0]) == ("full", "kept")
+    assert {job.key for job in before.jobs} < {job["job_key"] for job in plan["jobs"]}
+    text = words(workspace, path)
+    assert "budget: full (kept, as this sweep had it before; write budget: race to change it)" in text
+    assert "leader" not in text
 
 
 def test_the_budget_that_was_decided_is_stored_and_decided_once(workspace: Workspace) -> None:
@@ -98,15 +98,15 @@ def test_the_budget_that_was_decided_is_stored_and_decided_once(workspace: Works
 
 def test_what_the_file_says_needs_no_reason(workspace: Workspace) -> None:
     started(workspace, written(workspace, MANY))
-    for line, budget, told in (
+    for line, budget, phrase in (
         ("budget: full\n", "full", "budget: full"),
         ("protocol: {preset: full}\n", "full", "budget: full"),
         ("budget: {device_minutes: 3}\n", {"device_minutes": 3.0}, "budget: a race of at most 3 min a device; it ends"),
     ):
         path = written(workspace, MANY, line)
-        found = document(workspace, path)
-        assert (found["budget"], found["budget_reason"]) == (budget, "")
-        assert told in words(workspace, path)
+        plan = document(workspace, path)
+        assert (plan["budget"], plan["budget_reason"]) == (budget, "")
+        assert phrase in words(workspace, path)
 
 
 def test_too_few_images_for_the_constraint_are_said_before_anything_runs(workspace: Workspace) -> None:

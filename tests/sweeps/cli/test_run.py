@@ -1,4 +1,4 @@
-"""What `edgesweep run` says at its end of the jobs that are not done."""
+"""`edgesweep run` says at its end which jobs are not done."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,14 +24,14 @@ TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 
 
 class Unlucky(InlineExecutor):
-    """`fake:steady` goes away at once, and no build of `nhwc` comes to its end."""
+    """An executor in which `fake:steady` goes away at once, and no build of `nhwc` comes to its end."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        wanted = list(requests)
-        for request in (one for one in wanted if one.variant.layout == "nhwc"):
+        pending = list(requests)
+        for request in (request for request in pending if request.variant.layout == "nhwc"):
             yield request, None
             yield request, Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
-        yield from super().build([one for one in wanted if one.variant.layout != "nhwc"], stop)
+        yield from super().build([request for request in pending if request.variant.layout != "nhwc"], stop)
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         name = facts.name.partition(":")[2]
@@ -49,14 +49,14 @@ def unlucky(_: str, workspace: Workspace, __: Plan, ___: Lab | None) -> Iterator
 
 
 @pytest.mark.system
-def test_jobs_that_wait_for_a_device_are_told_apart_from_those_that_are_to_be_tried_again(
+def test_jobs_that_wait_for_a_device_are_told_apart_from_those_to_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sweeps.operations.run.open_executor", unlucky)
     sweep = Sweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"))
     run_command.run_spec(sweep.spec, (tmp_path,), sweep.workspace, "inline", retry_failed=False)
-    told = capsys.readouterr().err
-    assert re.findall(r"^(\d+) jobs wait for devices that are away", told, re.MULTILINE) == ["1"], told
-    assert re.findall(r"^(\d+) jobs will be tried again: run the same command again$", told, re.MULTILINE) == ["2"], (
-        told
-    )
+    messages = capsys.readouterr().err
+    assert re.findall(r"^(\d+) jobs wait for devices that are away", messages, re.MULTILINE) == ["1"], messages
+    assert re.findall(r"^(\d+) jobs will be tried again: run the same command again$", messages, re.MULTILINE) == [
+        "2"
+    ], messages

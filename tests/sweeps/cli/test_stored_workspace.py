@@ -28,13 +28,13 @@ def attempts(journal: Path) -> list[tuple[str, str, str]]:
 
 
 def runs(database: Path) -> list[tuple[str, str, str]]:
-    """Of MLflow: id, status, whether it is deleted."""
+    """The runs of MLflow: id, status, whether it is deleted."""
     with closing(sqlite3.connect(database)) as db:
         return db.execute("SELECT run_uuid, status, lifecycle_stage FROM runs ORDER BY run_uuid").fetchall()
 
 
 def unpack(archive: str, made_in: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workspace, with its sweep file in the current folder."""
+    """Unpack the workspace, with its sweep file in the current folder."""
     with tarfile.open(DATA / archive) as packed:
         packed.extractall(folder, filter="data")
     monkeypatch.chdir(folder)
@@ -53,10 +53,10 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def raced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """On the machine that it was made on, as far as its facts tell."""
+    """The workspace of a race on the machine that it was made on, as far as its facts tell."""
     workspace = unpack("workspace-2026-11-race.tar.xz", "/tmp/sw8b/ws/", tmp_path, monkeypatch)
     with Journal.open(workspace / "journal.sqlite", read_only=True) as journal:
-        [facts] = [one for one in journal.plans.devices("raced") if one.name == "local"]
+        [facts] = [device for device in journal.plans.devices("raced") if device.name == "local"]
     for module in ("workers.devices.local", "workers.devices.fake.device"):
         monkeypatch.setattr(f"{module}.local_facts", lambda: facts)
     return workspace
@@ -74,7 +74,7 @@ def test_a_workspace_of_before_the_move_is_measured_no_further(stored: Path) -> 
 
 
 @pytest.mark.compiler
-def test_a_race_the_host_s_own_jobs_and_nnapi_s_checks_of_before_the_move_are_measured_no_further(raced: Path) -> None:
+def test_a_race_host_jobs_and_nnapi_checks_before_the_move_are_measured_no_further(raced: Path) -> None:
     before, published = attempts(raced / "journal.sqlite"), runs(raced / "mlflow.sqlite")
     done = CliRunner().invoke(main, ["run", "sweep.yaml", "--workspace", str(raced), "--executor", "inline"])
     assert done.exit_code == 0, done.output

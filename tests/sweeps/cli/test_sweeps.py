@@ -1,4 +1,4 @@
-"""What people do with whole sweeps."""
+"""People list, rename, archive and delete whole sweeps."""
 
 import json
 import os
@@ -58,9 +58,9 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any) -> Iterat
         workspace = Workspace.open(tmp_path / "ws")
         store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
         with Journal.open(workspace.journal) as journal:
-            for name, mine in (("first", jobs[:2]), ("second", jobs[1:])):
-                journal.save_plan(records.plan(*mine, name=name))
-                for job in mine:
+            for name, own_jobs in (("first", jobs[:2]), ("second", jobs[1:])):
+                journal.save_plan(records.plan(*own_jobs, name=name))
+                for job in own_jobs:
                     for round_ in () if journal.attempts.blocks(job.key) else range(3):
                         journal.attempts.add_block(records.block(job, round_))
                     journal.attempts.add_accuracy(records.accuracy(job))
@@ -75,32 +75,32 @@ def sweeps(workspace: Workspace, *words: str, answer: str = "") -> Result:
 
 
 def listed(workspace: Workspace) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in json.loads(sweeps(workspace, "--json").stdout)}
+    return {sweep["name"]: sweep for sweep in json.loads(sweeps(workspace, "--json").stdout)}
 
 
 def experiments(two: SimpleNamespace) -> list[str]:
-    return sorted(found.name for found in two.client.search_experiments())
+    return sorted(experiment.name for experiment in two.client.search_experiments())
 
 
 def findings(workspace: Workspace) -> list[Any]:
     with Journal.open(workspace.journal, read_only=True) as journal:
-        found = [*verify(workspace.journal).findings, *verify_published(workspace, journal).findings]
+        findings = [*verify(workspace.journal).findings, *verify_published(workspace, journal).findings]
     # No build was journaled.
-    return [one for one in found if "not known as a build" not in one.message]
+    return [finding for finding in findings if "not known as a build" not in finding.message]
 
 
 def test_the_list_has_each_sweep_with_what_people_wrote(two: SimpleNamespace) -> None:
     assert sweeps(two.workspace, "tag", "first", "team=vision", "stage=new").exit_code == 0
     assert sweeps(two.workspace, "tag", "first", "stage=old", "--remove", "team").exit_code == 0
     assert sweeps(two.workspace, "note", "first", "before the new camera").exit_code == 0
-    found = listed(two.workspace)
-    assert list(found) == ["second", "first"]
-    assert [found["first"][name] for name in ("jobs", "measured", "failed")] == [2, 2, 0]
-    assert (found["first"]["tags"], found["first"]["note"]) == ({"stage": "old"}, "before the new camera")
+    sweep_of = listed(two.workspace)
+    assert list(sweep_of) == ["second", "first"]
+    assert [sweep_of["first"][name] for name in ("jobs", "measured", "failed")] == [2, 2, 0]
+    assert (sweep_of["first"]["tags"], sweep_of["first"]["note"]) == ({"stage": "old"}, "before the new camera")
     shown = sweeps(two.workspace).stdout
     assert "before the new camera" in shown
     assert "stage=old" in shown
-    [first] = [one for one in two.client.search_experiments() if one.name == "first"]
+    [first] = [experiment for experiment in two.client.search_experiments() if experiment.name == "first"]
     assert first.tags["mlflow.note.content"] == "before the new camera"
 
 
@@ -119,49 +119,49 @@ def test_the_workspace_may_be_named_before_the_subcommand_and_the_one_after_it_w
     assert sorted(listed(two.workspace)) == ["first", "second"]
 
 
-@pytest.mark.parametrize(("gone", "stays", "alone"), [("first", "second", 0), ("second", "first", 2)])
+@pytest.mark.parametrize(("deleted", "stays", "alone"), [("first", "second", 0), ("second", "first", 2)])
 def test_a_deleted_sweep_leaves_nothing_and_takes_nothing_from_others(
-    two: SimpleNamespace, gone: str, stays: str, alone: int
+    two: SimpleNamespace, deleted: str, stays: str, alone: int
 ) -> None:
     workspace, jobs = two.workspace, two.jobs
     logs = [workspace.failed_build_log(job.build_key) for job in jobs]
-    kept = [kept_file(workspace, name) for name in (gone, stays)]
-    for file in (*logs, *kept, workspace.verdicts):
+    files = [kept_file(workspace, name) for name in (deleted, stays)]
+    for file in (*logs, *files, workspace.verdicts):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     with Journal.open(workspace.journal) as journal, Outbox.of(workspace, journal, stays) as outbox:
         outbox.publish()
     before = read_sweep(workspace.journal, stays).frame
-    done = json.loads(sweeps(workspace, "delete", gone, "--yes", "--json").stdout)
+    done = json.loads(sweeps(workspace, "delete", deleted, "--yes", "--json").stdout)
     assert [done[name] for name in ("jobs", "builds", "bytes", "runs", "left")] == [2, 1, 1000, 3, []]
     assert list(listed(workspace)) == [stays]
     assert experiments(two) == [stays]
-    there = [number != alone for number in range(3)]
-    assert [workspace.artifact(job.build_key).exists() for job in jobs] == there
-    assert [log.exists() for log in logs] == there
-    assert [file.exists() for file in kept] == [False, True]
+    stays_at = [number != alone for number in range(3)]
+    assert [workspace.artifact(job.build_key).exists() for job in jobs] == stays_at
+    assert [log.exists() for log in logs] == stays_at
+    assert [file.exists() for file in files] == [False, True]
     assert workspace.verdicts.exists()
-    assert not (workspace.mlflow_artifacts / gone).exists()
+    assert not (workspace.mlflow_artifacts / deleted).exists()
     assert read_sweep(workspace.journal, stays).frame.equals(before)
     with Journal.open(workspace.journal) as journal:
         journal.results.watermark()
         assert read_lag(workspace, journal, stays) == Lag(jobs=0, since=None)
         counts = [len(journal.attempts.blocks(job.key)) for job in jobs]
-    assert counts == [3 * one for one in there]
+    assert counts == [3 * stay for stay in stays_at]
     rebuild(workspace.journal)
     assert read_sweep(workspace.journal, stays).frame.equals(before)
     assert findings(workspace) == []
 
 
 @pytest.mark.parametrize("ms", [5.0, 6.0], ids=["the same figures", "figures of its own"])
-def test_what_another_workspace_has_on_the_same_server_stays_until_it_is_deleted_there(
+def test_runs_of_another_workspace_on_the_server_stay_until_they_are_deleted_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any, ms: float
 ) -> None:
     server = f"sqlite:///{tmp_path / 'server.sqlite'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
-    one, other = (Workspace.open(tmp_path / name) for name in ("one", "other"))
-    # Of one computer: job 0 has the same key in both; job 1 is of the first alone.
-    for workspace, numbers, latency in ((one, (0, 1), 5.0), (other, (0,), ms)):
+    own, other = (Workspace.open(tmp_path / name) for name in ("one", "other"))
+    # Both workspaces are of one computer: job 0 has the same key in both; job 1 is of the first alone.
+    for workspace, numbers, latency in ((own, (0, 1), 5.0), (other, (0,), ms)):
         with Journal.open(workspace.journal) as journal, doubled():
             jobs = [records.job(number) for number in numbers]
             journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),), name="shared"))
@@ -172,7 +172,7 @@ def test_what_another_workspace_has_on_the_same_server_stays_until_it_is_deleted
                 journal.attempts.add_accuracy(records.accuracy(job))
             Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "shared")
     with doubled():
-        done = json.loads(sweeps(one, "delete", "shared", "--yes", "--json").stdout)
+        done = json.loads(sweeps(own, "delete", "shared", "--yes", "--json").stdout)
         assert (done["runs"], done["others"]) == (5, 4)
         left = [run for run in active_runs(DoubleClient(server), ["1"]) if run.data.tags[RECORD] != "sweep"]
         assert len(left) == 3
@@ -214,11 +214,11 @@ def test_a_name_that_does_not_fit_on_the_disk_is_told_and_made_when_there_is_roo
             named(workspace)
     assert "free space there" in str(caught.value.next_step)
     assert [*tmp_path.iterdir()] == [], "and nothing is left that would be taken for a name"
-    made = named(workspace)
-    assert read_owner(workspace) == made
+    owner = named(workspace)
+    assert read_owner(workspace) == owner
 
 
-def test_a_restored_workspace_leaves_its_original_s_runs_until_it_is_told_that_the_original_is_gone(
+def test_a_restored_workspace_leaves_its_original_s_runs_until_told_that_it_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: Any
 ) -> None:
     server = f"sqlite:///{tmp_path / 'server.sqlite'}"
@@ -244,8 +244,8 @@ def test_a_restored_workspace_leaves_its_original_s_runs_until_it_is_told_that_t
         assert journal_command(*back).exit_code == 0
 
         place = ("--workspace", str(restored.root))
-        asked = journal_command("take-over", *place, answer="n\n")
-        assert asked.exit_code == 1
+        refused = journal_command("take-over", *place, answer="n\n")
+        assert refused.exit_code == 1
         assert read_owner(restored).taken_over == ()
         assert journal_command("take-over", "--yes", *place).exit_code == 0
         assert "is no copy of a workspace" in journal_command("take-over", "--yes", *place).stderr
@@ -273,9 +273,9 @@ def test_what_changes_on_a_server_is_asked_for_by_its_name(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place}")
     with Journal.open(two.workspace.journal) as journal, doubled():
         Store(two.workspace.tracking_uri, two.workspace.mlflow_artifacts).publish(journal, "first")
-    asked = sweeps(two.workspace, *command, answer="n\n")
-    assert asked.exit_code == 1
-    assert f"3 runs of MLflow at sqlite:///{place}" in asked.stderr
+    refused = sweeps(two.workspace, *command, answer="n\n")
+    assert refused.exit_code == 1
+    assert f"3 runs of MLflow at sqlite:///{place}" in refused.stderr
     assert sorted(listed(two.workspace)) == ["first", "second"]
     assert sweeps(two.workspace, *command, answer="y\n").exit_code == 0
 
@@ -284,9 +284,9 @@ def test_what_changes_on_a_server_is_asked_for_by_its_name(
 def test_a_name_that_is_taken_in_mlflow_is_refused_before_anything_is_changed(
     two: SimpleNamespace, deleted: bool
 ) -> None:
-    taken = two.client.create_experiment("third")
+    experiment_id = two.client.create_experiment("third")
     if deleted:
-        two.client.delete_experiment(taken)
+        two.client.delete_experiment(experiment_id)
     refused = sweeps(two.workspace, "rename", "first", "third")
     assert refused.exit_code == 1
     assert f"has {'a deleted' if deleted else 'an'} experiment 'third' already" in refused.stderr
@@ -360,9 +360,9 @@ def test_a_name_that_was_deleted_can_be_used_again(two: SimpleNamespace, records
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""], ids=["no", "return", "end of input"])
 def test_nothing_is_deleted_without_a_yes(two: SimpleNamespace, answer: str) -> None:
-    asked = sweeps(two.workspace, "delete", "first", answer=answer)
-    assert asked.exit_code == 1
-    assert "Delete first for good: 2 jobs" in asked.stderr
+    refused = sweeps(two.workspace, "delete", "first", answer=answer)
+    assert refused.exit_code == 1
+    assert "Delete first for good: 2 jobs" in refused.stderr
     assert len(listed(two.workspace)) == 2
     assert sweeps(two.workspace, "delete", "first", answer="y\n").exit_code == 0
 
@@ -417,16 +417,16 @@ def test_a_renamed_sweep_has_its_results_runs_and_labels_under_the_new_name(two:
     assert renamed.exit_code == 0
     assert "Publishing to MLflow: 2 of 2" in renamed.stderr
     assert "name: third" in renamed.stdout
-    found = read_sweep(workspace.journal, "third")
-    assert (found.spec.name, set(found.frame.sweep)) == ("third", {"third"})
-    assert found.frame.drop(columns="sweep").equals(before)
+    sweep = read_sweep(workspace.journal, "third")
+    assert (sweep.spec.name, set(sweep.frame.sweep)) == ("third", {"third"})
+    assert sweep.frame.drop(columns="sweep").equals(before)
     assert experiments(two) == ["second", "third"]
     assert listed(workspace)["third"]["note"] == "kept"
     assert findings(workspace) == []
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("delete", "frist", "--yes"), "did you mean 'first'"),
         (("rename", "first", "second"), "there is a sweep called 'second' already"),
@@ -441,9 +441,9 @@ def test_a_renamed_sweep_has_its_results_runs_and_labels_under_the_new_name(two:
         (("tag", "first", *(f"t{number}={'x' * 900}" for number in range(5))), "more than 4,000 characters"),
     ],
 )
-def test_a_mistake_is_told_with_its_next_step(two: SimpleNamespace, words: tuple[str, ...], told: str) -> None:
+def test_a_mistake_is_told_with_its_next_step(two: SimpleNamespace, words: tuple[str, ...], message: str) -> None:
     refused = sweeps(two.workspace, *words)
     assert refused.exit_code == 1
-    assert told in refused.stderr
+    assert message in refused.stderr
     assert "next: " in refused.stderr
     assert sorted(listed(two.workspace)) == ["first", "second"]

@@ -24,21 +24,21 @@ from tests.sweeps.conftest import Records
 
 @pytest.fixture
 def workspace(tmp_path: Path, records: Records) -> Workspace:
-    made = Workspace.open(tmp_path / "here")
+    workspace = Workspace.open(tmp_path / "here")
     job = records.job(0)
-    with Journal.open(made.journal) as journal:
+    with Journal.open(workspace.journal) as journal:
         journal.save_plan(records.plan(job))
         journal.attempts.add_block(records.block(job, 0))
-    (made.artifact("k" * 64)).mkdir(parents=True)
-    (made.artifact("k" * 64) / "model.pt").write_bytes(os.urandom(3000))
-    (made.artifacts / ".half-built").mkdir()
-    (made.artifacts / ".half-built" / "model.pt").write_bytes(b"half")
-    (made.root / "a name\nwith 'odd' \udcff letters").write_bytes(b"odd")
-    (made.root / "driver.lock").write_text("1\n")
-    (made.root / "link").symlink_to("/etc/passwd")
-    with closing(sqlite3.connect(made.root / "mlflow.sqlite")) as db:
+    (workspace.artifact("k" * 64)).mkdir(parents=True)
+    (workspace.artifact("k" * 64) / "model.pt").write_bytes(os.urandom(3000))
+    (workspace.artifacts / ".half-built").mkdir()
+    (workspace.artifacts / ".half-built" / "model.pt").write_bytes(b"half")
+    (workspace.root / "a name\nwith 'odd' \udcff letters").write_bytes(b"odd")
+    (workspace.root / "driver.lock").write_text("1\n")
+    (workspace.root / "link").symlink_to("/etc/passwd")
+    with closing(sqlite3.connect(workspace.root / "mlflow.sqlite")) as db:
         db.execute("CREATE TABLE runs (id)")
-    return made
+    return workspace
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -55,15 +55,15 @@ def dump(path: Path) -> list[str]:
 def test_a_workspace_comes_back_as_it_was(workspace: Workspace, tmp_path: Path) -> None:
     saved = back_up(workspace, tmp_path / "saved.tar")
     assert saved.left_out == ("link",)
-    found = restore(tmp_path / "saved.tar", tmp_path / "deep" / "there")
+    restored = restore(tmp_path / "saved.tar", tmp_path / "deep" / "there")
 
-    assert (found.files, found.root) == (saved.files, str(workspace.root)) == (4, str(workspace.root))
-    there = Workspace(tmp_path / "deep" / "there")
+    assert (restored.files, restored.root) == (saved.files, str(workspace.root)) == (4, str(workspace.root))
+    copy = Workspace(tmp_path / "deep" / "there")
     before = {name: text for name, text in content(workspace.root).items() if not name.startswith("artifacts/.")}
     del before["driver.lock"]
-    assert content(there.root) == before
-    assert dump(there.journal) == dump(workspace.journal)
-    assert dump(there.root / "mlflow.sqlite") == dump(workspace.root / "mlflow.sqlite")
+    assert content(copy.root) == before
+    assert dump(copy.journal) == dump(workspace.journal)
+    assert dump(copy.root / "mlflow.sqlite") == dump(workspace.root / "mlflow.sqlite")
     assert list(tmp_path.glob(".*")) == [], "nothing is left of either"
 
 
@@ -145,9 +145,9 @@ def with_file(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", known: b
         member = tarfile.TarInfo(name)
         member.type, member.linkname = kind, link
         members.insert(0, (member, b"evil"))
-        one = {"bytes": 4, "sha256": hashlib.sha256(b"evil").hexdigest()}
+        entry = {"bytes": 4, "sha256": hashlib.sha256(b"evil").hexdigest()}
         if known:
-            listed(members, lambda document: document["files"].update({name: one}))
+            listed(members, lambda document: document["files"].update({name: entry}))
 
     return change
 
@@ -159,7 +159,7 @@ def flipped(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
 
 
 def without_one(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
-    members[:] = [one for one in members if not one[0].name.endswith("model.pt")]
+    members[:] = [member for member in members if not member[0].name.endswith("model.pt")]
 
 
 def without_list(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
@@ -193,13 +193,13 @@ REFUSED: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("case", REFUSED)
 def test_an_archive_that_no_backup_wrote_is_refused_before_anything_is_written(
-    what: str, workspace: Workspace, tmp_path: Path
+    case: str, workspace: Workspace, tmp_path: Path
 ) -> None:
     archive = tmp_path / "saved.tar"
     back_up(workspace, archive)
-    change, message = REFUSED[what]
+    change, message = REFUSED[case]
     packed_anew(archive, change)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(StoreError, match=message):

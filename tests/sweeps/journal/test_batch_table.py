@@ -41,14 +41,14 @@ def batch(number: int, *keys: str, session: int = 100) -> StoredBatch:
     )
 
 
-def test_batches_come_back_in_the_order_of_measuring_with_the_items_that_were_asked_for(path):
+def test_batches_come_back_in_the_order_of_measuring_with_the_requested_items(path):
     written = [batch(0, "a", "b"), batch(1, "b", "a"), batch(0, "a", session=200), batch(2, "x")]
     with closing(Journal.open(path)) as journal:
-        for one in written:
-            journal.batches.add(one)
+        for shared_process in written:
+            journal.batches.add(shared_process)
         journal.batches.add(StoredBatch(session=300, number=0, device_seconds=1.0, items={}))
         assert journal.batches.of_jobs(["a", "b"]) == written[:3]
-        assert [one.items.keys() for one in journal.batches.of_jobs(["b"])] == [{"b"}, {"b"}]
+        assert [stored.items.keys() for stored in journal.batches.of_jobs(["b"])] == [{"b"}, {"b"}]
         assert journal.batches.of_jobs(["unknown"]) == []
         assert journal.times.last_session() == 200, "a process of nobody is not recorded"
         assert (journal.outcomes.was_raced("x"), journal.outcomes.was_raced("unknown")) == (True, False)
@@ -57,8 +57,8 @@ def test_batches_come_back_in_the_order_of_measuring_with_the_items_that_were_as
 def test_the_shares_of_all_jobs_are_the_seconds_of_the_processes(path):
     waited = replace(item("a"), conditions=Conditions(waited_seconds=4.0))
     with closing(Journal.open(path)) as journal:
-        for one in (batch(0, "a", "b", "c"), batch(1, "a", "b"), batch(2, "x")):
-            journal.batches.add(one)
+        for written in (batch(0, "a", "b", "c"), batch(1, "a", "b"), batch(2, "x")):
+            journal.batches.add(written)
         journal.batches.add(StoredBatch(session=9, number=0, device_seconds=1.0, items={"a": waited}))
         shares = {key: journal.batches.share(key) for key in ("a", "b", "c", "x")}
         assert journal.batches.share("unknown") == BatchShare()
@@ -68,7 +68,7 @@ def test_the_shares_of_all_jobs_are_the_seconds_of_the_processes(path):
     assert {key: share.waited_seconds for key, share in shares.items()} == {"a": 4.0, "b": 0.0, "c": 0.0, "x": 0.0}
 
 
-def test_a_share_has_the_medians_of_its_blocks_that_count_and_which_process_each_is_of(path):
+def test_a_share_has_the_medians_of_its_blocks_that_count_and_the_process_of_each(path):
     fell_back, moved = (replace(item("a", 7.0), labels=(label,)) for label in ("backend_fell_back", "device_changed"))
     with closing(Journal.open(path)) as journal:
         for number, items in enumerate([{"a": item("a", 10.0), "b": item("b", 20.0)}, {"a": fell_back}, {"a": moved}]):

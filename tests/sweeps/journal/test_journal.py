@@ -24,7 +24,7 @@ from sweeps.json_records import document, from_json, to_json
 from sweeps.manifest import Coverage, Manifest
 from sweeps.planning.planned_job import PlannedJob
 from sweeps.protocol.presets import resolve
-from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
+from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Skipped
 from sweeps.spec.label import label_of
 from sweeps.spec.model_inputs import DataSpec, FolderData
@@ -63,7 +63,7 @@ def outcome(journal, records, job, rounds=2):
 
 
 def as_dataclasses_say(record):
-    """What `document` was made of until copying each sample took too long."""
+    """The objects that `document` was made of until copying each sample took too long."""
     content = asdict(record)
     for entry in fields(record):
         if entry.metadata.get("left_out_when_empty") and not content[entry.name]:
@@ -106,7 +106,7 @@ def test_a_record_without_a_field_that_came_later_takes_its_default(records):
     assert from_json(Block, json.dumps(older)) == replace(block, labels=())
 
 
-def test_a_record_without_a_push_and_without_the_time_of_a_pass_is_as_it_was_before_these_were_kept(records):
+def test_a_record_without_push_and_pass_time_is_as_it_was_before_these_were_stored(records):
     block, accuracy = records.block(records.job(0), 0), records.accuracy(records.job(0))
     for record in (block, accuracy):
         assert not {"push_seconds", "accuracy_seconds"} & json.loads(to_json(record)).keys()
@@ -115,7 +115,7 @@ def test_a_record_without_a_push_and_without_the_time_of_a_pass_is_as_it_was_bef
     assert json.loads(to_json(replace(block, push_seconds=0.5)))["push_seconds"] == 0.5
 
 
-# As the version before NNAPI, Metal and checked jobs wrote them.
+# The version before NNAPI, Metal and checked jobs wrote these texts.
 OLD_VARIANT = (
     '{"runtime":"torchscript","backend":"cpu","precision":"int8","quantization":"static_fx","qengine":"x86",'
     '"interface":"core","layout":"nhwc","capture":"script","format":"pt","fuse":true,"optimize":true}'
@@ -313,7 +313,7 @@ def test_a_checked_job_is_measured_by_its_references_accuracy_alone(journal, rec
     assert outcome(journal, records, job) is None
 
     accuracy = records.accuracy(job)
-    # What another device or another version of the reference found says nothing of this job.
+    # A result of another device or of another version of the reference says nothing of this job.
     for executor in (records.facts.fingerprint, "reference:nnapi@2", "reference:metal@1"):
         journal.attempts.add_accuracy(replace(accuracy, executor=executor))
     journal.attempts.add_accuracy(replace(accuracy, evaluation_id="other"))
@@ -346,7 +346,7 @@ def test_a_checked_job_fails_as_others_do(journal, records):
 
     assert outcome(journal, records, job) == records.failed("evaluate")
     assert outcome(journal, records, unbuilt) == records.failed("build")
-    # What one version of the reference found says nothing of the next, nor of a device that has the backend.
+    # A failure with one version of the reference says nothing of the next, nor of a device that has the backend.
     assert outcome(journal, records, replace(unbuilt, reference="reference:nnapi@next")) is None
     assert outcome(journal, records, replace(unbuilt, reference="")) is None
     journal.attempts.retry_failures("phones")
@@ -473,16 +473,16 @@ def test_a_retry_lets_old_failures_count_no_more_and_new_ones_do(journal, record
 
 def test_accuracies_are_told_apart_by_everything_that_they_depend_on(journal, records):
     job = records.job(1)
-    mine = records.accuracy(job)
+    accuracy = records.accuracy(job)
     for other in ({"engine": "qnnpack"}, {"executor": "reference:nnapi@1"}, {"evaluation_id": "x"}):
-        journal.attempts.add_accuracy(replace(mine, **other))
-    assert journal.attempts.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor) is None
+        journal.attempts.add_accuracy(replace(accuracy, **other))
+    assert journal.attempts.accuracy(job.build_key, accuracy.evaluation_id, "x86", accuracy.executor) is None
 
-    journal.attempts.add_accuracy(mine)
-    journal.attempts.add_accuracy(replace(mine, top1_percent=50.0))
+    journal.attempts.add_accuracy(accuracy)
+    journal.attempts.add_accuracy(replace(accuracy, top1_percent=50.0))
 
-    found = journal.attempts.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor)
-    assert found == replace(mine, top1_percent=50.0)
+    stored = journal.attempts.accuracy(job.build_key, accuracy.evaluation_id, "x86", accuracy.executor)
+    assert stored == replace(accuracy, top1_percent=50.0)
 
 
 def test_the_last_manifest_of_a_build_counts(journal, records):
@@ -517,15 +517,15 @@ def test_only_jobs_with_news_are_read_again(journal, records):
 
 
 def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, records):
-    mine, other = records.job(0, sentinel="s" * 64), records.job(1, sentinel="t" * 64)
-    journal.save_plan(records.plan(mine, other))
+    first, second = records.job(0, sentinel="s" * 64), records.job(1, sentinel="t" * 64)
+    journal.save_plan(records.plan(first, second))
 
     def look(number, ms):
         for part in range(CHECK_BLOCKS):
-            journal.attempts.add_block(records.block(mine, round_of(number, part), ms=ms, job_key=mine.sentinel))
+            journal.attempts.add_block(records.block(first, round_of(number, part), ms=ms, job_key=first.sentinel))
 
     look(0, 5.0)
-    for job in (mine, other):
+    for job in (first, second):
         journal.attempts.add_block(records.block(job, 0))
     start = journal.changes.position("phones")
     look(1, 5.1)
@@ -533,7 +533,7 @@ def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, r
 
     start = journal.changes.position("phones")
     look(2, 7.0)
-    assert [planned.job for planned in journal.changes.jobs("phones", start)] == [mine]
+    assert [planned.job for planned in journal.changes.jobs("phones", start)] == [first]
 
     start = journal.changes.position("phones")
     look(3, 7.0)
@@ -692,7 +692,7 @@ with Journal.open(Path(sys.argv[1])) as journal:
 """
 
 
-def test_kill_9_in_the_middle_of_writing_keeps_all_that_was_accepted_and_nothing_else(path, records):
+def test_kill_9_in_the_middle_of_writing_keeps_exactly_the_accepted_records(path, records):
     job = records.job(0)
     block = records.block(job, 0, samples=2000)
     accepted = -1

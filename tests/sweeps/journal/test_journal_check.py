@@ -1,4 +1,4 @@
-"""What `journal verify` finds, and that an export has everything."""
+"""`journal verify` finds what is wrong, and an export has everything."""
 
 import json
 import sqlite3
@@ -19,9 +19,9 @@ from tests.sweeps.conftest import Records
 @pytest.fixture
 def path(tmp_path: Path, records: Records) -> Path:
     """One job measured, one failed, one pending."""
-    made = tmp_path / "journal.sqlite"
+    journal_path = tmp_path / "journal.sqlite"
     measured, failed, pending = (records.job(number) for number in range(3))
-    with Journal.open(made) as journal:
+    with Journal.open(journal_path) as journal:
         journal.save_plan(records.plan(measured, failed, pending, skipped=(records.skipped(),)))
         journal.artifacts.add(replace_sha(records.manifest(measured)))
         for round_ in range(2):
@@ -29,11 +29,11 @@ def path(tmp_path: Path, records: Records) -> Path:
         journal.attempts.add_accuracy(records.accuracy(measured))
         for _ in range(MAX_ATTEMPTS):
             journal.attempts.add_failure(failed.key, records.failed())
-    return made
+    return journal_path
 
 
 def replace_sha(manifest):
-    """Of the file that `Records.block` timed."""
+    """The manifest of the file that `Records.block` timed."""
     return manifest.model_copy(update={"file_sha256": "a" * 64})
 
 
@@ -76,8 +76,8 @@ A_BLOCK = "UPDATE attempts SET record = json_set(record, {}) WHERE id = 1"
 )
 def test_what_must_not_be_accepted_is_found(path: Path, statement: str, message: str) -> None:
     change(path, statement)
-    found = messages(path)
-    assert any(message.removeprefix("sweep ") in one for one in found), found
+    findings = messages(path)
+    assert any(message.removeprefix("sweep ") in finding for finding in findings), findings
 
 
 def test_two_blocks_of_one_round_are_found(path: Path) -> None:
@@ -87,8 +87,8 @@ def test_two_blocks_of_one_round_are_found(path: Path) -> None:
         "INSERT INTO attempts (key, kind, round, record, created)"
         " SELECT key, kind, round, record, created FROM attempts WHERE id = 1",
     )
-    [found] = messages(path)
-    assert found.endswith("2 blocks of round 0 were accepted")
+    [finding] = messages(path)
+    assert finding.endswith("2 blocks of round 0 were accepted")
 
 
 def test_a_file_that_is_damaged_is_found_by_sqlite(path: Path, records: Records) -> None:
@@ -122,10 +122,10 @@ def test_an_export_has_every_row_of_every_table_and_records_as_objects(path: Pat
         }
     assert first["tables"] == counts
     assert last == {"rows": sum(counts.values())} == {"rows": len(rows)}
-    blocks = [one["row"] for one in rows if one["table"] == "attempts" and one["row"]["kind"] == "block"]
+    blocks = [line["row"] for line in rows if line["table"] == "attempts" and line["row"]["kind"] == "block"]
     block = replace(records.block(records.job(0), 0))
-    assert [one["round"] for one in blocks] == [0, 1]
+    assert [block["round"] for block in blocks] == [0, 1]
     assert blocks[0]["key"] == block.job_key
     assert blocks[0]["record"]["samples_ns"] == list(block.samples_ns)
-    [spec] = [one["row"]["spec"] for one in rows if one["table"] == "plans"]
+    [spec] = [line["row"]["spec"] for line in rows if line["table"] == "plans"]
     assert spec["name"] == "phones"

@@ -1,4 +1,4 @@
-"""What a sweep file tells a ranking."""
+"""A sweep file tells a ranking what its next steps need."""
 
 import math
 
@@ -11,6 +11,6 @@ def test_jobs_without_figures_take_as_long_as_a_plan_of_them_says(records):
     plan = records.plan(records.job(0), records.job(1))
     rows = [records.row(job, outcome="failed") for job in plan.jobs]
     planned = estimate(plan, protocol_of(plan.sweep), (), ())
-    told = told_by(plan.sweep)
-    assert math.isclose(told.seconds(rows), planned.builds_s + sum(planned.devices_s.values()))
-    assert told.seconds([]) == 0
+    hints = told_by(plan.sweep)
+    assert math.isclose(hints.seconds(rows), planned.builds_s + sum(planned.devices_s.values()))
+    assert hints.seconds([]) == 0

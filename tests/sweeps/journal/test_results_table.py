@@ -41,9 +41,9 @@ def change(path, statement):
 
 def test_the_table_has_the_fields_of_a_row(path):
     with Journal.open(path) as journal:
-        there = [name for (name,) in journal.file.rows("SELECT name FROM pragma_table_info('results')")]
+        columns = [name for (name,) in journal.file.rows("SELECT name FROM pragma_table_info('results')")]
     # Axes that came later are columns at the end.
-    assert sorted(there) == sorted(["seq", *COLUMNS])
+    assert sorted(columns) == sorted(["seq", *COLUMNS])
     assert {entry.name for entry in fields(ResultRow)} - {"metrics", "run_id"} <= set(COLUMNS)
 
 
@@ -123,11 +123,11 @@ def test_a_new_plan_reads_only_the_jobs_again_that_it_affects(path, records, mon
     original = Jobs.planned
     monkeypatch.setattr(Jobs, "planned", lambda self, *job: read.append(job[1]) or original(self, *job))
 
-    def saves(*now, **others):
+    def saves(*now, **changes):
         read.clear()
-        journal.save_plan(records.plan(*now, **others))
-        found, expected = journal.results.rows("phones"), {job.key for job in now}
-        assert {row.job_key for row in found} <= expected
+        journal.save_plan(records.plan(*now, **changes))
+        rows, expected = journal.results.rows("phones"), {job.key for job in now}
+        assert {row.job_key for row in rows} <= expected
         return set(read)
 
     with Journal.open(path) as journal:
@@ -218,7 +218,7 @@ def test_a_row_that_cannot_be_read_is_told_of(path, records, value):
             journal.results.stored("phones", job.key)
 
 
-def test_a_journal_of_the_day_before_a_figure_is_readable_and_gets_its_column_when_it_is_written(path, records):
+def test_a_journal_from_before_a_figure_is_readable_and_gets_its_column_when_written(path, records):
     earlier, later = records.job(0), records.job(1)
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(earlier, later))
@@ -392,8 +392,8 @@ def test_results_are_chosen_by_their_axes_over_all_places(path, records):
         for job, ms in zip(jobs, (4.0, 3.0, 2.0, 1.0), strict=True):
             measure(journal, records, job, ms=ms)
 
-        def chosen(wanted, **options):
-            return [row.job_key for row in journal.results.matching(wanted, **options)]
+        def chosen(conditions, **options):
+            return [row.job_key for row in journal.results.matching(conditions, **options)]
 
         measured = {"outcome": ["measured"]}
         assert chosen(measured) == [job.key for job in reversed(jobs)]  # the fastest first
@@ -422,11 +422,11 @@ def test_results_are_chosen_without_reading_their_long_texts(path):
 
 def test_each_start_of_a_run_finds_the_last_session_by_an_index(path):
     with Journal.open(path) as journal:
-        asked: list[str] = []
-        journal.file.db.set_trace_callback(asked.append)
+        queries: list[str] = []
+        journal.file.db.set_trace_callback(queries.append)
         journal.times.last_session()
         journal.file.db.set_trace_callback(None)
-        plans = [row[3] for query in asked for row in journal.file.rows(f"EXPLAIN QUERY PLAN {query}")]
+        plans = [row[3] for query in queries for row in journal.file.rows(f"EXPLAIN QUERY PLAN {query}")]
     assert any("INDEX attempts_by_session" in plan for plan in plans), plans
     assert not any("TEMP B-TREE" in plan for plan in plans), plans
 
@@ -436,14 +436,15 @@ def test_the_jobs_that_have_ended_are_counted_with_each_result_that_is_written(p
     units = tuple(replace(records.facts, device_id=f"phone-{number}") for number in range(2))
 
     def counts(journal):
-        found = journal.results.ended_counts("phones")
+        counts = journal.results.ended_counts("phones")
         rows = journal.file.rows(
             "SELECT device_id, outcome, count(*) FROM results WHERE stale = 0 AND outcome != 'skipped' GROUP BY 1, 2"
         )
-        assert found == {
-            device: {outcome: count for one, outcome, count in rows if one == device} for device, _, _ in rows
+        assert counts == {
+            device: {outcome: count for row_device, outcome, count in rows if row_device == device}
+            for device, _, _ in rows
         }
-        return found
+        return counts
 
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(*jobs, rounds=1, facts=units))
@@ -473,13 +474,13 @@ def test_what_waits_and_what_is_in_trouble_is_told_of_each_place(path, records, 
         assert len(journal.jobs.waiting_rows(place)) == 4
         measure(journal, records, done, rounds=1)
         with Verdicts.open(tmp_path / "verdicts.sqlite") as verdicts:
-            assert [(one.failed, one.untrusted) for one in verdicts.overview(journal)] == [(0, 0), (0, 0)]
+            assert [(entry.failed, entry.untrusted) for entry in verdicts.overview(journal)] == [(0, 0), (0, 0)]
         journal.attempts.add_block(records.block(distrusted, 0, labels=("throttled",)))
         journal.attempts.add_accuracy(records.accuracy(distrusted))
         for _ in range(MAX_ATTEMPTS):
             journal.attempts.add_failure(broken.key, records.failed())
-        assert [one.name for one in journal.jobs.waiting_rows(place)] == [late.name]
-        assert [one.job_key for one in journal.jobs.waiting_rows(place._replace(model="other net"))] == [elsewhere.key]
+        assert [row.name for row in journal.jobs.waiting_rows(place)] == [late.name]
+        assert [row.job_key for row in journal.jobs.waiting_rows(place._replace(model="other net"))] == [elsewhere.key]
         with Verdicts.open(tmp_path / "verdicts.sqlite") as verdicts:
-            found = {one.model: (one.failed, one.untrusted) for one in verdicts.overview(journal)}
-        assert found == {done.model: (1, 1), "other net": (0, 0)}
+            verdict_of = {entry.model: (entry.failed, entry.untrusted) for entry in verdicts.overview(journal)}
+        assert verdict_of == {done.model: (1, 1), "other net": (0, 0)}

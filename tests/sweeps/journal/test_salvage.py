@@ -21,9 +21,9 @@ JOBS = 40
 @pytest.fixture
 def path(tmp_path: Path, records: Records) -> Path:
     """Forty jobs, each with two blocks and an accuracy."""
-    made = tmp_path / "journal.sqlite"
+    journal_path = tmp_path / "journal.sqlite"
     jobs = [records.job(number) for number in range(JOBS)]
-    with Journal.open(made) as journal:
+    with Journal.open(journal_path) as journal:
         journal.save_plan(records.plan(*jobs))
         for job in jobs:
             with journal.transaction():
@@ -31,9 +31,9 @@ def path(tmp_path: Path, records: Records) -> Path:
                 journal.attempts.add_block(records.block(job, 0))
                 journal.attempts.add_block(records.block(job, 1))
                 journal.attempts.add_accuracy(records.accuracy(job))
-    with closing(sqlite3.connect(made)) as db:
+    with closing(sqlite3.connect(journal_path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return made
+    return journal_path
 
 
 def pages_of(path: Path, table: str) -> list[int]:
@@ -84,11 +84,11 @@ def test_a_damaged_page_of_attempts_costs_only_what_was_on_it(path: Path, which:
     with pytest.raises(StoreError, match="is damaged") as caught:
         check_whole(path)
     assert "journal salvage" in caught.value.next_step
-    found = salvage(path)
-    assert found.damaged.exists()
-    assert 0 < found.lost["attempts"] < 3 * JOBS
-    assert found.saved["attempts"] + found.lost["attempts"] >= 3 * JOBS
-    assert found.saved["jobs"] == JOBS
+    report = salvage(path)
+    assert report.damaged.exists()
+    assert 0 < report.lost["attempts"] < 3 * JOBS
+    assert report.saved["attempts"] + report.lost["attempts"] >= 3 * JOBS
+    assert report.saved["jobs"] == JOBS
     checked = verify(path)
     assert checked.findings == ()
     assert 0 < blocks(path) < 2 * JOBS
@@ -101,13 +101,13 @@ def test_a_person_is_told_what_can_be_saved_before_it_is(path: Path) -> None:
     damage(path, pages_of(path, "attempts")[1])
     before = path.read_bytes()
     words = ["journal", "salvage", "--workspace", str(path.parent)]
-    told = CliRunner().invoke(main, [*words, "--dry-run"])
-    assert told.exit_code == 0, told.output
-    assert f"jobs: {JOBS} can be saved\n" in told.stdout
+    preview = CliRunner().invoke(main, [*words, "--dry-run"])
+    assert preview.exit_code == 0, preview.output
+    assert f"jobs: {JOBS} can be saved\n" in preview.stdout
     counts = r"attempts: (\d+) (?:can be )?saved, up to (\d+) lost"
-    assert (would := re.search(counts, told.stdout)) is not None
+    assert (would := re.search(counts, preview.stdout)) is not None
     assert path.read_bytes() == before
-    assert [one.name for one in path.parent.glob("journal.*sqlite")] == [path.name]
+    assert [file.name for file in path.parent.glob("journal.*sqlite")] == [path.name]
     done = CliRunner().invoke(main, words)
     assert (did := re.search(counts, done.stdout)) is not None
     assert did.groups() == would.groups()
@@ -119,8 +119,8 @@ def test_a_person_is_told_what_can_be_saved_before_it_is(path: Path) -> None:
 
 def test_a_damaged_index_costs_nothing(path: Path) -> None:
     damage(path, *pages_of(path, "attempts_by_key"))
-    found = salvage(path)
-    assert found.lost == {}
+    report = salvage(path)
+    assert report.lost == {}
     assert blocks(path) == 2 * JOBS
 
 
@@ -130,7 +130,7 @@ def test_a_file_of_which_nothing_can_be_read_is_kept_and_said_so(path: Path) -> 
     with pytest.raises(StoreError):
         salvage(path)
     assert path.read_bytes() == before
-    assert sorted(one.name for one in path.parent.glob("journal*")) == ["journal.sqlite"]
+    assert sorted(file.name for file in path.parent.glob("journal*")) == ["journal.sqlite"]
 
 
 def test_what_a_salvage_that_was_cut_off_has_left_is_no_empty_journal(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sweeps.journal.journal import Journal
 from sweeps.journal.sentinel_series import sentinel_series
 from sweeps.journal.sentinels import Sentinels
-from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
+from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, round_of
 
 DAY_S = 86_400
 START = 1_790_000_000
@@ -59,11 +59,11 @@ def test_a_session_begins_with_a_start_30_minutes_after_the_last_block_of_the_de
 
 
 def test_blocks_of_another_device_do_not_matter(journal, clock, records):
-    here, there = records.job(0), records.job(1, device_id="phone-2")
-    journal.save_plan(records.plan(here, there, facts=(records.facts, replace(records.facts, device_id="phone-2"))))
-    measure(journal, clock, records, here, START)
-    measure(journal, clock, records, there, START + DAY_S)
-    measure(journal, clock, records, here, START + DAY_S + 600, first=1)
+    first, second = records.job(0), records.job(1, device_id="phone-2")
+    journal.save_plan(records.plan(first, second, facts=(records.facts, replace(records.facts, device_id="phone-2"))))
+    measure(journal, clock, records, first, START)
+    measure(journal, clock, records, second, START + DAY_S)
+    measure(journal, clock, records, first, START + DAY_S + 600, first=1)
     assert journal.times.session_start("local-1", START + DAY_S + 600) == START + DAY_S + 600
     assert journal.times.session_start("phone-2", START + DAY_S + 600) == START + DAY_S
 
@@ -91,11 +91,11 @@ def test_the_series_of_a_sentinel_has_each_block_with_its_session(journal, path,
     journal.save_plan(records.plan(records.job(0, sentinel=sentinel.key)))
     for day in range(2):
         measure(journal, clock, records, sentinel, START + day * DAY_S, rounds=3, first=10 * day)
-    found = sentinel_series(path, ["local-1", "elsewhere"])
-    (series,) = found["local-1"]
+    series_of = sentinel_series(path, ["local-1", "elsewhere"])
+    (series,) = series_of["local-1"]
     assert series.sessions == (START,) * 3 + (START + DAY_S,) * 3
     assert series.medians_ms == pytest.approx((5.003,) * 6)
-    assert found["elsewhere"] == ()
+    assert series_of["elsewhere"] == ()
 
 
 def test_without_a_journal_there_is_no_evidence(tmp_path):

@@ -37,7 +37,7 @@ def test_a_job_of_which_nothing_is_recorded_has_no_time(journal, records):
     assert journal.times.created("phones") is None
 
 
-def test_a_job_is_measured_from_the_start_of_its_first_process_to_the_end_of_its_last(journal, records):
+def test_a_job_lasts_from_the_start_of_its_first_process_to_the_end_of_its_last(journal, records):
     job = records.job(0)
     # An accuracy is of the build: another job of it may have needed it first.
     journal.attempts.add_accuracy(records.accuracy(job))

@@ -22,14 +22,14 @@ def test_the_last_of_many_changes_is_in_the_file_and_nothing_runs_any_more(
         assert read_live(path) == begun, "it writes at most once a second"
         live.measuring("adb:2", 3, 9, "a job")
         live.away("adb:2", "unplugged", 6)
-    found = read_live(path)
-    assert found is not None
+    report = read_live(path)
+    assert report is not None
     assert begun is not None
-    assert (begun.ended, found.ended, found.sweep, found.pid) == ("", "finished", "small", begun.pid)
-    assert (found.device("adb:1").done, found.device("adb:1").running) == (49, "")
-    assert (found.device("adb:2").away, found.device("adb:2").pending) == ("unplugged", 6)
-    assert [note.text for note in found.notes][-1] == "note 49 �[2J"
-    assert len(found.notes) == 20
+    assert (begun.ended, report.ended, report.sweep, report.pid) == ("", "finished", "small", begun.pid)
+    assert (report.device("adb:1").done, report.device("adb:1").running) == (49, "")
+    assert (report.device("adb:2").away, report.device("adb:2").pending) == ("unplugged", 6)
+    assert [note.text for note in report.notes][-1] == "note 49 �[2J"
+    assert len(report.notes) == 20
     assert [entry.name for entry in tmp_path.iterdir()] == ["live.json"]
 
 
@@ -44,9 +44,9 @@ def test_the_last_of_many_changes_is_in_the_file_and_nothing_runs_any_more(
 def test_it_tells_how_the_run_ended(tmp_path: Path, error: BaseException, ended: str, problem: str) -> None:
     with pytest.raises(type(error)), LiveFile(tmp_path / "live.json", "small"):
         raise error
-    found = read_live(tmp_path / "live.json")
-    assert found is not None
-    assert (found.ended, found.problem) == (ended, problem)
+    report = read_live(tmp_path / "live.json")
+    assert report is not None
+    assert (report.ended, report.problem) == (ended, problem)
 
 
 def test_time_left_is_told_at_the_pace_so_far_and_a_wait_only_while_it_is_told_again(tmp_path: Path) -> None:

@@ -36,10 +36,10 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works
     fresh_mlflow(root)
     workspace = Workspace.open(root)
     yield workspace
-    found = driver.find(workspace)
-    if found.pid:
+    run = driver.find(workspace)
+    if run.pid:
         with suppress(psutil.NoSuchProcess):
-            psutil.Process(found.pid).kill()
+            psutil.Process(run.pid).kill()
         until(lambda: driver.find(workspace).state == "idle")
 
 
@@ -50,17 +50,17 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def ask(pid: int, what: str = "stop") -> Ask:
-    return Ask(what=what, by="a test", at_s=time.time(), pid=pid)
+def ask(pid: int, request: str = "stop") -> Ask:
+    return Ask(what=request, by="a test", at_s=time.time(), pid=pid)
 
 
 def test_a_lab_of_the_dashboard_s_environment_is_none_of_a_sweep_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.1:6379")
     monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", "/token")
     monkeypatch.setenv("KEPT", "1")
-    found = environment(())
-    assert found["KEPT"] == "1"
-    assert not {"EDGESWEEP_LAB", "EDGESWEEP_TOKEN_FILE"} & found.keys()
+    variables = environment(())
+    assert variables["KEPT"] == "1"
+    assert not {"EDGESWEEP_LAB", "EDGESWEEP_TOKEN_FILE"} & variables.keys()
 
 
 def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(
@@ -70,17 +70,17 @@ def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(
     assert launch.pid not in [child.pid for child in psutil.Process().children(recursive=True)]
     assert Path(launch.file).read_text() == small.replace("steady", "nobody")
     until(lambda: driver.find(workspace).state == "idle")
-    found = driver.find(workspace)
-    assert (found.launched, found.sweep, found.launch) == (True, "small", launch)
-    assert found.told is not None
-    assert found.told.ended == "failed"
-    assert found.told.problem == "there is no simulated phone 'nobody'"
+    run = driver.find(workspace)
+    assert (run.launched, run.sweep, run.launch) == (True, "small", launch)
+    assert run.told is not None
+    assert run.told.ended == "failed"
+    assert run.told.problem == "there is no simulated phone 'nobody'"
     assert last_lines(Path(launch.log))[-2] == "edgesweep: there is no simulated phone 'nobody'"
 
 
 @pytest.mark.system
 @pytest.mark.long
-def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice_also_if_the_disk_is_full_meanwhile(
+def test_a_paused_and_resumed_sweep_measures_nothing_twice_even_if_the_disk_fills(
     workspace: Workspace, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = small.replace("preset: quick", "preset: quick, rounds: 100").replace("nhwc]", "nhwc], threads: [1, 2, 4]")
@@ -106,7 +106,7 @@ def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice_also_if_the_di
 
     before = _blocks(workspace)
     with monkeypatch.context() as full:
-        full.setattr("sweeps.launching.start.keep", _full)  # it runs all the same, so no error says otherwise
+        full.setattr("sweeps.launching.start.keep", _full)  # the sweep runs all the same, so no error says otherwise
         again = resume(workspace, "ann@example.org")
     assert (again.sweep, again.options) == ("small", INLINE)
     until(lambda: driver.find(workspace).state == "idle")
@@ -121,8 +121,8 @@ def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice_also_if_the_di
 
 
 def _done(workspace: Workspace) -> int:
-    told = driver.find(workspace).told
-    return 0 if told is None else told.device("fake:steady").done
+    report = driver.find(workspace).told
+    return 0 if report is None else report.device("fake:steady").done
 
 
 def _blocks(workspace: Workspace) -> dict[str, list[object]]:
@@ -135,12 +135,12 @@ def test_a_sweep_that_is_starting_can_be_stopped(workspace: Workspace, small: st
     until(lambda: driver.find(workspace).told is not None)  # Python itself has begun by then
     driver.stop(workspace, ask(launch.pid))
     until(lambda: driver.find(workspace).state == "idle")
-    found = driver.find(workspace)
-    assert found.told is not None
-    assert found.told.ended == "stopped"
+    run = driver.find(workspace)
+    assert run.told is not None
+    assert run.told.ended == "stopped"
 
 
-def test_of_two_who_pause_at_the_same_time_the_second_is_refused_also_if_the_disk_is_full(
+def test_the_second_of_two_simultaneous_pauses_is_refused_even_if_the_disk_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = Workspace.open(tmp_path)
@@ -222,9 +222,9 @@ def test_a_workspace_that_cannot_be_written_is_named(workspace: Workspace, small
 
 
 def test_every_problem_of_a_file_has_its_line(workspace: Workspace) -> None:
-    found = check(workspace, "name: x\nmodels: 3\ngrids: []\n").problems
-    assert [problem.line for problem in found] == [2, 3]
-    assert found[0].message.startswith("models: must be a list")
+    problems = check(workspace, "name: x\nmodels: 3\ngrids: []\n").problems
+    assert [problem.line for problem in problems] == [2, 3]
+    assert problems[0].message.startswith("models: must be a list")
     [unread] = check(workspace, "name: x\nmodels: [").problems
     assert (unread.line, unread.message[:20]) == (2, "this is not YAML: ex")
     [large] = check(workspace, "#" * 2**21).problems
@@ -278,13 +278,13 @@ def test_of_a_listed_file_only_what_it_defines_itself_may_be_called(small: str, 
 
 
 def test_a_preview_is_the_plan(workspace: Workspace, small: str) -> None:
-    found = preview(workspace, small.replace("precision: [fp32]", "precision: [fp32], backend: [cpu, nnapi]"))
-    [phone] = found.devices
-    assert (found.sweep, phone.name, phone.done) == ("small", "fake:steady", 0)
-    assert phone.jobs == len(found.jobs) >= 2
-    assert found.seconds == found.builds_s + phone.seconds > 0
-    assert {device for _, device, _ in found.jobs} == {"fake:steady"}
-    assert all(reason for _, _, reason in found.skipped)
+    plan = preview(workspace, small.replace("precision: [fp32]", "precision: [fp32], backend: [cpu, nnapi]"))
+    [phone] = plan.devices
+    assert (plan.sweep, phone.name, phone.done) == ("small", "fake:steady", 0)
+    assert phone.jobs == len(plan.jobs) >= 2
+    assert plan.seconds == plan.builds_s + phone.seconds > 0
+    assert {device for _, device, _ in plan.jobs} == {"fake:steady"}
+    assert all(reason for _, _, reason in plan.skipped)
     assert [entry.name for entry in workspace.launches.iterdir()] == []
 
 

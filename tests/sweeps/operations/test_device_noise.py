@@ -1,4 +1,4 @@
-"""What a plan and a run say where batches may decide."""
+"""A plan and a run say on which devices batches may decide."""
 
 import json
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
-from sweeps.journal.calibrations import append, batch_file_of
 from sweeps.journal.journal import Journal
+from sweeps.journal.noise_blocks import append, batch_file_of
 from sweeps.protocol.batch_noise import PairedRound, batch_key
 from sweeps.workspace import Workspace
 from workers.noise_run import BatchNoiseRun
@@ -37,12 +37,12 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def calibrate(workspace: Workspace, shift: float, device: str = "fake:cool") -> str:
-    """Rounds on a phone whose builds are up to `shift` away from each other in batches. Returns its id."""
+    """Store rounds on a phone whose builds are up to `shift` away from each other in batches. Returns its id."""
     facts = BatchNoiseRun(device, workspace, print).facts
     for number in range(30):
         alone = tuple(1e7 * (1 + 1e-3 * ((3 * number + build) % 7)) for build in range(8))
         together = tuple(ns * (1 + shift * build / 7) for build, ns in enumerate(alone))
-        one = PairedRound(
+        paired = PairedRound(
             builds="b",
             batch=batch_key(),
             session=1,
@@ -51,7 +51,7 @@ def calibrate(workspace: Workspace, shift: float, device: str = "fake:cool") -> 
             alone_ns=alone,
             device_seconds=30.0,
         )
-        append(batch_file_of(workspace, facts), one)
+        append(batch_file_of(workspace, facts), paired)
     return facts.device_id
 
 
@@ -71,9 +71,9 @@ def planned(tmp_path: Path, workspace: Workspace, text: str = SWEEP) -> tuple[di
 def test_a_plan_says_on_which_devices_batches_decide_and_why(tmp_path: Path, workspace: Workspace) -> None:
     assert planned(tmp_path, workspace)[0] == {}
     device = calibrate(workspace, 0.001)
-    found, words = planned(tmp_path, workspace)
-    assert list(found) == [device], "the other one was not measured"
-    assert found[device]["decide"]
+    devices, words = planned(tmp_path, workspace)
+    assert list(devices) == [device], "the other one was not measured"
+    assert devices[device]["decide"]
     assert (
         "fake:cool: batches decide races of 3 programs or more: a process that builds share changes their ratios by at "
         "most" in words
@@ -106,8 +106,8 @@ def test_a_plan_counts_programs_and_not_builds(
 
 def test_a_device_that_changes_ratios_has_finals(tmp_path: Path, workspace: Workspace) -> None:
     device = calibrate(workspace, 0.1)
-    found, words = planned(tmp_path, workspace)
-    assert not found[device]["decide"]
+    devices, words = planned(tmp_path, workspace)
+    assert not devices[device]["decide"]
     assert "fake:cool: batches screen, and processes of their own decide" in words
     assert ", more than 1.0 %" in words
 
@@ -115,10 +115,10 @@ def test_a_device_that_changes_ratios_has_finals(tmp_path: Path, workspace: Work
 class Stopped:
     """A driver that measures nothing, and remembers what it was told."""
 
-    told: dict[str, Any]
+    arguments: dict[str, Any]
 
     def __init__(self, *_: object, **named: object) -> None:
-        Stopped.told = named
+        Stopped.arguments = named
 
     def run(self) -> Iterator[object]:
         return iter(())
@@ -129,7 +129,7 @@ def test_a_run_tells_it_and_does_it(tmp_path: Path, workspace: Workspace, monkey
     calibrate(workspace, 0.1, "fake:steady")
     monkeypatch.setattr("sweeps.operations.run.Driver", Stopped)
     done = run("run", written(tmp_path), "--workspace", str(workspace.root), "--executor", "inline")
-    assert list(Stopped.told["batches_decide"]) == [device]
-    assert 0.0 < Stopped.told["batches_decide"][device] < 0.01, "the spread of its processes"
+    assert list(Stopped.arguments["batches_decide"]) == [device]
+    assert 0.0 < Stopped.arguments["batches_decide"][device] < 0.01, "the spread of its processes"
     assert "fake:cool: batches decide races" in done.stderr
     assert "fake:steady: batches screen" in done.stderr

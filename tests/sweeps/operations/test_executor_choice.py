@@ -1,4 +1,4 @@
-"""What opening an executor leaves of the program that opened it."""
+"""An executor that is opened leaves the program that opened it as it was."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ class NeverStarts:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_machine_on_which_ray_does_not_start_builds_one_after_another_unless_a_cluster_is_named(
+def test_a_machine_without_a_working_ray_builds_serially_unless_a_cluster_is_named(
     named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("workers.executors.ray.RayExecutor", NeverStarts)

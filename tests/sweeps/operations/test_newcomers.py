@@ -1,4 +1,4 @@
-"""Who joins a sweep that runs: devices that the sweep file asks for, that came or came back, each once."""
+"""Devices that the sweep file asks for, that came or came back, join a sweep that runs, each once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def named(device_id: str, host: str = "lab-1") -> DeviceFacts:
     return phone_facts(device_id, name=f"host:{host}/adb:{device_id}")
 
 
-def test_a_phone_or_a_host_with_phones_that_comes_joins_if_the_sweep_file_asks_for_it(
+def test_a_new_phone_or_host_with_phones_joins_if_the_sweep_file_asks_for_it(
     world: World, book: QuarantineBook
 ) -> None:
     host, _ = world.add("lab-1", "one")
@@ -50,18 +50,18 @@ def test_a_phone_or_a_host_with_phones_that_comes_joins_if_the_sweep_file_asks_f
     assert single.joining(planned, ()) == ()
 
 
-def test_a_device_that_went_away_joins_once_more_when_it_is_there_and_not_in_quarantine(
+def test_a_device_that_went_away_joins_again_when_it_is_back_and_not_in_quarantine(
     world: World, book: QuarantineBook
 ) -> None:
     world.add("lab-1", "one", "two")
     planned = [named("one"), named("two"), named("three", "lab-2")]
     newcomers = Newcomers(["adb:*"], planned, world.lab(), book=book)
     book.put("two", "host:lab-1/adb:two", "it falls from the table")
-    gone = {"one", "two", "three"}
-    assert newcomers.joining(planned, gone) == ("host:lab-1/adb:one",), "three is still away"
-    assert newcomers.joining(planned, gone) == ()
+    away = {"one", "two", "three"}
+    assert newcomers.joining(planned, away) == ("host:lab-1/adb:one",), "three is still away"
+    assert newcomers.joining(planned, away) == ()
     book.readmit("two")
-    assert newcomers.joining(planned, gone) == ("host:lab-1/adb:two",)
+    assert newcomers.joining(planned, away) == ("host:lab-1/adb:two",)
 
 
 def test_phones_of_this_computer_join_by_their_names(book: QuarantineBook) -> None:

@@ -14,21 +14,21 @@ def test_each_model_is_told_of_before_it_is_tried_and_none_after_an_end_is_asked
     models = [ModelSpec(name=name, source=f"nowhere:{name}", weights="random") for name in ("first", "second")]
     workspace, answers = Workspace(tmp_path), iter([False, True])
     with RunProgress() as progress, LiveFile(workspace.live, "s") as live:
-        found = unusable(models, DataSpec(), (tmp_path,), workspace, progress, live, lambda: next(answers))
-    assert list(found) == ["first"]
-    told = capsys.readouterr().err
-    assert told.index("Trying first ...") < told.index("first cannot be used: ")
-    assert "second" not in told
+        refusals = unusable(models, DataSpec(), (tmp_path,), workspace, progress, live, lambda: next(answers))
+    assert list(refusals) == ["first"]
+    messages = capsys.readouterr().err
+    assert messages.index("Trying first ...") < messages.index("first cannot be used: ")
+    assert "second" not in messages
 
 
 def test_what_a_run_tries_lies_in_its_workspace(tmp_path: Path) -> None:
-    """Not in the system's folder, which may be small."""
+    """The files lie not in the system's folder, which may be small."""
     workspace = Workspace(tmp_path)
     workspace.temporary.touch()
     models = [ModelSpec(name="first", source="mobilenet_v2", weights="random")]
     with RunProgress() as progress, LiveFile(workspace.live, "s") as live:
-        found = unusable(models, DataSpec(), (tmp_path,), workspace, progress, live, lambda: False)
-    assert found["first"].message.startswith(f"{workspace.temporary} cannot take what the model is tried with: ")
+        refusals = unusable(models, DataSpec(), (tmp_path,), workspace, progress, live, lambda: False)
+    assert refusals["first"].message.startswith(f"{workspace.temporary} cannot take what the model is tried with: ")
 
 
 def test_more_outputs_than_folders_are_told_of_weights_that_were_trained(tmp_path: Path, capsys) -> None:
@@ -42,6 +42,6 @@ def test_more_outputs_than_folders_are_told_of_weights_that_were_trained(tmp_pat
     workspace = Workspace(tmp_path)
     with RunProgress() as progress, LiveFile(workspace.live, "s") as live:
         assert not unusable(models, data, (tmp_path,), workspace, progress, live, lambda: False)
-    told = " ".join(capsys.readouterr().err.split())
-    assert "trained: it answers 7 classes, the evaluation folder has 3" in told
-    assert "untrained: it answers" not in told
+    messages = " ".join(capsys.readouterr().err.split())
+    assert "trained: it answers 7 classes, the evaluation folder has 3" in messages
+    assert "untrained: it answers" not in messages

@@ -1,4 +1,4 @@
-"""Which sweep is meant where none is named, and which device by the names that EdgeSweep prints."""
+"""Commands find the sweep that is meant where none is named, and the device by the names that EdgeSweep prints."""
 
 from dataclasses import replace
 
@@ -62,32 +62,36 @@ def test_every_name_that_is_printed_for_a_device_is_accepted(workspace, records,
 
 
 def test_a_job_is_found_by_what_pages_and_reports_call_it(records):
-    here = [records.row(records.job(number)) for number in (0, 1)]
-    for row in here:
-        name = build_names(here)[row.job_key]
-        assert job_named(here, name) == job_named(here, name.upper()) == row.name
-    there = [replace(row, device_id="other", name=f"{row.name} · other", job_key=f"{row.job_key}2") for row in here]
-    name = build_names(here)[here[0].job_key]
-    assert job_named(here, "cpu fp32") == "cpu fp32"
+    own_rows = [records.row(records.job(number)) for number in (0, 1)]
+    for row in own_rows:
+        name = build_names(own_rows)[row.job_key]
+        assert job_named(own_rows, name) == job_named(own_rows, name.upper()) == row.name
+    other_rows = [
+        replace(row, device_id="other", name=f"{row.name} · other", job_key=f"{row.job_key}2") for row in own_rows
+    ]
+    name = build_names(own_rows)[own_rows[0].job_key]
+    assert job_named(own_rows, "cpu fp32") == "cpu fp32"
     with pytest.raises(EdgeSweepError, match="2 jobs are called") as caught:
-        job_named([*here, *there], name)
+        job_named([*own_rows, *other_rows], name)
     assert "--device" in caught.value.next_step
-    assert job_named([*here, *there], name, model="another") == name
+    assert job_named([*own_rows, *other_rows], name, model="another") == name
 
 
 def test_a_build_to_profile_is_one_on_however_many_devices_it_was_run(records):
-    here = [records.row(records.job(number)) for number in (0, 1)]
-    there = [replace(row, device_id="other", name=f"{row.name} · other", job_key=f"{row.job_key}2") for row in here]
-    for row, elsewhere in zip(here, there, strict=True):
-        for text in (build_names(here)[row.job_key], row.name.removeprefix(f"{row.model} · ")):
-            assert build_named([*here, *there], text, "local") is row, "wherever it was run: it is one build"
-        assert build_named([*here, *there], build_names(here)[row.job_key], "other") is elsewhere
-    name = build_names(here)[here[0].job_key]
-    others = [replace(row, build_key=f"{row.build_key}2") for row in there]
-    assert build_named([*here, *others], name, "other") is others[0]
+    own_rows = [records.row(records.job(number)) for number in (0, 1)]
+    other_rows = [
+        replace(row, device_id="other", name=f"{row.name} · other", job_key=f"{row.job_key}2") for row in own_rows
+    ]
+    for row, elsewhere in zip(own_rows, other_rows, strict=True):
+        for text in (build_names(own_rows)[row.job_key], row.name.removeprefix(f"{row.model} · ")):
+            assert build_named([*own_rows, *other_rows], text, "local") is row, "wherever it was run: it is one build"
+        assert build_named([*own_rows, *other_rows], build_names(own_rows)[row.job_key], "other") is elsewhere
+    name = build_names(own_rows)[own_rows[0].job_key]
+    other_builds = [replace(row, build_key=f"{row.build_key}2") for row in other_rows]
+    assert build_named([*own_rows, *other_builds], name, "other") is other_builds[0]
     with pytest.raises(EdgeSweepError, match="2 jobs are called") as caught:
-        build_named([*here, *others], name, "local")
+        build_named([*own_rows, *other_builds], name, "local")
     assert caught.value.next_step.startswith("give one whole, or choose a --device: net")
     with pytest.raises(EdgeSweepError, match="no measured job is called 'int9'") as caught:
-        build_named(here, "int9", "local")
-    assert caught.value.next_step == f"find the names with: edgesweep rank {here[0].sweep} --all"
+        build_named(own_rows, "int9", "local")
+    assert caught.value.next_step == f"find the names with: edgesweep rank {own_rows[0].sweep} --all"

@@ -1,4 +1,4 @@
-"""Which axes a variant really has: for every cell of a grid, whatever is in it."""
+"""A variant has the axes that matter for it, whatever is in the cell of the grid."""
 
 import itertools
 from dataclasses import asdict, replace
@@ -87,14 +87,14 @@ INT8 = Variant(precision="int8", quantization="static_fx", qengine="onednn", gra
 @pytest.mark.parametrize("method", ["static_fx", "static_eager", "qat"])
 @pytest.mark.parametrize("abi", ["x86_64", "x86"])
 @pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512f")])
-def test_onednn_gets_a_reduced_range_where_the_cpu_is_not_known_to_add_int8_products_right(
+def test_onednn_gets_a_reduced_range_where_the_cpu_may_add_int8_products_wrongly(
     method: str, abi: str, features: tuple[str, ...]
 ) -> None:
-    found = resolve_variant(replace(INT8, quantization=method), abi, features)
-    assert found.reduced_range
-    assert found.axes()["reduced_range"] is True
-    assert "int8-onednn" in label_of(found)
-    assert "reduced-range" in label_of(found)
+    variant = resolve_variant(replace(INT8, quantization=method), abi, features)
+    assert variant.reduced_range
+    assert variant.axes()["reduced_range"] is True
+    assert "int8-onednn" in label_of(variant)
+    assert "reduced-range" in label_of(variant)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_onednn_gets_a_reduced_range_where_the_cpu_is_not_known_to_add_int8_prod
 def test_nothing_else_has_a_reduced_range_nor_a_word_of_it(
     changes: dict[str, str], abi: str, features: tuple[str, ...]
 ) -> None:
-    found = resolve_variant(replace(INT8, **changes), abi, features)
-    assert not found.reduced_range
-    assert "reduced_range" not in found.axes()
-    assert "reduced" not in label_of(found)
+    variant = resolve_variant(replace(INT8, **changes), abi, features)
+    assert not variant.reduced_range
+    assert "reduced_range" not in variant.axes()
+    assert "reduced" not in label_of(variant)
 
 
 def test_a_variant_that_comes_from_another_device_loses_its_reduced_range() -> None:
@@ -152,9 +152,9 @@ def test_an_axis_without_a_choice_has_one_value_whatever_was_given(
 @given(variant=VARIANTS, data=st.data())
 def test_an_axis_with_a_choice_keeps_what_was_given(variant: Variant, data: st.DataObject) -> None:
     axis = data.draw(st.sampled_from(sorted(free_axes_of(variant))))
-    given = getattr(variant, axis)
-    meant = {"static": "static_fx"}.get(given, given)
-    assert given == "auto" or getattr(resolve_variant(variant, "x86_64"), axis) == meant
+    value = getattr(variant, axis)
+    meant = {"static": "static_fx"}.get(value, value)
+    assert value == "auto" or getattr(resolve_variant(variant, "x86_64"), axis) == meant
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ def test_each_backend_and_precision_has_its_own_axes(
 
 def test_granularity_follows_the_engine_that_auto_stands_for() -> None:
     auto = Variant(precision="int8", quantization="static_fx", qengine="auto", granularity="auto", interface="core")
-    found = {
+    variants = {
         (abi, backend): resolve_variant(replace(auto, backend=backend), abi)
         for abi, backend in itertools.product(("x86_64", "arm64-v8a"), ("cpu", "nnapi", "metal"))
     }
-    assert {key: (variant.qengine, variant.granularity) for key, variant in found.items()} == {
+    assert {key: (variant.qengine, variant.granularity) for key, variant in variants.items()} == {
         ("x86_64", "cpu"): ("x86", "per_channel"),
         ("arm64-v8a", "cpu"): ("qnnpack", "per_tensor"),
         **{(abi, other): ("qnnpack", "per_tensor") for abi in ("x86_64", "arm64-v8a") for other in ("nnapi", "metal")},
@@ -190,6 +190,6 @@ def test_granularity_follows_the_engine_that_auto_stands_for() -> None:
 
 def test_only_static_and_trained_int8_needs_calibration_data() -> None:
     methods = ("static_fx", "static_eager", "qat", "dynamic")
-    found = [is_calibrated(Variant(precision="int8", quantization=method)) for method in methods]
-    assert found == [True, True, True, False]
+    are_calibrated = [is_calibrated(Variant(precision="int8", quantization=method)) for method in methods]
+    assert are_calibrated == [True, True, True, False]
     assert not is_calibrated(Variant())

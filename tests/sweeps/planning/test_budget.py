@@ -55,8 +55,8 @@ def keys(plan: Plan) -> list[str]:
 
 def test_a_new_sweep_of_more_than_8_variants_races_as_if_the_file_said_so() -> None:
     plan = planned(sweep_of(variants(MANY + 1)))
-    said = planned(sweep_of(variants(MANY + 1), budget="race"))
-    assert (plan.sweep, keys(plan)) == (said.sweep, keys(said))
+    raced = planned(sweep_of(variants(MANY + 1), budget="race"))
+    assert (plan.sweep, keys(plan)) == (raced.sweep, keys(raced))
     assert protocol_of(plan.sweep).preset == "race"
     assert plan.sentinels
     assert plan.budget_reason.startswith("default: 9 variants of one model, more than 8; write budget: full")
@@ -88,11 +88,11 @@ def test_one_model_on_one_device_with_more_than_8_makes_the_whole_sweep_race() -
 def test_what_is_skipped_or_only_checked_does_not_compete() -> None:
     skipped = planned(sweep_of(variants(6, capture=("script", "trace"))))
     assert (len(skipped.jobs), len(skipped.skipped), skipped.sweep.budget) == (6, 6, "full")
-    both = GridSpec(backend=("cpu", "nnapi"), capture=("script",), relaxed_fp16=(False, True))
-    here = planned(sweep_of(both))
-    assert len(here.jobs) > MANY > sum(not job.emulated for job in here.jobs)
-    assert here.sweep.budget == "full"
-    assert planned(sweep_of(both), replace(HOST, emulates=())).sweep.budget == "race"
+    two_backends = GridSpec(backend=("cpu", "nnapi"), capture=("script",), relaxed_fp16=(False, True))
+    planned_here = planned(sweep_of(two_backends))
+    assert len(planned_here.jobs) > MANY > sum(not job.emulated for job in planned_here.jobs)
+    assert planned_here.sweep.budget == "full"
+    assert planned(sweep_of(two_backends), replace(HOST, emulates=())).sweep.budget == "race"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_file_that_gives_a_preset_or_a_budget_is_not_changed(parts: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "reason"),
     [
         ({"objective": ObjectiveSpec(maximize="top1_percent")}, "the objective is top1_percent"),
         ({"objective": ObjectiveSpec(front="load_ms")}, "load_ms is timed"),
@@ -122,22 +122,20 @@ def test_a_file_that_gives_a_preset_or_a_budget_is_not_changed(parts: dict[str, 
         ({"protocol": ProtocolSpec(rounds=1)}, "a race needs 2 rounds or more"),
     ],
 )
-def test_where_a_race_would_be_refused_all_rounds_stay_the_default(parts: dict[str, Any], said: str) -> None:
+def test_where_a_race_would_be_refused_all_rounds_stay_the_default(parts: dict[str, Any], reason: str) -> None:
     plan = planned(sweep_of(variants(20), **parts))
     assert plan.sweep.budget == "full"
     assert protocol_of(plan.sweep).preset == "quick"
     assert plan.budget_reason.startswith("default: 20 variants would race, but a race ")
-    assert said in plan.budget_reason
+    assert reason in plan.budget_reason
 
 
 @pytest.mark.parametrize("budget", ["full", "race", MinutesBudget(device_minutes=3.0)])
 @pytest.mark.parametrize("now", [2, 20])
-def test_a_sweep_that_was_planned_before_keeps_its_budget_however_many_variants_it_has_now(
-    budget: Any, now: int
-) -> None:
+def test_a_planned_sweep_keeps_its_budget_however_many_variants_it_has_now(budget: Any, now: int) -> None:
     before = protocol_of(sweep_of(variants(9), budget=budget))
-    kept, reason = keep_budget(sweep_of(variants(now)), before)
-    plan = planned(kept)
+    spec, reason = keep_budget(sweep_of(variants(now)), before)
+    plan = planned(spec)
     assert plan.sweep.budget == budget
     assert keys(plan) == keys(planned(sweep_of(variants(now), budget=budget)))
     other = "race" if budget == "full" else "full"
@@ -146,8 +144,8 @@ def test_a_sweep_that_was_planned_before_keeps_its_budget_however_many_variants_
 
 def test_a_sweep_that_raced_has_all_rounds_where_its_new_objective_refuses_a_race() -> None:
     before = protocol_of(sweep_of(variants(9), budget="race"))
-    kept, reason = keep_budget(sweep_of(variants(9), objective=TIMED_BOUND), before)
-    assert kept.budget == "full"
+    spec, reason = keep_budget(sweep_of(variants(9), objective=TIMED_BOUND), before)
+    assert spec.budget == "full"
     assert reason.startswith("this sweep raced before, but now a race cannot check a bound on model_rss_mb")
 
 

@@ -55,7 +55,7 @@ def planned(*grids: GridSpec, runtimes: tuple[str, ...] = ("torchscript", "eager
     )
     spec = SweepSpec(name="s", models=(NET,), grids=grids, protocol=ProtocolSpec(preset="quick"))
     return expand(
-        spec, (HOST, PHONE), lambda one, _: Skip("odd", "odd") if one.interface == "full" else None, identities
+        spec, (HOST, PHONE), lambda variant, _: Skip("odd", "odd") if variant.interface == "full" else None, identities
     )
 
 
@@ -73,14 +73,14 @@ def test_keys_of_jobs_builds_and_skipped_combinations_stay() -> None:
         1906,
         "f92e9842e7ac1644f7bee1a0f6084d1a33db01a5039a23bc25c753fc99de836c",
     )
-    assert all_of([skipped_key(one) for one in plan.skipped]) == (
+    assert all_of([skipped_key(skipped) for skipped in plan.skipped]) == (
         4,
         "9e11cf2a2d8837df0bef768e92abe5f228c14831c69c8292f8c4a0c1223f092f",
     )
 
 
 def test_one_key_of_each_kind() -> None:
-    """What the sums above would not tell apart."""
+    """Keys of one job, of facts and of axes that the sums above would not tell apart."""
     job = planned(GridSpec(precision=("fp32",))).jobs[0]
     assert job.key == "af95e52fab0c50bd63cfdc092710514b102c0629a071d77024f03cb5e3466b9d"
     assert job.build_key == "2649c4ca7c13172ccc5befea83ad6f5a5b3d8fd1f53b261d55a84045871a7731"
@@ -90,7 +90,7 @@ def test_one_key_of_each_kind() -> None:
 
 
 def test_keys_of_executorch() -> None:
-    """The same for the runtime that came third."""
+    """The keys are those of the runtime that came third."""
     grid = GridSpec(
         runtime=("executorch",),
         backend=("cpu", "portable", "vulkan"),
@@ -137,8 +137,10 @@ def test_keys_of_releases_hold_theirs_and_not_the_installed_one_which_has_no_par
     assert {job.key for job in usual.jobs} < {job.key for job in plan.jobs}
     assert len(plan.jobs) == 2 * len(usual.jobs)
     alone = planned(replace_grid(grid, runner_toolchain=("installed",)), runtimes=("onnxruntime",))
-    for one, updated in ((plan, True), (alone, False)):
-        keys, later = ({job.build_key for job in found.jobs} for found in (one, with_newer_onnxruntime(one)))
+    for subject, updated in ((plan, True), (alone, False)):
+        keys, later = (
+            {job.build_key for job in expanded.jobs} for expanded in (subject, with_newer_onnxruntime(subject))
+        )
         assert len(keys & later) == (len(keys) // 2 if updated else 0)
 
 
@@ -147,11 +149,11 @@ def test_a_phone_s_library_has_no_part_in_a_job_that_another_release_runs() -> N
     plan = planned(grid, runtimes=("onnxruntime",))
 
     def job_keys(library: str) -> dict[str, set[str]]:
-        """By the release that runs them."""
+        """The keys of jobs by the release that runs them."""
         phone = replace(PHONE, runners=(*PHONE.runners, ("onnxruntime", f"native-onnxruntime 0123 and {library}")))
-        found = expand(plan.sweep, (phone,), lambda *_: None, plan.identities)
+        expanded = expand(plan.sweep, (phone,), lambda *_: None, plan.identities)
         return {
-            release: {job.key for job in found.jobs if job.variant.runner_toolchain == release}
+            release: {job.key for job in expanded.jobs if job.variant.runner_toolchain == release}
             for release in ("installed", "onnxruntime==1.31.1")
         }
 
@@ -166,7 +168,7 @@ def replace_grid(grid: GridSpec, **changes: tuple[str, ...]) -> GridSpec:
 
 
 def with_newer_onnxruntime(plan: Plan) -> Plan:
-    own = {name: {**found, "onnxruntime": "1.33.0"} for name, found in plan.identities.own_versions.items()}
+    own = {name: {**versions, "onnxruntime": "1.33.0"} for name, versions in plan.identities.own_versions.items()}
     identities = replace(plan.identities, own_versions=own)
     return expand(plan.sweep, plan.devices, lambda *_: None, identities)
 
@@ -179,10 +181,12 @@ def test_static_is_what_each_runtime_calls_so() -> None:
 
 def test_another_runtime_in_the_sweep_or_on_the_device_changes_no_key() -> None:
     alone = planned(GridSpec())
-    both = planned(GridSpec(runtime=("torchscript", "onnxruntime")), runtimes=("torchscript", "eager", "onnxruntime"))
-    own = [job for job in both.jobs if job.variant.runtime == "torchscript"]
+    combined = planned(
+        GridSpec(runtime=("torchscript", "onnxruntime")), runtimes=("torchscript", "eager", "onnxruntime")
+    )
+    own = [job for job in combined.jobs if job.variant.runtime == "torchscript"]
     assert [(job.key, job.build_key) for job in own] == [(job.key, job.build_key) for job in alone.jobs]
-    assert len(both.jobs) > len(own)
+    assert len(combined.jobs) > len(own)
     brought = replace(
         PHONE, runners=(*PHONE.runners, ("onnxruntime", "a runner")), backends=(("onnxruntime", ("cpu",)),)
     )

@@ -65,7 +65,7 @@ NET = ModelSpec(source="mobilenet_v2", weights="random")
 
 
 def sweep_of(*grids: GridSpec, models: tuple[ModelSpec, ...] = (NET,), **parts: Any) -> SweepSpec:
-    """With a preset, so that the number of variants does not decide the budget."""
+    """A sweep with a preset, so that the number of variants does not decide the budget."""
     return SweepSpec(name="s", models=models, grids=grids, **{"protocol": ProtocolSpec(preset="quick")} | parts)
 
 
@@ -107,7 +107,7 @@ def test_the_auto_engine_follows_the_devices_abi(abi: str, engine: str) -> None:
     assert job.variant.qengine == engine
 
 
-def test_onednn_is_planned_for_each_devices_own_cpu_and_everything_else_for_all_alike() -> None:
+def test_onednn_is_planned_for_each_device_s_cpu_and_all_else_for_all_alike() -> None:
     exact = replace(X86, device_id="host-9", name="vnni", cpu_features=("avx2", "avx512_vnni"))
     plain = replace(X86, cpu_features=("avx2",))
     grid = GridSpec(layout=("nchw",), qengine=("auto", "onednn", "qnnpack"), quantization=("static_fx", "dynamic"))
@@ -137,15 +137,15 @@ def test_an_abi_without_known_engine_is_skipped_for_int8_only() -> None:
 
 
 def test_supports_sees_resolved_variants_and_its_reason_is_kept() -> None:
-    asked: list[str] = []
+    qengines: list[str] = []
 
     def supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
-        asked.append(variant.qengine)
+        qengines.append(variant.qengine)
         return Skip("duplicate", "int8 always fuses") if variant.precision == "int8" and not variant.fuse else None
 
     grid = GridSpec(fuse=(True, False), layout=("nchw",), qengine=("auto", "x86"))
     plan = planned(sweep_of(grid), supports=supports)
-    assert set(asked) == {"none", "x86"}
+    assert set(qengines) == {"none", "x86"}
     assert len(plan.jobs) == 3
     (skip,) = plan.skipped
     assert (skip.kind, skip.reason) == ("duplicate", "int8 always fuses")
@@ -154,8 +154,8 @@ def test_supports_sees_resolved_variants_and_its_reason_is_kept() -> None:
 
 
 def test_the_union_of_unnamed_grids_holds_each_combination_once() -> None:
-    both, one = GridSpec(), GridSpec(precision=("fp32",))
-    assert planned(sweep_of(both, one, both)).jobs == planned(sweep_of(both)).jobs
+    every, part = GridSpec(), GridSpec(precision=("fp32",))
+    assert planned(sweep_of(every, part, every)).jobs == planned(sweep_of(every)).jobs
 
 
 def test_a_variant_entered_twice_under_two_names_is_built_once_and_measured_twice() -> None:
@@ -169,9 +169,9 @@ def test_a_variant_entered_twice_under_two_names_is_built_once_and_measured_twic
 
 def test_one_network_under_two_model_names_is_measured_twice() -> None:
     twin = NET.model_copy(update={"name": "twin"})
-    same = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
+    identity = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
     spec = sweep_of(GridSpec(precision=("fp32",), layout=("nchw",)), models=(NET, twin))
-    plan = planned(spec, identities=identities_of(models={NET.name: same, "twin": same}))
+    plan = planned(spec, identities=identities_of(models={NET.name: identity, "twin": identity}))
     assert len({job.build_key for job in plan.jobs}) == 1
     assert len(keys(plan)) == 2
 
@@ -219,7 +219,7 @@ def test_big_and_little_cores_are_for_devices_that_are_known_to_have_them() -> N
         )
 
 
-# What a host can only check
+# Checks by a host
 
 EVERY_BACKEND = GridSpec(backend=("cpu", "nnapi", "metal"), capture=("script", "trace"))
 
@@ -270,8 +270,8 @@ def test_what_a_host_can_check_changes_no_key_of_what_it_times() -> None:
     spec = sweep_of(EVERY_BACKEND)
     plain, emulating = planned(spec, replace(HOST, emulates=())), planned(spec, HOST)
     assert [job.build_key for job in plain.jobs] == [job.build_key for job in emulating.jobs]
-    same = [one.key == other.key for one, other in zip(plain.jobs, emulating.jobs, strict=True)]
-    assert same == [not job.emulated for job in emulating.jobs]
+    equal_keys = [job.key == other.key for job, other in zip(plain.jobs, emulating.jobs, strict=True)]
+    assert equal_keys == [not job.emulated for job in emulating.jobs]
 
 
 def test_a_reference_stands_in_for_a_backend_of_its_own_runtime_only() -> None:
@@ -350,7 +350,7 @@ def test_keys_hold_exactly_what_the_design_says() -> None:
 
 
 @dataclass(frozen=True)
-class Given:
+class Situation:
     """All inputs of one plan."""
 
     spec: SweepSpec
@@ -393,8 +393,8 @@ def _granularity(cell: Cell, device: DeviceFacts) -> str:
 
 
 def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
-    """What a cell of a grid comes down to: the build axes and the run axes that matter for it, with what their values
-    mean. Written down here once more, beside `sweeps.planning.axes`, so that one checks the other."""
+    """The meaning of a grid's cell: the build axes and the run axes that matter for it, with what their values mean.
+    Written down here once more, beside `sweeps.planning.axes`, so that one checks the other."""
     timed_as = {axis: cell[axis] for axis in ("threads", "cpus", "reuse_input")}
     if cell["runtime"] == "eager":
         return {"runtime": "eager"}, timed_as
@@ -422,7 +422,7 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
 
 
 def _releases(cell: Cell) -> Cell:
-    """Those of other runtimes mean nothing."""
+    """The releases of the cell's runtime: those of other runtimes mean nothing."""
     built, ran = (cell[axis] for axis in ("toolchain", "runner_toolchain"))
     built = "installed" if "==" in built and not built.startswith(cell["runtime"]) else built
     ran = "same" if "==" in ran and not ran.startswith(cell["runtime"]) else ran
@@ -454,14 +454,14 @@ def _meaning_in_onnxruntime(cell: Cell) -> Cell:
 
 
 def _job(cell: Cell, device: DeviceFacts) -> Job | None:
-    """`None` if a value is none of the cell's runtime."""
+    """The job of a cell; `None` if a value is none of the cell's runtime."""
     return next(
         iter(planned(sweep_of(GridSpec(**{axis: (value,) for axis, value in cell.items()})), device).jobs), None
     )
 
 
 @pytest.mark.parametrize("axis", AXES)
-def test_another_value_of_an_axis_is_another_job_exactly_where_it_means_something_else(axis: str) -> None:
+def test_another_value_of_an_axis_is_another_job_exactly_where_its_meaning_differs(axis: str) -> None:
     # A seed with which each axis differs somewhere: of most cells one value is as good as another.
     seeded, differing = Random(f"{axis} 3"), 0
     for _ in range(240):
@@ -491,7 +491,7 @@ def grids(draw: st.DrawFn) -> GridSpec:
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> Given:
+def situations(draw: st.DrawFn) -> Situation:
     sources = draw(
         st.lists(st.sampled_from(["resnet18", "vgg11", "mobilenet_v2"]), min_size=1, max_size=2, unique=True)
     )
@@ -500,52 +500,52 @@ def situations(draw: st.DrawFn) -> Given:
     named = draw(st.sets(st.integers(0, len(drawn) - 1)))
     drawn = [grid.model_copy(update={"name": f"g{i}" if i in named else ""}) for i, grid in enumerate(drawn)]
     devices = draw(st.sampled_from([(X86,), (ARM,), (X86, ARM), (HOST,), (HOST, ARM)]))
-    return Given(sweep_of(*drawn, models=models), devices, identities_of(*models))
+    return Situation(sweep_of(*drawn, models=models), devices, identities_of(*models))
 
 
-def change_model(given: Given, position: int, **update: Any) -> Given:
-    models = list(given.spec.models)
+def change_model(situation: Situation, position: int, **update: Any) -> Situation:
+    models = list(situation.spec.models)
     models[position] = models[position].model_copy(update=update)
-    return replace(given, spec=given.spec.model_copy(update={"models": tuple(models)}))
+    return replace(situation, spec=situation.spec.model_copy(update={"models": tuple(models)}))
 
 
-def change_identity(given: Given, position: int, **update: str) -> Given:
-    name = given.spec.models[position].name
-    models = {**given.identities.models, name: replace(given.identities.models[name], **update)}
-    return replace(given, identities=replace(given.identities, models=models))
+def change_identity(situation: Situation, position: int, **update: str) -> Situation:
+    name = situation.spec.models[position].name
+    models = {**situation.identities.models, name: replace(situation.identities.models[name], **update)}
+    return replace(situation, identities=replace(situation.identities, models=models))
 
 
-def change_identities(given: Given, **update: Any) -> Given:
-    return replace(given, identities=replace(given.identities, **update))
+def change_identities(situation: Situation, **update: Any) -> Situation:
+    return replace(situation, identities=replace(situation.identities, **update))
 
 
-def change_device(given: Given, **update: Any) -> Given:
-    return replace(given, devices=(replace(given.devices[0], **update), *given.devices[1:]))
+def change_device(situation: Situation, **update: Any) -> Situation:
+    return replace(situation, devices=(replace(situation.devices[0], **update), *situation.devices[1:]))
 
 
-def change_spec(given: Given, **update: Any) -> Given:
-    return replace(given, spec=given.spec.model_copy(update=update))
+def change_spec(situation: Situation, **update: Any) -> Situation:
+    return replace(situation, spec=situation.spec.model_copy(update=update))
 
 
-def rename_model(given: Given, position: int) -> Given:
-    old = given.spec.models[position].name
-    models = {("renamed" if name == old else name): value for name, value in given.identities.models.items()}
-    return change_identities(change_model(given, position, name="renamed"), models=models)
+def rename_model(situation: Situation, position: int) -> Situation:
+    old = situation.spec.models[position].name
+    models = {("renamed" if name == old else name): value for name, value in situation.identities.models.items()}
+    return change_identities(change_model(situation, position, name="renamed"), models=models)
 
 
-def rename_grids(given: Given) -> Given:
-    grids = tuple(g.model_copy(update={"name": f"new-{g.name}"}) if g.name else g for g in given.spec.grids)
-    return change_spec(given, grids=grids)
+def rename_grids(situation: Situation) -> Situation:
+    grids = tuple(g.model_copy(update={"name": f"new-{g.name}"}) if g.name else g for g in situation.spec.grids)
+    return change_spec(situation, grids=grids)
 
 
-def change_reference(given: Given, backend: str) -> Given:
-    references = {**given.identities.references, backend: f"reference:{backend}@2"}
-    return change_identities(given, references=references)
+def change_reference(situation: Situation, backend: str) -> Situation:
+    references = {**situation.identities.references, backend: f"reference:{backend}@2"}
+    return change_identities(situation, references=references)
 
 
 Which = Literal["none", "all", "of the model", "of the device", "calibrated", "checked by nnapi", "checked by metal"]
-# What is changed, and which keys must change with it: those of builds, those of jobs.
-CHANGES: dict[str, tuple[Callable[[Given], Given], Which, Which]] = {
+# Changes, and the keys that must change with each: those of builds, those of jobs.
+CHANGES: dict[str, tuple[Callable[[Situation], Situation], Which, Which]] = {
     "source of the code": (lambda g: change_identity(g, 0, source="torchvision:other"), "of the model", "of the model"),
     "weights": (lambda g: change_identity(g, 0, weights_id="sha256:1"), "of the model", "of the model"),
     "an argument": (lambda g: change_model(g, 0, arguments={"num_classes": 11}), "of the model", "of the model"),
@@ -589,12 +589,12 @@ CHANGES: dict[str, tuple[Callable[[Given], Given], Which, Which]] = {
 }
 
 
-def _is_hit(which: Which, job: Job, given: Given) -> bool:
+def _is_hit(which: Which, job: Job, situation: Situation) -> bool:
     return {
         "none": False,
         "all": True,
-        "of the model": job.model == given.spec.models[0].name,
-        "of the device": job.device_id == given.devices[0].device_id,
+        "of the model": job.model == situation.spec.models[0].name,
+        "of the device": job.device_id == situation.devices[0].device_id,
         "calibrated": job.variant.precision == "int8" and job.variant.quantization != "dynamic",
         "checked by nnapi": job.reference == "reference:nnapi@1",
         "checked by metal": job.reference == "reference:metal@1",
@@ -603,66 +603,68 @@ def _is_hit(which: Which, job: Job, given: Given) -> bool:
 
 @pytest.mark.parametrize("change", CHANGES)
 @settings(max_examples=12, derandomize=True)
-@given(given=situations())
-def test_a_single_change_changes_the_keys_it_must_and_no_other(change: str, given: Given) -> None:
+@given(situation=situations())
+def test_a_single_change_changes_the_keys_it_must_and_no_other(change: str, situation: Situation) -> None:
     apply, of_builds, of_jobs = CHANGES[change]
-    before, after = given.plan(), apply(given).plan()
+    before, after = situation.plan(), apply(situation).plan()
     assert len(before.jobs) == len(after.jobs)
     for old, new in zip(before.jobs, after.jobs, strict=True):
         assert (old.variant, old.run, old.grid == "") == (new.variant, new.run, new.grid == "")
-        assert (old.build_key != new.build_key) == _is_hit(of_builds, old, given), change
-        assert (old.key != new.key) == _is_hit(of_jobs, old, given), change
+        assert (old.build_key != new.build_key) == _is_hit(of_builds, old, situation), change
+        assert (old.key != new.key) == _is_hit(of_jobs, old, situation), change
 
 
 @settings(max_examples=60)
-@given(given=situations())
-def test_names_and_keys_are_unique_and_builds_are_shared_exactly_by_equal_variants(given: Given) -> None:
-    plan = given.plan()
+@given(situation=situations())
+def test_names_and_keys_are_unique_and_builds_are_shared_exactly_by_equal_variants(situation: Situation) -> None:
+    plan = situation.plan()
     assert len({job.key for job in plan.jobs}) == len(plan.jobs)
     assert len({job.name for job in plan.jobs}) == len(plan.jobs)
     by_key: dict[str, set[tuple[str, Variant]]] = {}
     for job in plan.jobs:
         by_key.setdefault(job.build_key, set()).add((job.model, job.variant))
-    assert all(len(made) == 1 for made in by_key.values())
+    assert all(len(builds) == 1 for builds in by_key.values())
     assert len(by_key) == len({(job.model, job.variant) for job in plan.jobs})
 
 
 @settings(max_examples=60)
-@given(given=situations(), data=st.data())
-def test_the_order_of_grids_models_devices_and_axes_changes_no_job(given: Given, data: st.DataObject) -> None:
+@given(situation=situations(), data=st.data())
+def test_the_order_of_grids_models_devices_and_axes_changes_no_job(situation: Situation, data: st.DataObject) -> None:
     def shuffled(values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(data.draw(st.permutations(values)))
 
-    axes = (grid.model_copy(update={axis: shuffled(getattr(grid, axis)) for axis in AXES}) for grid in given.spec.grids)
-    other = Given(
-        given.spec.model_copy(update={"grids": shuffled(tuple(axes)), "models": shuffled(given.spec.models)}),
-        shuffled(given.devices),
-        change_identities(given, models=dict(reversed(given.identities.models.items()))).identities,
+    axes = (
+        grid.model_copy(update={axis: shuffled(getattr(grid, axis)) for axis in AXES}) for grid in situation.spec.grids
     )
-    before, after = given.plan(), other.plan()
+    other = Situation(
+        situation.spec.model_copy(update={"grids": shuffled(tuple(axes)), "models": shuffled(situation.spec.models)}),
+        shuffled(situation.devices),
+        change_identities(situation, models=dict(reversed(situation.identities.models.items()))).identities,
+    )
+    before, after = situation.plan(), other.plan()
     assert keys(before) == keys(after)
     assert {job.name for job in before.jobs} == {job.name for job in after.jobs}
-    twins = {job.build_key for job in before.jobs if sum(job.build_key == one.build_key for one in before.jobs) > 1}
+    twins = {job.build_key for job in before.jobs if sum(job.build_key == twin.build_key for twin in before.jobs) > 1}
     alone = {job for job in before.jobs if job.build_key not in twins}
     assert alone <= set(after.jobs)
 
 
 @settings(max_examples=40)
-@given(given=situations(), grid=grids())
-def test_a_grid_that_is_added_last_changes_no_key_that_was_there(given: Given, grid: GridSpec) -> None:
-    extended = change_spec(given, grids=(*given.spec.grids, grid.model_copy(update={"name": "added"})))
-    assert keys(given.plan()) <= keys(extended.plan())
+@given(situation=situations(), grid=grids())
+def test_a_grid_that_is_added_last_changes_no_key_that_was_there(situation: Situation, grid: GridSpec) -> None:
+    extended = change_spec(situation, grids=(*situation.spec.grids, grid.model_copy(update={"name": "added"})))
+    assert keys(situation.plan()) <= keys(extended.plan())
 
 
 @settings(max_examples=40)
-@given(given=situations())
+@given(situation=situations())
 @pytest.mark.fault(38, "grids of any axes", "each combination a job, or skipped with its reason")
-def test_every_combination_ends_as_one_job_or_one_skip(given: Given) -> None:
+def test_every_combination_ends_as_one_job_or_one_skip(situation: Situation) -> None:
     def supports(variant: Variant, facts: DeviceFacts) -> Skip | None:
         return Skip("no_effect", "no") if variant.layout == "nhwc" and facts.abi == "x86_64" else None
 
-    whole = given.plan()
-    plan = expand(given.spec, given.devices, supports, given.identities)
+    whole = situation.plan()
+    plan = expand(situation.spec, situation.devices, supports, situation.identities)
     assert [job for job in whole.jobs if supports(job.variant, X86) is None or job.device_id == ARM.device_id] == list(
         plan.jobs
     )
@@ -670,7 +672,7 @@ def test_every_combination_ends_as_one_job_or_one_skip(given: Given) -> None:
     combinations = len(whole.jobs) + len(whole.skipped)
     assert len(plan.skipped) + len(plan.jobs) == combinations
     assert len({skip.name for skip in plan.skipped} | {job.name for job in plan.jobs}) == combinations
-    assert combinations <= count(given.spec) * len(given.devices)
+    assert combinations <= count(situation.spec) * len(situation.devices)
 
 
 PROGRAM = """
@@ -693,11 +695,11 @@ def test_a_plan_is_the_same_in_every_process() -> None:
             check=True,
             timeout=120,
         )
-        found: list[list[str]] = json.loads(done.stdout)
-        return found
+        jobs: list[list[str]] = json.loads(done.stdout)
+        return jobs
 
-    here = planned(sweep_of(GridSpec(name="a", threads=(1, 2)), GridSpec()), X86, ARM)
-    assert run("1") == run("2") == [[job.key, job.build_key, job.name] for job in here.jobs]
+    plan = planned(sweep_of(GridSpec(name="a", threads=(1, 2)), GridSpec()), X86, ARM)
+    assert run("1") == run("2") == [[job.key, job.build_key, job.name] for job in plan.jobs]
 
 
 # The shipped sweep files
@@ -744,18 +746,18 @@ def test_count_is_exact_where_no_combination_repeats() -> None:
 def test_count_is_never_too_small_and_exact_where_auto_names_nothing_twice(grid: GridSpec, device: DeviceFacts) -> None:
     spec = sweep_of(grid)
     plan = planned(spec, device)
-    found = len(plan.jobs) + len(plan.skipped)
-    assert found <= count(spec)
+    combinations = len(plan.jobs) + len(plan.skipped)
+    assert combinations <= count(spec)
     several_autos = any("auto" in axis and len(axis) > 1 for axis in (grid.qengine, grid.granularity))
     several_autos |= {"static", "static_fx"} <= {*grid.quantization}
     # An eager model has no other build axis, and what is only checked no run axis.
     if not several_autos and not device.emulates and grid.runtime == ("torchscript",):
-        assert found == count(spec)
+        assert combinations == count(spec)
 
 
 @pytest.mark.fault(37, "a grid of too many cells", "refused before any device is touched")
 def test_more_combinations_than_can_be_listed_are_refused() -> None:
-    pairs = tuple(f"{one},{other}" for one in range(500) for other in range(500, 1000))
+    pairs = tuple(f"{low},{high}" for low in range(500) for high in range(500, 1000))
     grid = GridSpec(threads=tuple(range(1, 1001)), cpus=pairs)
     spec = sweep_of(grid)
     with pytest.raises(SpecError, match=r"1,000,000,000 jobs, more than 10,000") as caught:
@@ -816,14 +818,14 @@ def test_what_is_done_is_not_in_the_estimate() -> None:
 
 
 def test_accuracy_is_estimated_once_for_all_thread_counts_of_a_build() -> None:
-    one, three = (
+    single, three = (
         planned(sweep_of(GridSpec(precision=("fp32",), layout=("nhwc",), threads=threads)))
         for threads in ((1,), (1, 2, 3))
     )
-    builds = {job.build_key for job in one.jobs}
+    builds = {job.build_key for job in single.jobs}
     quick = resolve(ProtocolSpec())
     block = quick.rounds * (size.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
-    assert seconds(three, builds_done=builds) - seconds(one, builds_done=builds) == pytest.approx(2 * block)
+    assert seconds(three, builds_done=builds) - seconds(single, builds_done=builds) == pytest.approx(2 * block)
 
 
 def test_what_is_only_checked_costs_its_build_and_its_accuracy() -> None:
@@ -887,8 +889,8 @@ def test_the_estimate_knows_how_many_images_are_evaluated(source: Any, images: i
         return seconds(planned(sweep_of(GridSpec(precision=("fp32",), layout=("nchw",)), data=data)))
 
     single = estimate(DataSpec(evaluation=SyntheticData(source="synthetic", images=1)))
-    found = (estimate(DataSpec(evaluation=source)) - single) / size.INFERENCE_224_S + 1
-    assert math.isclose(found, images, rel_tol=1e-6)
+    estimated = (estimate(DataSpec(evaluation=source)) - single) / size.INFERENCE_224_S + 1
+    assert math.isclose(estimated, images, rel_tol=1e-6)
 
 
 def test_run_axes_of_a_job_are_those_of_its_cell() -> None:

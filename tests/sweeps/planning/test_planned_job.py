@@ -1,4 +1,4 @@
-"""By whom a job's accuracy is: what another program evaluated is evaluated again."""
+"""A job's accuracy names its program: what another program evaluated is evaluated again."""
 
 from dataclasses import replace
 

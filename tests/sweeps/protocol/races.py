@@ -23,12 +23,12 @@ def made_rounds(
 
 def run(race: Race | FrontRace, rounds: list[dict[str, float]]) -> list[Elimination]:
     """Show the rounds until the race is decided; contenders only."""
-    gone: list[Elimination] = []
+    eliminations: list[Elimination] = []
     for medians_ms in rounds:
         if race.decided:
             break
-        gone += race.add_round({key: medians_ms[key] for key in race.active if key in medians_ms})
-    return gone
+        eliminations += race.add_round({key: medians_ms[key] for key in race.active if key in medians_ms})
+    return eliminations
 
 
 def equal(count: int = 8) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a race for one winner and a race for a front have in common."""
+"""A race for one winner and a race for a front keep the same promises."""
 
 import pytest
 
@@ -19,19 +19,19 @@ def test_nobody_leaves_after_the_first_round(kind):
 
 def test_drift_that_a_round_shares_does_not_hide_a_difference_nor_make_one(kind):
     speeds = dict.fromkeys(KEYS, 10.0) | {"h": 12.0}
-    gone = run(kind(equal()), made_rounds(speeds, 6, drift=0.2))
-    assert [elimination.key for elimination in gone] == ["h"]
-    assert gone[0].ratio == pytest.approx(1.2, rel=0.02)
+    eliminations = run(kind(equal()), made_rounds(speeds, 6, drift=0.2))
+    assert [elimination.key for elimination in eliminations] == ["h"]
+    assert eliminations[0].ratio == pytest.approx(1.2, rel=0.02)
 
 
 def test_the_same_rounds_decide_the_same_again_and_in_any_order_of_keys(kind):
     speeds = {key: 10.0 + 0.3 * place for place, key in enumerate(KEYS)}
     rounds = made_rounds(speeds, 32, sigma=0.03)
     first, again = kind(equal()), kind(dict(reversed(equal().items())))
-    gone = run(first, rounds)
-    assert len(gone) > 2
+    eliminations = run(first, rounds)
+    assert len(eliminations) > 2
     backwards = [dict(reversed(medians_ms.items())) for medians_ms in rounds]
-    assert run(again, backwards) == gone
+    assert run(again, backwards) == eliminations
     assert (again.leader, again.why, again.contending) == (first.leader, first.why, first.contending)
 
 
@@ -42,15 +42,15 @@ def test_with_noise_larger_than_the_difference_the_race_stays_open(kind):
     assert race.why == ""
 
 
-def test_one_spiked_block_of_the_best_does_not_lose_it_whatever_the_round_and_the_field(kind):
+def test_one_spiked_block_does_not_lose_the_best_whatever_the_round_and_the_field(kind):
     for contenders in (2, 5, 60):
         for spiked in range(4):
             keys = [f"v{number:02d}" for number in range(contenders)]
             rounds = made_rounds(dict.fromkeys(keys, 11.0) | {"v00": 10.0}, 9, sigma=0.01)
             rounds[spiked]["v00"] *= 3.0
             race = kind(dict.fromkeys(keys, 1.0))
-            gone = run(race, rounds)
-            assert "v00" not in {elimination.key for elimination in gone}
+            eliminations = run(race, rounds)
+            assert "v00" not in {elimination.key for elimination in eliminations}
             assert race.leader == "v00"
 
 
@@ -59,8 +59,8 @@ def test_only_common_rounds_count(kind):
     for number in (0, 2):
         del rounds[number]["b"]
     race = kind(equal(3))
-    gone = [elimination for medians_ms in rounds for elimination in race.add_round(medians_ms)]
-    assert [(elimination.key, elimination.rounds, elimination.common) for elimination in gone] == [("b", 4, 2)]
+    eliminations = [elimination for medians_ms in rounds for elimination in race.add_round(medians_ms)]
+    assert [(elimination.key, elimination.rounds, elimination.common) for elimination in eliminations] == [("b", 4, 2)]
 
 
 def test_a_missed_slow_round_is_no_advantage(kind):
@@ -99,8 +99,8 @@ def test_a_race_that_everybody_was_taken_out_of_is_over_and_has_no_leader(kind):
 def test_a_round_in_which_every_block_failed_changes_nothing_but_the_count(kind):
     race = kind(equal(3))
     rounds = made_rounds({"a": 10.0, "b": 20.0, "c": 30.0}, 2)
-    gone = run(race, [{}, rounds[0], {}, rounds[1]])
-    assert {elimination.key for elimination in gone} == {"b", "c"}
+    eliminations = run(race, [{}, rounds[0], {}, rounds[1]])
+    assert {elimination.key for elimination in eliminations} == {"b", "c"}
     assert race.rounds == 4
 
 

@@ -13,7 +13,7 @@ def batches_of(seed: int, spread: float, rounds: int = 30, variants: int = 8, no
     own = np.exp(spread * random.standard_normal((variants, 1)))
     together = true * own * np.exp(noise * random.standard_normal((variants, rounds)))
     alone = true * np.exp(noise * random.standard_normal((variants, rounds)))
-    # What a round shares, and a batch beside a process, says nothing of ratios.
+    # A factor that a round or a batch shares says nothing of ratios.
     together *= 1.4 * np.exp(0.1 * random.standard_normal((1, rounds)))
     alone *= np.exp(0.1 * random.standard_normal((1, rounds)))
     return batch_spread(together.tolist(), alone.tolist())
@@ -21,13 +21,15 @@ def batches_of(seed: int, spread: float, rounds: int = 30, variants: int = 8, no
 
 @pytest.mark.parametrize("spread", [0.003, 0.01, 0.03])
 def test_the_upper_bound_of_what_batches_change_holds_in_nine_of_ten_cases(spread: float) -> None:
-    found = [batches_of(seed, spread) for seed in range(1000)]
-    assert 0.885 <= np.mean([one.upper >= spread for one in found]) <= 0.96
+    estimates = [batches_of(seed, spread) for seed in range(1000)]
+    assert 0.885 <= np.mean([estimate.upper >= spread for estimate in estimates]) <= 0.96
     # An estimate is not below 0, so small ones are too large on average.
-    assert math.sqrt(np.mean([one.spread**2 for one in found])) == pytest.approx(spread, rel=0.1, abs=6e-4)
+    assert math.sqrt(np.mean([estimate.spread**2 for estimate in estimates])) == pytest.approx(
+        spread, rel=0.1, abs=6e-4
+    )
 
 
-def test_thirty_rounds_show_that_batches_change_less_than_one_percent_and_three_do_not() -> None:
+def test_thirty_rounds_and_not_three_show_that_batches_change_less_than_one_percent() -> None:
     assert np.mean([batches_of(seed, 0.0).upper <= 0.01 for seed in range(300)]) > 0.9
     assert np.mean([batches_of(seed, 0.0, rounds=3).upper <= 0.01 for seed in range(300)]) < 0.3
 
@@ -56,16 +58,16 @@ def test_rounds_count_with_those_of_the_same_builds() -> None:
         )
         for number in range(6)
     ]
-    found = of_rounds(rounds)
-    assert found == batch_spread(figures[0].T.tolist(), figures[1].T.tolist())
-    assert (found.variants, found.rounds) == (8, 6)
-    others = [replace(one, builds="b", together_ns=(1.0,) * 9, alone_ns=(1.0,) * 9) for one in rounds]
-    assert of_rounds([*others, *rounds]) == found
-    assert of_rounds([*others, rounds[0]]) is None
+    spread = of_rounds(rounds)
+    assert spread == batch_spread(figures[0].T.tolist(), figures[1].T.tolist())
+    assert (spread.variants, spread.rounds) == (8, 6)
+    other_rounds = [replace(round_, builds="b", together_ns=(1.0,) * 9, alone_ns=(1.0,) * 9) for round_ in rounds]
+    assert of_rounds([*other_rounds, *rounds]) == spread
+    assert of_rounds([*other_rounds, rounds[0]]) is None
     assert of_rounds([]) is None
     assert of_rounds([rounds[0], replace(rounds[0], round=1)]) is None, "a clock that shows no difference"
     cut = replace(rounds[0], together_ns=(1.0,) * 9, alone_ns=(1.0,) * 9)
-    assert of_rounds([cut, *rounds]) == found
+    assert of_rounds([cut, *rounds]) == spread
 
 
 def test_rounds_from_before_batches_warmed_up_as_they_do_now_do_not_count() -> None:
@@ -81,7 +83,7 @@ def test_rounds_from_before_batches_warmed_up_as_they_do_now_do_not_count() -> N
         )
         for number in range(6)
     ]
-    before = [replace(one, batch="", together_ns=one.alone_ns) for one in now]
+    before = [replace(round_, batch="", together_ns=round_.alone_ns) for round_ in now]
     assert of_rounds(now) is not None
     assert of_rounds(before) is None, "they say how batches of another kind changed ratios"
     assert of_rounds([*now, *before]) == of_rounds([*before, *now]) == of_rounds(now)

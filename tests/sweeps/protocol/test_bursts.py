@@ -12,7 +12,7 @@ def noise(seed: int, cv: float = 0.03) -> np.ndarray:
     return 1e7 * np.exp(cv * np.random.default_rng(seed).standard_normal(COUNT))
 
 
-def test_slow_samples_that_follow_one_another_are_a_burst_and_its_share_of_the_time_is_told():
+def test_consecutive_slow_samples_are_a_burst_with_its_share_of_the_time():
     samples = noise(0)
     samples[50:80] *= 1.5
     assert burst_share(samples.tolist()) == pytest.approx(samples[50:80].sum() / samples.sum())

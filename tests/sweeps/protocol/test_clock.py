@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweeps.protocol.blocks import block_labels, summarize
+from sweeps.protocol.block_labels import block_labels
+from sweeps.protocol.blocks import summarize
 from sweeps.protocol.clock import Readings, figure_ns, is_coarse, tick_ns, with_resolution
 from sweeps.protocol.presets import resolve
 from sweeps.spec.protocol import ProtocolSpec
@@ -20,7 +21,7 @@ WATCH = Ticks(tick_s=1 / 32_768)
 HZ_300 = Ticks(tick_s=1 / 300)
 SLEWED = Ticks(tick_s=1e-3, faster=12.3e-6)
 KERNEL = Ticks(tick_s=4e-3, faster=1e-7)
-"""Of Linux, at 250 Hz: its ticks are up to a nanosecond longer."""
+"""The clock of Linux at 250 Hz: its ticks are up to a nanosecond longer."""
 CLOCKS = [
     pytest.param(MS, 10.4, id="1 ms"),
     pytest.param(MS, 10.6, id="1 ms, more than half"),
@@ -34,7 +35,7 @@ CLOCKS = [
 
 
 def resolution_ns(samples_ns: Sequence[int]) -> float:
-    """By how much an interval allows for the clock."""
+    """The allowance of an interval for the clock, in nanoseconds."""
     known_ms = figure_ns(samples_ns) / 1e6
     high_ms = with_resolution(Estimate(known_ms, known_ms, known_ms), [Readings(samples_ns)]).high
     assert high_ms is not None
@@ -105,7 +106,7 @@ def test_a_fine_clock_gives_the_median() -> None:
 @pytest.mark.parametrize("cv", [0.001, 0.01, 0.1])
 @pytest.mark.parametrize("count", [5, 8, 40, 400])
 def test_a_fine_clock_is_not_called_coarse(unit_ns: float, cv: float, count: int) -> None:
-    """Also not with spikes, with two speeds, and where a tool prints whole microseconds."""
+    """The clock is fine also with spikes, with two speeds, and where a tool prints whole microseconds."""
     random = np.random.default_rng(int(1e4 * cv) + count)
     coarse = 0
     for number in range(60):

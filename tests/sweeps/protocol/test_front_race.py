@@ -7,12 +7,12 @@ from tests.sweeps.protocol.races import KEYS, equal, made_rounds, run
 def test_the_clearly_slower_leave_after_two_rounds_with_their_evidence():
     race = FrontRace(equal())
     speeds = {key: 10.0 * 1.5**place for place, key in enumerate(KEYS)}
-    gone = run(race, made_rounds(speeds, 2))
-    assert {elimination.key for elimination in gone} == set(KEYS[1:])
-    assert list(race.eliminations) == gone
+    eliminations = run(race, made_rounds(speeds, 2))
+    assert {elimination.key for elimination in eliminations} == set(KEYS[1:])
+    assert list(race.eliminations) == eliminations
     assert race.contending == ("a",)
     assert race.why == "one variant is left"
-    last = {elimination.key: elimination for elimination in gone}["b"]
+    last = {elimination.key: elimination for elimination in eliminations}["b"]
     assert (last.by, last.rounds, last.common, last.reason, last.error) == ("a", 2, 2, "slower", 0.02)
     assert last.ratio == pytest.approx(1.5, rel=0.05)
     assert last.ratio_low is not None
@@ -35,8 +35,10 @@ def test_the_best_is_seldom_lost_and_the_error_asked_for_is_what_moves_it():
         races = 150
         count = 0
         for seed in range(races):
-            gone = run(FrontRace(equal(), error), made_rounds(dict.fromkeys(KEYS, 10.0), 32, sigma=0.05, seed=seed))
-            count += any(elimination.key == "a" for elimination in gone)
+            eliminations = run(
+                FrontRace(equal(), error), made_rounds(dict.fromkeys(KEYS, 10.0), 32, sigma=0.05, seed=seed)
+            )
+            count += any(elimination.key == "a" for elimination in eliminations)
         return count / races
 
     assert lost(0.02) <= 0.02
@@ -46,7 +48,7 @@ def test_the_best_is_seldom_lost_and_the_error_asked_for_is_what_moves_it():
 def test_on_a_pareto_front_the_faster_and_the_more_accurate_stay():
     race = FrontRace({"fast": 60.0, "exact": 75.0, "beaten": 60.0, "zero": 0.0})
     speeds = {"fast": 10.0, "exact": 20.0, "beaten": 15.0, "zero": 5.0}
-    gone = run(race, made_rounds(speeds, 6))
-    assert [(elimination.key, elimination.by) for elimination in gone] == [("beaten", "fast")]
+    eliminations = run(race, made_rounds(speeds, 6))
+    assert [(elimination.key, elimination.by) for elimination in eliminations] == [("beaten", "fast")]
     assert race.contending == ("exact", "fast", "zero")
     assert race.why == "every variant left is on the front, within 2 % with 98 % confidence"

@@ -11,8 +11,8 @@ def logs_of(rounds: int, spread: float = 0.01, seed: int = 1) -> NDArray[np.floa
     """Each round has an effect of its own."""
     random = np.random.default_rng(seed)
     own = random.normal(0.0, 0.1, (rounds, 1))
-    found: NDArray[np.float64] = VARIANTS + own + random.normal(0.0, spread, (rounds, VARIANTS.size))
-    return found
+    logs: NDArray[np.float64] = VARIANTS + own + random.normal(0.0, spread, (rounds, VARIANTS.size))
+    return logs
 
 
 def fit_of(logs: NDArray[np.float64]) -> tuple[Blocks, Fit]:
@@ -22,8 +22,8 @@ def fit_of(logs: NDArray[np.float64]) -> tuple[Blocks, Fit]:
 
 def peaks(values: NDArray[np.float64]) -> NDArray[np.intp]:
     inner = values[1:-1]
-    found: NDArray[np.intp] = 1 + np.flatnonzero((inner > values[:-2]) & (inner >= values[2:]))
-    return found
+    places: NDArray[np.intp] = 1 + np.flatnonzero((inner > values[:-2]) & (inner >= values[2:]))
+    return places
 
 
 def test_a_burst_in_one_block_changes_no_estimate() -> None:
@@ -51,9 +51,9 @@ def test_of_two_blocks_that_contradict_each_other_the_faster_one_is_the_likelier
     logs[1, 3] += 0.5
     blocks, fit = fit_of(logs)
     effects, likelihood = likelihoods(blocks, fit)
-    found = [at for at in peaks(likelihood[3]) if likelihood[3, at] > 1e-3 * likelihood[3].max()]
-    assert len(found) == 2
-    fast, slow = found
+    likely = [at for at in peaks(likelihood[3]) if likelihood[3, at] > 1e-3 * likelihood[3].max()]
+    assert len(likely) == 2
+    fast, slow = likely
     assert likelihood[3, fast] > likelihood[3, slow] > 0
     assert effects[3, slow] - effects[3, fast] > 0.3
 

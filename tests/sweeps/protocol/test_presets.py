@@ -10,8 +10,10 @@ import pytest
 
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError, SpecError
+from sweeps.label_kinds import TRUST, disqualified, in_order
 from sweeps.metrics import Metric
-from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summarize
+from sweeps.protocol.block_labels import BUSY_LOAD, STEAL_SHARE, block_labels
+from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import DEFAULT_GATE, LAST_DECISION_ROUND, PRESETS, Gate, protocol_of, resolve
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Conditions
@@ -21,7 +23,6 @@ from sweeps.spec.model_inputs import ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, json_schema
-from sweeps.trust import TRUST, disqualified, in_order
 
 QUICK = resolve(ProtocolSpec(preset="quick"))
 RACE = resolve(ProtocolSpec(), "race")
@@ -30,7 +31,7 @@ RECIPE = resolve(ProtocolSpec(preset="recipe"))
 
 def block(round_=0, samples_ms=(10.0,) * 100, **changes) -> Block:
     conditions = Conditions(**changes.pop("conditions", {"load_start": 0.01}))
-    given = {
+    fields = {
         "job_key": "job",
         "round": round_,
         # One sample has a microsecond more, so that the clock is a fine one.
@@ -49,7 +50,7 @@ def block(round_=0, samples_ms=(10.0,) * 100, **changes) -> Block:
         "exit_code": 0,
         "conditions": conditions,
     }
-    return Block(**(given | changes))
+    return Block(**(fields | changes))
 
 
 def labels_of(block_, backend="cpu", engine="x86", protocol=QUICK):
@@ -82,7 +83,7 @@ def test_a_limit_that_contradicts_the_preset_is_refused(override):
     assert "max_seconds" in caught.value.next_step
 
 
-def test_more_rounds_or_another_seed_leave_results_comparable_and_other_blocks_do_not():
+def test_results_stay_comparable_with_more_rounds_or_another_seed_not_other_blocks():
     assert replace(QUICK, rounds=9, seed=1).comparable() == QUICK.comparable()
     for field in ("warmup_iterations", "warmup_seconds", "iterations", "min_seconds", "max_seconds"):
         changed = replace(QUICK, **{field: getattr(QUICK, field) + 1})
@@ -119,7 +120,7 @@ def test_the_order_is_the_same_in_processes_with_other_hash_seeds():
         "import json; from sweeps.protocol.stopping import shuffled_order; "
         "print(json.dumps(shuffled_order({'a', 'b', 'c', 'd', 'e'}, 3, 1)))"
     )
-    found = {
+    orders = {
         subprocess.run(
             [sys.executable, "-c", program],
             env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -128,8 +129,8 @@ def test_the_order_is_the_same_in_processes_with_other_hash_seeds():
         ).stdout
         for seed in ("0", "1")
     }
-    assert len(found) == 1
-    assert json.loads(found.pop()) == shuffled_order(["a", "b", "c", "d", "e"], 3, 1)
+    assert len(orders) == 1
+    assert json.loads(orders.pop()) == shuffled_order(["a", "b", "c", "d", "e"], 3, 1)
 
 
 @pytest.mark.parametrize(("protocol", "label"), [(RACE, "device_moved"), (QUICK, "device_changed")])
@@ -149,7 +150,7 @@ def test_blocks_in_doubt_are_left_out_where_there_are_enough_others():
 def test_the_winner_of_a_race_is_doubted_only_for_the_blocks_that_make_its_p50():
     def labels(*confirming):
         blocks = [block(round_, labels=("device_changed",)) for round_ in range(2)]
-        blocks += [block(2 + number, confirms=True, labels=one) for number, one in enumerate(confirming)]
+        blocks += [block(2 + number, confirms=True, labels=labels) for number, labels in enumerate(confirming)]
         timing = summarize("job", blocks, RACE)
         return timing.labels, len(timing.confirmed_medians_ms)
 
@@ -344,8 +345,8 @@ def test_what_a_runner_does_not_tell_is_unknown_in_a_summary():
     silent = {"first_inference_ns": None, "load_ns": None, "rss_before_load_bytes": None, "rss_peak_bytes": None}
     timing = summarize("job", [block(round_, **silent) for round_ in range(3)], QUICK)
     assert not {"first_inference_ms", "load_ms", "model_rss_mb"} & timing.figures.keys()
-    told = summarize("job", [block(0, **silent), block(1, load_ns=7_000_000)], QUICK)
-    assert (told.figures["first_inference_ms"], told.figures["load_ms"]) == (30.0, 7.0)
+    summary = summarize("job", [block(0, **silent), block(1, load_ns=7_000_000)], QUICK)
+    assert (summary.figures["first_inference_ms"], summary.figures["load_ms"]) == (30.0, 7.0)
 
 
 @pytest.mark.parametrize(("slow_ms", "tail"), [(10.0, 1.0), (25.0, 2.5)])
@@ -409,7 +410,7 @@ def test_a_label_of_any_block_is_one_of_the_job_in_the_order_of_the_list():
     assert summarize("job", blocks, QUICK).labels == ("throttled", "ungated", "busy_host")
 
 
-def test_a_stored_label_of_another_version_is_kept_after_the_known_ones_and_distrusted():
+def test_a_stored_label_of_another_version_comes_after_known_ones_and_is_distrusted():
     blocks = [block(number, labels=("haunted", "ungated")) for number in range(3)]
     labels = summarize("job", blocks, QUICK).labels
     assert labels == ("ungated", "haunted")
@@ -477,22 +478,22 @@ def test_a_race_without_a_preset_has_the_blocks_of_the_race_preset() -> None:
 
 @pytest.mark.parametrize("budget", ["race", MinutesBudget(device_minutes=3.0)])
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("options", "named"),
     [
         ({"max_rounds": LAST_DECISION_ROUND + 1}, "max_rounds"),
         ({"rounds": LAST_DECISION_ROUND + 1}, "rounds"),
         ({"rounds": LAST_DECISION_ROUND + 1, "max_rounds": LAST_DECISION_ROUND + 1}, "rounds"),
     ],
 )
-def test_a_race_has_no_round_after_its_last_look(budget: Any, given: dict[str, int], named: str) -> None:
+def test_a_race_has_no_round_after_its_last_look(budget: Any, options: dict[str, int], named: str) -> None:
     with pytest.raises(
         SpecError, match=rf"protocol: {named} \({LAST_DECISION_ROUND + 1}\) .* {LAST_DECISION_ROUND} rounds"
     ) as caught:
-        resolve(ProtocolSpec(**given), budget)
+        resolve(ProtocolSpec(**options), budget)
     assert f"protocol.{named} to {LAST_DECISION_ROUND} or less" in caught.value.next_step
-    allowed = {name: rounds - 1 for name, rounds in given.items()}
+    allowed = {name: rounds - 1 for name, rounds in options.items()}
     assert resolve(ProtocolSpec(**allowed), budget).last_round == LAST_DECISION_ROUND
-    assert resolve(ProtocolSpec(**given), "full").last_round == LAST_DECISION_ROUND + 1
+    assert resolve(ProtocolSpec(**options), "full").last_round == LAST_DECISION_ROUND + 1
 
 
 def test_the_race_of_every_preset_ends_by_its_last_look() -> None:
@@ -567,7 +568,7 @@ def test_who_only_shortens_the_wait_shortens_the_wait_for_other_programs_with_it
         assert gate.load_wait_seconds == min(wait_seconds, before.load_wait_seconds)
 
 
-def test_a_wait_for_other_programs_that_is_longer_than_the_preset_s_whole_wait_is_refused() -> None:
+def test_a_wait_for_other_programs_beyond_the_preset_s_whole_wait_is_refused() -> None:
     longer = GateSpec(load_wait_seconds=90.0)
     with pytest.raises(
         SpecError, match=r"load_wait_seconds \(90\) .* wait_seconds of the preset quick \(60\)"

@@ -7,12 +7,12 @@ from tests.sweeps.protocol.races import KEYS, equal, made_rounds, run
 def test_the_clearly_slower_leave_after_two_rounds_with_their_evidence():
     race = Race(equal())
     speeds = {key: 10.0 * 1.5**place for place, key in enumerate(KEYS)}
-    gone = run(race, made_rounds(speeds, 2))
-    assert {elimination.key for elimination in gone} == set(KEYS[1:])
-    assert list(race.eliminations) == gone
+    eliminations = run(race, made_rounds(speeds, 2))
+    assert {elimination.key for elimination in eliminations} == set(KEYS[1:])
+    assert list(race.eliminations) == eliminations
     assert race.contending == ("a",)
     assert race.why == "one variant is left"
-    last = {elimination.key: elimination for elimination in gone}["b"]
+    last = {elimination.key: elimination for elimination in eliminations}["b"]
     assert (last.by, last.rounds, last.common, last.reason, last.error) == ("a", 2, 2, "slower", ELIMINATED)
     assert last.ratio == pytest.approx(1.5, rel=0.05)
     assert last.ratio_low is not None
@@ -22,8 +22,8 @@ def test_the_clearly_slower_leave_after_two_rounds_with_their_evidence():
 def test_of_equal_ones_hardly_any_is_eliminated():
     lost = 0
     for seed in range(100):
-        gone = run(Race(equal()), made_rounds(dict.fromkeys(KEYS, 10.0), 12, sigma=0.05, seed=seed))
-        lost += any(elimination.key == "a" for elimination in gone)
+        eliminations = run(Race(equal()), made_rounds(dict.fromkeys(KEYS, 10.0), 12, sigma=0.05, seed=seed))
+        lost += any(elimination.key == "a" for elimination in eliminations)
     assert lost <= 2
 
 
@@ -69,8 +69,8 @@ def test_one_slow_block_eliminates_nobody_of_another_group():
         race.add_round(rounds[0])
         assert "c" in race.active, "its only block may have met a burst"
         assert not race.decided
-        gone = run(race, rounds[1:])
-        assert "c" not in {one.key for one in gone}
+        eliminations = run(race, rounds[1:])
+        assert "c" not in {elimination.key for elimination in eliminations}
 
 
 def test_groups_of_batches_are_compared_only_through_processes_of_their_own():
@@ -79,13 +79,13 @@ def test_groups_of_batches_are_compared_only_through_processes_of_their_own():
     for _ in range(2):
         race.add_round({key: {"a": 20.0, "b": 21.0, "c": 10.0, "d": 11.0}[key] for key in race.active})
     assert race.leader == "c"
-    assert {one.key for one in race.eliminations} >= {"a", "b"}
+    assert {elimination.key for elimination in race.eliminations} >= {"a", "b"}
 
 
 def test_a_leader_within_two_percent_decides_the_race():
     race = Race(equal(3))
-    gone = run(race, made_rounds({"a": 10.0, "b": 10.0, "c": 13.0}, 32, sigma=0.01))
-    assert [elimination.key for elimination in gone] == ["c"]
+    eliminations = run(race, made_rounds({"a": 10.0, "b": 10.0, "c": 13.0}, 32, sigma=0.01))
+    assert [elimination.key for elimination in eliminations] == ["c"]
     assert race.contending == ("a", "b")
     assert race.rounds < 32
     assert race.why == "no other is faster by more than 2 %, with a probability of 98 %"
@@ -113,22 +113,24 @@ def test_the_leader_is_not_the_one_that_was_spared_by_slow_processes():
 def test_only_a_candidate_of_no_less_precedence_may_beat_another():
     speeds = {"a": 10.0, "b": 15.0, "c": 20.0}
     race = Race({"a": 1.0, "b": 2.0, "c": 1.0})
-    gone = run(race, made_rounds(speeds, 3))
-    assert [elimination.key for elimination in gone] == ["c"]
+    eliminations = run(race, made_rounds(speeds, 3))
+    assert [elimination.key for elimination in eliminations] == ["c"]
     assert race.contending == ("a", "b")
     assert race.leader == "b"
 
 
 def test_who_fails_a_constraint_leaves_while_another_passes_or_may_pass():
-    gone = run(Race({"a": 0.0, "b": 2.0, "c": 1.0}), made_rounds({"a": 5.0, "b": 10.0, "c": 10.0}, 2))
-    assert [(elimination.key, elimination.by, elimination.reason) for elimination in gone] == [("a", "b", "constraint")]
-    assert gone[0].ratio == pytest.approx(0.5, rel=0.05)
-    assert gone[0].ratio_low is None
+    eliminations = run(Race({"a": 0.0, "b": 2.0, "c": 1.0}), made_rounds({"a": 5.0, "b": 10.0, "c": 10.0}, 2))
+    assert [(elimination.key, elimination.by, elimination.reason) for elimination in eliminations] == [
+        ("a", "b", "constraint")
+    ]
+    assert eliminations[0].ratio == pytest.approx(0.5, rel=0.05)
+    assert eliminations[0].ratio_low is None
     assert run(Race({"a": 0.0, "b": 0.0}), made_rounds({"a": 5.0, "b": 5.0}, 2)) == []
 
 
 def test_a_ratio_of_two_that_never_met_is_unknown():
     race = Race({"a": 0.0, "b": 2.0})
     race.add_round({"a": 10.0})
-    [gone] = race.add_round({"b": 10.0})
-    assert (gone.key, gone.common, gone.ratio, gone.reason) == ("a", 0, None, "constraint")
+    [elimination] = race.add_round({"b": 10.0})
+    assert (elimination.key, elimination.common, elimination.ratio, elimination.reason) == ("a", 0, None, "constraint")

@@ -32,7 +32,8 @@ def races() -> list[dict[str, Any]]:
 
 
 def decisions(race: Mapping[str, Any]) -> list[list[Any]]:
-    """What was asked for, and who ended by it and why, step by step; last, who leads and why the race ended."""
+    """The keys that a race asked for, and who ended by them and why, step by step; last, who leads and why the race
+    ended."""
     contest = Contest(
         {key: key for key in race["precedence"]},
         PROTOCOL,
@@ -46,19 +47,19 @@ def decisions(race: Mapping[str, Any]) -> list[list[Any]]:
     return [*steps, [contest.race.leader if not race["front"] else "", bool(contest.race.decided)]]
 
 
-def _steps(contest: Contest, race: Mapping[str, Any], taken: Counter[str]) -> Iterator[list[Any]]:
+def _steps(contest: Contest, race: Mapping[str, Any], counts: Counter[str]) -> Iterator[list[Any]]:
     while (batches := contest.batches) or contest.active:
-        asked: Sequence[Sequence[str]] = batches or (contest.active,)
+        key_groups: Sequence[Sequence[str]] = batches or (contest.active,)
         kind = "batches_ms" if batches else "rounds_ms"
-        for keys in asked:
+        for keys in key_groups:
             # Each group counts its own batches; a round is one for all.
             series = keys[0] if batches else ""
             group = race["groups"].get(series, "rounds")
-            if taken[group] == len(race[kind]):
+            if counts[group] == len(race[kind]):
                 return
-            row = dict(zip(race["precedence"], race[kind][taken[group]], strict=True))
+            row = dict(zip(race["precedence"], race[kind][counts[group]], strict=True))
             figures = {key: row[key] for key in keys}
-            taken[group] += 1
+            counts[group] += 1
             ended = contest.count_batch(figures) if batches else contest.count(figures)
             yield [kind, sorted(keys), [_ended(settled) for settled in ended]]
 

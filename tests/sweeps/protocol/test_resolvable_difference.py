@@ -48,28 +48,28 @@ def plain(records: Records, count: int = 400, process: float = 0.02, sample: flo
 
 
 def test_the_spread_is_split_into_processes_and_samples(records: Records) -> None:
-    found = calibrate(plain(records))
+    noise = calibrate(plain(records))
     sampling = 0.05 * math.sqrt(math.pi / 2 / 40)
-    assert found.process == pytest.approx(0.02, rel=0.1)
-    assert found.sampling == pytest.approx(sampling, rel=0.1)
-    assert found.block == pytest.approx(math.hypot(0.02, sampling), rel=0.1)
-    assert found.block_low < math.hypot(0.02, sampling) < found.block_high
-    assert found.block == pytest.approx(math.hypot(found.process, found.sampling))
-    assert (found.blocks, found.left_out, found.sessions) == (400, 0, 1)
-    assert found.p50_ms == pytest.approx(10.0, rel=0.01)
-    assert (found.block_s, found.warm_up_s) == (3.0, 0.2)
-    assert found.timed_s == pytest.approx(0.4, rel=0.01)
+    assert noise.process == pytest.approx(0.02, rel=0.1)
+    assert noise.sampling == pytest.approx(sampling, rel=0.1)
+    assert noise.block == pytest.approx(math.hypot(0.02, sampling), rel=0.1)
+    assert noise.block_low < math.hypot(0.02, sampling) < noise.block_high
+    assert noise.block == pytest.approx(math.hypot(noise.process, noise.sampling))
+    assert (noise.blocks, noise.left_out, noise.sessions) == (400, 0, 1)
+    assert noise.p50_ms == pytest.approx(10.0, rel=0.01)
+    assert (noise.block_s, noise.warm_up_s) == (3.0, 0.2)
+    assert noise.timed_s == pytest.approx(0.4, rel=0.01)
 
 
-def test_samples_that_depend_on_their_neighbours_are_not_taken_for_differences_between_processes(
+def test_dependent_samples_are_not_taken_for_differences_between_processes(
     records: Records,
 ) -> None:
     shocks = normal(2, 400, 100)
     for column in range(1, 100):
         shocks[:, column] = 0.8 * shocks[:, column - 1] + 0.6 * shocks[:, column]
-    found = calibrate(blocks_of(records, [1.0] * 400, np.exp(0.05 * shocks)))
-    assert found.sampling > 2 * 0.05 * math.sqrt(math.pi / 2 / 100)
-    assert found.process < 0.5 * found.sampling
+    noise = calibrate(blocks_of(records, [1.0] * 400, np.exp(0.05 * shocks)))
+    assert noise.sampling > 2 * 0.05 * math.sqrt(math.pi / 2 / 100)
+    assert noise.process < 0.5 * noise.sampling
 
 
 def test_what_neighbouring_blocks_share_is_a_slow_change_and_not_noise_of_blocks(records: Records) -> None:
@@ -95,21 +95,21 @@ def test_the_difference_that_is_told_apart_is_resolved_in_four_of_five_sweeps(ro
     assert np.mean(ratios.mean(axis=1) > half) == pytest.approx(0.8, abs=0.015)
 
 
-def test_less_than_two_percent_is_never_told_apart_and_more_only_if_it_is_seen_to_be_more() -> None:
+def test_less_than_two_percent_is_never_told_apart_and_more_only_with_evidence() -> None:
     assert told_apart(1e-6, 10) == pytest.approx(0.02, abs=1e-4)
     spread, rounds = 0.005, 10
     shift = math.log1p(told_apart(spread, rounds))
-    seen = np.median(shift + spread * math.sqrt(2) * normal(4, 20_000, rounds), axis=1)
-    assert np.mean(seen >= math.log(1.02)) == pytest.approx(0.8, abs=0.03)
+    differences = np.median(shift + spread * math.sqrt(2) * normal(4, 20_000, rounds), axis=1)
+    assert np.mean(differences >= math.log(1.02)) == pytest.approx(0.8, abs=0.03)
     assert rounds_for(1e-5) == 2
     assert rounds_for(0.0) == 2
 
 
 def test_more_rounds_tell_more_apart_whatever_the_spread() -> None:
     for spread in np.geomspace(1e-3, 1.0, 80).tolist():
-        found = [told_apart(spread, rounds) for rounds in (2, 3, 4, 5, 7, 10, 20)]
-        assert found == sorted(found, reverse=True), spread
-        assert [told_apart(1.03 * spread, rounds) for rounds in (3, 10)] > [found[1], found[5]]
+        least = [told_apart(spread, rounds) for rounds in (2, 3, 4, 5, 7, 10, 20)]
+        assert least == sorted(least, reverse=True), spread
+        assert [told_apart(1.03 * spread, rounds) for rounds in (3, 10)] > [least[1], least[5]]
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.02, 0.05, 0.1])
@@ -121,19 +121,19 @@ def test_so_many_rounds_are_enough_and_one_fewer_is_not(spread: float) -> None:
 
 
 def test_longer_blocks_lessen_what_comes_from_samples_and_nothing_else(records: Records) -> None:
-    found = replace(calibrate(plain(records)), sampling=0.04, process=0.03, timed_s=0.5, warm_up_s=0.2, block_s=3.2)
-    assert found.block_under(replace(PRESETS["quick"], min_seconds=0.5)) == pytest.approx(0.05)
+    noise = replace(calibrate(plain(records)), sampling=0.04, process=0.03, timed_s=0.5, warm_up_s=0.2, block_s=3.2)
+    assert noise.block_under(replace(PRESETS["quick"], min_seconds=0.5)) == pytest.approx(0.05)
     longer = replace(PRESETS["quick"], min_seconds=8.0, warmup_seconds=1.0)
-    assert found.block_under(longer) == pytest.approx(math.hypot(0.03, 0.01))
-    assert found.block_s_under(longer) == pytest.approx(2.5 + 1.0 + 8.0)
+    assert noise.block_under(longer) == pytest.approx(math.hypot(0.03, 0.01))
+    assert noise.block_s_under(longer) == pytest.approx(2.5 + 1.0 + 8.0)
 
 
 def test_blocks_that_are_disqualified_do_not_count(records: Records) -> None:
     blocks = plain(records, 40)
     hot = [replace(block, labels=("throttled",), samples_ns=(30_000_000,) * 40) for block in blocks[:10]]
-    found = calibrate([*hot, *blocks])
-    assert (found.blocks, found.left_out) == (40, 10)
-    assert replace(found, left_out=0) == calibrate(blocks)
+    noise = calibrate([*hot, *blocks])
+    assert (noise.blocks, noise.left_out) == (40, 10)
+    assert replace(noise, left_out=0) == calibrate(blocks)
 
 
 def test_too_few_blocks_show_no_noise(records: Records) -> None:
@@ -182,9 +182,9 @@ def test_the_spread_between_sessions_is_assumed_until_there_are_some(records: Re
 
 
 def test_two_sessions_tell_less_apart_than_one_and_more_rounds_hardly_help(records: Records) -> None:
-    found = in_sessions(records, 1, 0.0)
-    assert found.told_apart_in_sessions(3) > 2 * told_apart(found.block, 3)
-    assert found.told_apart_in_sessions(100) > 0.8 * found.told_apart_in_sessions(3)
-    assert in_sessions(records, 40, 0.0).told_apart_in_sessions(3) < 0.6 * found.told_apart_in_sessions(3)
-    noisy = replace(found, block=0.2)
+    noise = in_sessions(records, 1, 0.0)
+    assert noise.told_apart_in_sessions(3) > 2 * told_apart(noise.block, 3)
+    assert noise.told_apart_in_sessions(100) > 0.8 * noise.told_apart_in_sessions(3)
+    assert in_sessions(records, 40, 0.0).told_apart_in_sessions(3) < 0.6 * noise.told_apart_in_sessions(3)
+    noisy = replace(noise, block=0.2)
     assert noisy.told_apart_in_sessions(3) == told_apart(0.2, 3), "never more than in one session"

@@ -19,9 +19,11 @@ def _race(groups, precedence=None):
 def test_those_far_behind_leave_after_two_batches_and_the_near_reach_the_finals():
     screen = Screen(dict.fromkeys(SPEEDS, 2.0))
     assert screen.add_batch(_batch(SPEEDS)) == (), "a burst of other work may have met all that is slow"
-    gone = screen.add_batch(_batch(screen.active, seed=1))
-    assert {(one.key, one.by, one.rounds, one.in_batches) for one in gone} == {("c", "a", 2, True), ("d", "a", 2, True)}
-    assert all(one.ratio_low > 1.0 for one in gone)
+    eliminations = screen.add_batch(_batch(screen.active, seed=1))
+    assert {
+        (elimination.key, elimination.by, elimination.rounds, elimination.in_batches) for elimination in eliminations
+    } == {("c", "a", 2, True), ("d", "a", 2, True)}
+    assert all(elimination.ratio_low > 1.0 for elimination in eliminations)
     assert screen.active == ()
     assert screen.contending == ("a", "b"), "6 % in a shared process may be nothing alone"
     assert screen.effects_ms["b"] / screen.effects_ms["a"] == pytest.approx(1.06, rel=0.02)
@@ -35,15 +37,15 @@ def test_blocks_are_brief_until_a_build_is_known_to_be_near_the_leader():
     assert screen.brief == ("d",)
 
 
-def test_what_no_burst_can_explain_is_left_out_of_the_second_batch_and_leaves_at_the_end():
+def test_a_time_that_no_burst_explains_skips_the_second_batch_and_leaves_at_the_end():
     screen = Screen(dict.fromkeys("abcd", 2.0))
     assert screen.add_batch({"a": 10.0, "b": 10.6, "c": 25.0, "d": 40.0}) == (), "nobody leaves after one block"
     assert screen.active == ("a", "b", "c"), "a block may be up to 3 times as slow as its build"
     assert screen.contending == ("a", "b", "c", "d")
-    gone = []
+    eliminations = []
     while screen.active:
-        gone += screen.add_batch({"a": 10.0, "b": 10.6, "c": 25.0})
-    assert {one.key: one.common for one in gone} == {"c": 2, "d": 1}
+        eliminations += screen.add_batch({"a": 10.0, "b": 10.6, "c": 25.0})
+    assert {elimination.key: elimination.common for elimination in eliminations} == {"c": 2, "d": 1}
     assert screen.contending == ("a", "b")
 
 
@@ -89,7 +91,7 @@ def test_the_finals_begin_when_all_groups_are_screened():
             race.add_round(_batch(race.active, seed=10 + seed))
     assert race.decided
     assert race.leader == "a"
-    assert {one.key: one.in_batches for one in race.eliminations}["d"]
+    assert {elimination.key: elimination.in_batches for elimination in race.eliminations}["d"]
 
 
 def test_one_that_is_left_by_its_screen_has_won():
@@ -122,15 +124,15 @@ def test_one_that_cannot_win_is_eliminated_by_one_that_can():
     race = _race(dict.fromkeys(SPEEDS, "group"), {"a": 0.0, "b": 2.0, "c": 2.0, "d": 2.0})
     while race.batches:
         race.add_batch(_batch(race.batches[0]))
-    assert {one.key: one.reason for one in race.eliminations}["a"] == "constraint"
+    assert {elimination.key: elimination.reason for elimination in race.eliminations}["a"] == "constraint"
     assert race.contending == ("b",)
 
 
 def test_what_two_processes_of_one_batch_show_does_not_tell_their_items_apart():
     screen = Screen(dict.fromkeys("abcd", 2.0))
     for number in range(2):
-        gone = screen.add_batch({"a": 10.0, "b": 10.1}, {"c": 20.0 + number, "d": 20.2 + number})
-        assert gone == (), "all of it may be the process"
+        eliminations = screen.add_batch({"a": 10.0, "b": 10.1}, {"c": 20.0 + number, "d": 20.2 + number})
+        assert eliminations == (), "all of it may be the process"
     assert set(screen.active) == set("abcd")
     screen.add_batch({"a": 10.0, "b": 10.1, "c": 10.0, "d": 10.1})
     assert screen.effects_ms["c"] / screen.effects_ms["a"] == pytest.approx(1.0, rel=0.01)
@@ -170,8 +172,8 @@ def test_a_batch_counts_also_where_its_screen_ends_with_who_is_measured_alone():
     race = _race(dict.fromkeys(SPEEDS, "group"))
     race.add_batch(_batch("acd"))
     assert "b" in race.batches[0]
-    gone = race.add_batch(_batch("acd", seed=1), apart=["b"])
-    assert {(one.key, one.in_batches) for one in gone} == {("c", True), ("d", True)}
+    eliminations = race.add_batch(_batch("acd", seed=1), apart=["b"])
+    assert {(elimination.key, elimination.in_batches) for elimination in eliminations} == {("c", True), ("d", True)}
     assert race.batches == ()
     assert race.contending == ("a", "b"), "it goes to the finals"
 

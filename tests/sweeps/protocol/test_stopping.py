@@ -1,4 +1,4 @@
-"""Who stays in the rounds, and why the others do not."""
+"""Jobs stay in the rounds or leave them, each with its reason."""
 
 import math
 from dataclasses import replace
@@ -38,11 +38,11 @@ def test_a_job_leaves_once_its_last_three_rounds_agree(records):
 
 def test_a_job_that_never_agrees_keeps_its_number_after_the_last_round(records):
     rounds = contest(FULL, "a")
-    found = [one for n in range(10) for one in rounds.take(blocks(records, n, a=10.0 + 2 * (n % 2)))]
-    assert [(one.reason, one.rounds) for one in found] == [("unstable", 10)]
+    ends = [end for n in range(10) for end in rounds.take(blocks(records, n, a=10.0 + 2 * (n % 2)))]
+    assert [(end.reason, end.rounds) for end in ends] == [("unstable", 10)]
     assert not rounds.contending
-    assert settles(found[0], FULL)
-    assert not settles(found[0], replace(FULL, max_rounds=20)), "more rounds are allowed now"
+    assert settles(ends[0], FULL)
+    assert not settles(ends[0], replace(FULL, max_rounds=20)), "more rounds are allowed now"
 
 
 def test_a_block_with_a_disqualifying_label_is_no_reason_to_stop(records):
@@ -59,12 +59,12 @@ def test_a_block_with_a_disqualifying_label_is_no_reason_to_stop(records):
 )
 def test_a_job_whose_blocks_do_not_count_is_not_said_to_be_unsteady(records, sound, reason, message):
     rounds = contest(FULL, "a")
-    found = []
+    ends = []
     for number in range(10):
         labels = () if number < sound else ("gate_timeout",)
-        found += rounds.take([replace(block, labels=labels) for block in blocks(records, number, a=10.0)])
-    assert [one.reason for one in found] == [reason]
-    assert found[0].message.startswith(message)
+        ends += rounds.take([replace(block, labels=labels) for block in blocks(records, number, a=10.0)])
+    assert [end.reason for end in ends] == [reason]
+    assert ends[0].message.startswith(message)
 
 
 def race(records, rounds, slow=12.0, count=6):
@@ -72,14 +72,16 @@ def race(records, rounds, slow=12.0, count=6):
     left = []
     for number in range(rounds):
         keys = {"slow": slow} | {f"k{n}": 10.0 for n in range(count)}
-        here = {key: ms * (1 + 0.01 * math.sin(7 * number + 3 * place)) for place, (key, ms) in enumerate(keys.items())}
-        yield number, blocks(records, number, **here), left
+        medians_ms = {
+            key: ms * (1 + 0.01 * math.sin(7 * number + 3 * place)) for place, (key, ms) in enumerate(keys.items())
+        }
+        yield number, blocks(records, number, **medians_ms), left
 
 
 def test_a_race_says_who_lost_to_whom_and_by_how_much(records):
     rounds = contest(RACE, "slow", *(f"k{n}" for n in range(6)))
-    found = [one for _, here, _ in race(records, 8) for one in rounds.take(here)]
-    lost = next(one for one in found if one.job_key == "slow")
+    ends = [end for _, visit, _ in race(records, 8) for end in rounds.take(visit)]
+    lost = next(end for end in ends if end.job_key == "slow")
     assert lost.reason == "slower"
     assert lost.eliminated
     assert lost.by.startswith("net k")
@@ -87,8 +89,8 @@ def test_a_race_says_who_lost_to_whom_and_by_how_much(records):
     assert lost.ratio_low is not None
     assert 1.0 < lost.ratio_low < lost.ratio < 1.3
     assert lost.by in lost.message
-    best = [one for one in found if one.reason == "best"]
-    assert {one.job_key for one in best} <= {f"k{n}" for n in range(6)}
+    best = [end for end in ends if end.reason == "best"]
+    assert {end.job_key for end in best} <= {f"k{n}" for n in range(6)}
     assert best, "equal ones are within 2 % of each other"
     assert not rounds.contending
 
@@ -96,25 +98,25 @@ def test_a_race_says_who_lost_to_whom_and_by_how_much(records):
 def test_whoever_cannot_win_has_ended_however_few_rounds_it_had(records):
     rounds = contest(RACE, "late", "good", precedence={"late": 0.0, "good": 2.0})
     assert rounds.take(blocks(records, 0, good=10.0)) == []
-    found = {one.job_key: one for one in rounds.take(blocks(records, 1, late=1.0, good=10.0))}
-    assert (found["late"].reason, found["late"].rounds) == ("constraint", 1)
-    assert settles(found["late"], RACE)
+    end_of = {end.job_key: end for end in rounds.take(blocks(records, 1, late=1.0, good=10.0))}
+    assert (end_of["late"].reason, end_of["late"].rounds) == ("constraint", 1)
+    assert settles(end_of["late"], RACE)
 
 
 def test_more_rounds_are_for_a_job_too_of_which_no_block_counted(records):
     rounds = contest(FULL, "a")
-    throttled = [[replace(one, labels=("throttled",)) for one in blocks(records, n, a=10.0)] for n in range(10)]
-    [found] = [one for visit in throttled for one in rounds.take(visit)]
-    assert settles(found, FULL)
-    assert not settles(found, replace(FULL, max_rounds=20))
-    assert found.text_after(10) == found.message
-    assert found.text_after(12) == f"{found.message} (as decided after 10 rounds)"
+    throttled = [[replace(block, labels=("throttled",)) for block in blocks(records, n, a=10.0)] for n in range(10)]
+    [end] = [settled for visit in throttled for settled in rounds.take(visit)]
+    assert settles(end, FULL)
+    assert not settles(end, replace(FULL, max_rounds=20))
+    assert end.text_after(10) == end.message
+    assert end.text_after(12) == f"{end.message} (as decided after 10 rounds)"
 
 
 def test_the_recorded_rounds_shown_again_settle_the_same(records):
     def play():
         rounds = contest(RACE, "slow", *(f"k{n}" for n in range(6)))
-        return [one for _, here, _ in race(records, 8) for one in rounds.take(here)]
+        return [end for _, visit, _ in race(records, 8) for end in rounds.take(visit)]
 
     assert play() == play()
 
@@ -122,27 +124,27 @@ def test_the_recorded_rounds_shown_again_settle_the_same(records):
 def test_what_fails_a_constraint_never_beats_what_passes(records):
     precedence = {"slow": 2.0} | {f"k{n}": 0.0 for n in range(6)}
     rounds = contest(RACE, *precedence, precedence=precedence)
-    found = [one for _, here, _ in race(records, 8) for one in rounds.take(here)]
-    assert {one.reason for one in found if one.job_key != "slow"} == {"constraint"}
-    assert [one.reason for one in found if one.job_key == "slow"] == ["best"]
+    ends = [end for _, visit, _ in race(records, 8) for end in rounds.take(visit)]
+    assert {end.reason for end in ends if end.job_key != "slow"} == {"constraint"}
+    assert [end.reason for end in ends if end.job_key == "slow"] == ["best"]
 
 
 def test_a_race_that_is_not_decided_ends_at_its_last_round(records):
     rounds = contest(replace(RACE, max_rounds=3), "a", "b")
-    found = []
+    ends = []
     for number, (a, b) in enumerate([(10, 14), (14, 10), (10, 14)]):
-        found += rounds.take(blocks(records, number, a=float(a), b=float(b)))
-    assert {one.reason for one in found} == {"undecided"}
-    assert [one.job_key for one in found if one.leads] == ["a"], "it was faster in two of three rounds"
+        ends += rounds.take(blocks(records, number, a=float(a), b=float(b)))
+    assert {end.reason for end in ends} == {"undecided"}
+    assert [end.job_key for end in ends if end.leads] == ["a"], "it was faster in two of three rounds"
 
 
 def test_an_open_race_has_ended_for_who_rested_too(records):
     protocol = replace(RACE, max_rounds=6)
     rounds = contest(protocol, "a", "b", "rests")
-    found = []
+    ends = []
     for number, (a, b) in enumerate([(10, 14), (14, 10)] * 3):
-        found += rounds.take(blocks(records, number, a=float(a), b=float(b), **{"rests": 60.0} if number < 3 else {}))
-    ended = {one.job_key: one for one in found}
+        ends += rounds.take(blocks(records, number, a=float(a), b=float(b), **{"rests": 60.0} if number < 3 else {}))
+    ended = {end.job_key: end for end in ends}
     assert (ended["a"].reason, ended["a"].rounds) == ("undecided", 6)
     rested = replace(ended["a"], job_key="rests", rounds=3)
     assert settles(rested, protocol)
@@ -156,8 +158,8 @@ def test_an_open_race_has_ended_for_who_rested_too(records):
 def test_a_block_in_which_a_shift_of_the_device_fell_counts_only_in_a_race(records, protocol, counts):
     rounds = contest(protocol, "a", "b")
     for number in range(3):
-        here = [replace(one, labels=("device_changed",)) for one in blocks(records, number, a=10.0, b=20.0)]
-        rounds.take(here)
+        visit = [replace(block, labels=("device_changed",)) for block in blocks(records, number, a=10.0, b=20.0)]
+        rounds.take(visit)
     assert (rounds.contending == ()) is counts
 
 
@@ -165,42 +167,42 @@ def test_time_that_is_used_up_settles_all_that_is_left_until_more_is_given(recor
     protocol = resolve(ProtocolSpec(), MinutesBudget(device_minutes=2.0))
     rounds = contest(protocol, "a", "b")
     rounds.take(blocks(records, 0, a=10.0, b=11.0))
-    found = rounds.expire()
-    assert [(one.reason, one.device_minutes) for one in found] == [("out_of_time", 2.0)] * 2
-    assert settles(found[0], protocol)
-    assert not settles(found[0], resolve(ProtocolSpec(), MinutesBudget(device_minutes=3.0)))
-    assert not settles(found[0], RACE)
+    ends = rounds.expire()
+    assert [(end.reason, end.device_minutes) for end in ends] == [("out_of_time", 2.0)] * 2
+    assert settles(ends[0], protocol)
+    assert not settles(ends[0], resolve(ProtocolSpec(), MinutesBudget(device_minutes=3.0)))
+    assert not settles(ends[0], RACE)
 
 
 def test_a_withdrawn_job_is_no_contender_in_a_race_either(records):
     rounds = contest(RACE, "a", "b", "c")
     rounds.withdraw("c")
     assert rounds.contending == ("a", "b")
-    found = [
-        one
+    ends = [
+        end
         for number in range(6)
-        for one in rounds.take(blocks(records, number, a=10.0 + 0.01 * number, b=15.0 - 0.01 * number, c=1.0))
+        for end in rounds.take(blocks(records, number, a=10.0 + 0.01 * number, b=15.0 - 0.01 * number, c=1.0))
     ]
-    assert {one.job_key: one.reason for one in found} == {"a": "best", "b": "slower"}
+    assert {end.job_key: end.reason for end in ends} == {"a": "best", "b": "slower"}
 
 
 def test_a_job_of_which_no_block_counts_does_not_keep_a_race_open(records):
     rounds = contest(RACE, "a", "b", "bad")
-    found = []
+    ends = []
     for number in range(6):
         sound = blocks(records, number, a=10.0 + 0.01 * number, b=15.0 - 0.01 * number)
-        fallen = [replace(one, labels=("backend_fell_back",)) for one in blocks(records, number, bad=1.0)]
-        found += rounds.take([*sound, *fallen])
-    assert {one.job_key: one.reason for one in found} == {"a": "best", "b": "slower", "bad": "disqualified"}
+        fallen = [replace(block, labels=("backend_fell_back",)) for block in blocks(records, number, bad=1.0)]
+        ends += rounds.take([*sound, *fallen])
+    assert {end.job_key: end.reason for end in ends} == {"a": "best", "b": "slower", "bad": "disqualified"}
 
 
 def test_who_comes_later_has_all_rounds_beside_those_that_were_there(records):
     rounds = contest(replace(RACE, max_rounds=3), "a", "late")
-    assert not [one for number in range(3) for one in rounds.take(blocks(records, number, a=10.0))]
-    found = []
+    assert not [end for number in range(3) for end in rounds.take(blocks(records, number, a=10.0))]
+    ends = []
     for number, (a, late) in enumerate([(10, 14), (14, 10), (10, 14)]):
-        found += rounds.take(blocks(records, 3 + number, a=float(a), late=float(late)))
-    assert {one.job_key: (one.reason, one.rounds) for one in found} == {"a": ("undecided", 6), "late": ("undecided", 3)}
+        ends += rounds.take(blocks(records, 3 + number, a=float(a), late=float(late)))
+    assert {end.job_key: (end.reason, end.rounds) for end in ends} == {"a": ("undecided", 6), "late": ("undecided", 3)}
 
 
 def test_what_a_full_measurement_costs_follows_from_starts_and_latency(records):
@@ -213,7 +215,7 @@ def test_what_a_full_measurement_costs_follows_from_starts_and_latency(records):
 
 
 @pytest.mark.parametrize(("lost", "rounds"), [(0, 3), (1, 4), (3, 6), (4, 6)])
-def test_rounds_that_a_shift_made_worthless_are_measured_again_up_to_twice_the_rounds(records, lost, rounds):
+def test_rounds_that_a_shift_spoiled_are_measured_again_up_to_twice_the_rounds(records, lost, rounds):
     one_job = contest(resolve(ProtocolSpec(preset="quick")), "a")
     number = 0
     while one_job.active:

@@ -1,4 +1,4 @@
-"""Whether units of one class are alike."""
+"""Units of one class are compared to see whether they are alike."""
 
 import pytest
 
@@ -16,10 +16,10 @@ def test_units_within_the_spread_of_processes_are_alike():
 
 
 def test_the_unit_that_differs_is_found_with_its_ratio_and_interval():
-    found = differing({"a": USUAL, "b": times(1.3), "c": times(1.001)})
-    assert list(found) == ["b"]
-    assert found["b"].value == pytest.approx(1.3, rel=0.001)
-    assert 1.2 < found["b"].low < 1.3 < found["b"].high < 1.4
+    ratio_of = differing({"a": USUAL, "b": times(1.3), "c": times(1.001)})
+    assert list(ratio_of) == ["b"]
+    assert ratio_of["b"].value == pytest.approx(1.3, rel=0.001)
+    assert 1.2 < ratio_of["b"].low < 1.3 < ratio_of["b"].high < 1.4
 
 
 def test_a_faster_unit_differs_too():
@@ -39,8 +39,8 @@ def test_a_difference_below_two_percent_is_none_however_sure_it_is():
     exact = {"a": [10.0, 10.0001, 9.9999], "b": [10.15, 10.1501, 10.1499]}
     assert differing(exact) == {}
     assert list(differing(exact | {"b": [10.25, 10.2501, 10.2499]})) == ["b"]
-    for others, named in ((exact, ["b"]), (exact | {"c": exact["a"]}, ["b"]), (exact | {"b": times(1.5)}, [])):
-        assert list(slightly_different(others)) == named
+    for medians_ms, named in ((exact, ["b"]), (exact | {"c": exact["a"]}, ["b"]), (exact | {"b": times(1.5)}, [])):
+        assert list(slightly_different(medians_ms)) == named
     assert slightly_different(exact)["b"].value == pytest.approx(1.015, rel=1e-4)
     assert slightly_different({"a": USUAL, "b": times(1.001)}) == slightly_different({"a": USUAL}) == {}
 

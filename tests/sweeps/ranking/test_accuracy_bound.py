@@ -22,8 +22,8 @@ def by_likelihood(lost, gained, images, bound):
         return -sum(count * math.log(max(each, 1e-300)) for count, each in counted if count)
 
     least, most = max(0.0, -share), (1 - share) / 2
-    found = minimize_scalar(loss, bounds=(least, most), method="bounded", options={"xatol": 1e-12}).x
-    best = min((least, most, found), key=loss)
+    inner = minimize_scalar(loss, bounds=(least, most), method="bounded", options={"xatol": 1e-12}).x
+    best = min((least, most, inner), key=loss)
     return (lost - gained - images * share) / math.sqrt(images * (2 * best + share - share**2))
 
 
@@ -38,9 +38,9 @@ def test_the_score_is_that_of_a_likelihood_maximised_numerically(lost, gained, i
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3000), st.floats(-20, 20))
 def test_the_score_falls_with_the_bound_and_does_not_care_who_is_called_the_original(lost, gained, alike, bound):
     images = lost + gained + alike
-    found = score(lost, gained, images, bound)
-    assert score(lost, gained, images, bound + 0.5) < found or found == 0.0
-    assert score(gained, lost, images, -bound) == pytest.approx(-found, abs=1e-9)
+    at_bound = score(lost, gained, images, bound)
+    assert score(lost, gained, images, bound + 0.5) < at_bound or at_bound == 0.0
+    assert score(gained, lost, images, -bound) == pytest.approx(-at_bound, abs=1e-9)
 
 
 def error(images, differ, drop, bound):
@@ -61,8 +61,8 @@ def error(images, differ, drop, bound):
 @pytest.mark.parametrize("images", [300, 480, 1000])
 @pytest.mark.parametrize("differ", [0.012, 0.02, 0.05, 0.1])
 def test_a_drop_that_equals_the_bound_is_called_kept_in_at_most_a_twentieth(images, differ):
-    found = error(images, differ, 1.0, 1.0)
-    assert 0.037 < found <= 0.05
+    share = error(images, differ, 1.0, 1.0)
+    assert 0.037 < share <= 0.05
 
 
 @pytest.mark.parametrize(("bound", "images"), [(1.0, 268), (0.5, 539), (2.0, 133), (100.0, 1)])
@@ -106,9 +106,9 @@ def test_so_many_more_images_settle_it_if_answers_go_on_to_differ_as_they_do(los
     needed = images_needed(lost, gained, images, 1.0)
     assert needed.keeps is (100 * (lost - gained) / images < 1.0)
     total = images + needed.more
-    found = score(lost * total / images, gained * total / images, total, 1.0)
-    assert abs(found) >= 1.6448
-    assert abs(found) < 1.66
+    settled_score = score(lost * total / images, gained * total / images, total, 1.0)
+    assert abs(settled_score) >= 1.6448
+    assert abs(settled_score) < 1.66
     assert needed.fewest <= needed.more
     assert needed.most is None or needed.more <= needed.most
 

@@ -1,4 +1,4 @@
-"""How often a block of the winner's rival contradicts the batches: by chance, and where it should."""
+"""A block of the winner's rival seldom contradicts the batches by chance, and does so where it should."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,14 @@ def alarms(truth: float, spread: float, noise: float | None, seed: int = 0) -> f
     """The share of races with an alarm. `truth`: the ratio in processes of their own over that in a shared one."""
     random = np.random.default_rng(seed)
     error = spread * (2 / 12) ** 0.5
-    found = 0
+    count = 0
     for _ in range(RACES):
         shown = float(np.exp(error * random.standard_normal()))
         batches = Estimate(shown, shown * np.exp(-1.96 * error), shown * np.exp(1.96 * error))
         winner = dict(enumerate(10.0 * np.exp(spread * random.standard_normal(3))))
         check = 10.0 * truth * float(np.exp(spread * random.standard_normal()))
-        found += contradicted(batches, [(5, check)], winner, noise) is not None
-    return found / RACES
+        count += contradicted(batches, [(5, check)], winner, noise) is not None
+    return count / RACES
 
 
 @pytest.mark.parametrize("truth", [1.0, 1.05, 1 / 1.05])
@@ -28,7 +28,7 @@ def alarms(truth: float, spread: float, noise: float | None, seed: int = 0) -> f
 def test_by_chance_an_alarm_is_raised_in_at_most_two_and_a_half_percent_of_races(
     truth: float, spread: float, known: bool
 ) -> None:
-    # 2.5 % of 2,000 are 50, give or take 7 (one standard deviation). The prior's spread is 2.5 %.
+    # The share 2.5 % of 2,000 is 50, give or take 7 (one standard deviation). The prior's spread is 2.5 %.
     limit = 0.025 if truth == 1.0 else 0.036 if known or spread < 0.03 else 0.06
     assert alarms(truth, spread, spread if known else None) <= limit
 
@@ -40,7 +40,7 @@ def test_a_contradiction_of_ten_percent_is_found_where_processes_differ_by_littl
     assert least <= alarms(1.1, spread, spread) <= most
 
 
-def test_without_two_blocks_of_the_winner_in_the_run_of_the_check_nothing_is_contradicted() -> None:
+def test_the_run_of_the_check_contradicts_nothing_without_two_blocks_of_the_winner() -> None:
     batches = Estimate(1.0, 0.99, 1.01)
     winner = {0: 10.0, 1: 10.0, 2: 10.0}
     assert contradicted(batches, [(7, 20.0)], winner, 0.01) == pytest.approx(2.0)

@@ -47,8 +47,8 @@ def unchecked(value, low, high):
 
 
 def result(name, medians_ms, **changes):
-    """Measured in one run with all others, so that sessions add nothing."""
-    made = Result(
+    """A result measured in one run with all others, so that sessions add nothing."""
+    complete = Result(
         name=f"net · {name}",
         model="net",
         setup=(name, "", "1", "all", "True"),
@@ -59,14 +59,16 @@ def result(name, medians_ms, **changes):
         medians_ms=tuple(medians_ms),
         trust=("ungated",),
     )
-    made = replace(made, **changes)
-    return made if "origins" in changes else replace(made, origins=(Origin(run="1"),) * len(made.medians_ms))
+    complete = replace(complete, **changes)
+    return (
+        complete if "origins" in changes else replace(complete, origins=(Origin(run="1"),) * len(complete.medians_ms))
+    )
 
 
-def changed(one, **changes):
-    """Still in that run."""
-    made = replace(one, **changes)
-    return replace(made, origins=(Origin(run="1"),) * len(made.medians_ms))
+def changed(base, **changes):
+    """A copy of a result that is still of that run."""
+    copy = replace(base, **changes)
+    return replace(copy, origins=(Origin(run="1"),) * len(copy.medians_ms))
 
 
 def over_sessions(name, medians_ms, *sessions, **changes):
@@ -108,7 +110,7 @@ def test_only_an_interval_within_the_margin_is_the_same(value, low, high, margin
     assert latency_finding(unchecked(value, low, high), margin_percent) == judgement
 
 
-def test_a_margin_under_two_percent_is_also_the_least_that_is_slower_so_more_rounds_always_end_it():
+def test_a_margin_under_two_percent_is_also_the_least_slower_so_more_rounds_end_it():
     assert latency_finding(Estimate(1.015, 1.014, 1.016), 1.0) == "slower"
     assert latency_finding(Estimate(1 / 1.015, 1 / 1.016, 1 / 1.014), 1.0) == "faster"
     assert latency_finding(Estimate(1.005, 1.004, 1.006), 1.0) == "the same"
@@ -118,47 +120,49 @@ def test_a_margin_under_two_percent_is_also_the_least_that_is_slower_so_more_rou
     ("factor", "finding", "code"), [(1.1, "slower", 3), (0.9, "faster", 0), (1.0, "the same", 0), (1.01, "the same", 0)]
 )
 def test_a_variant_is_slower_faster_or_the_same(factor, finding, code):
-    found = against([result("a", STEADY)], [result("a", [factor * ms for ms in STEADY])])
-    (one,) = found.results
-    assert (one.finding, found.exit_code) == (finding, code)
-    assert one.ratio == pytest.approx(factor)
-    assert one.ratio_low < factor < one.ratio_high
-    assert one.ratio == pytest.approx(one.b_mean_ms / one.a_mean_ms)
+    comparison = against([result("a", STEADY)], [result("a", [factor * ms for ms in STEADY])])
+    (pair,) = comparison.results
+    assert (pair.finding, comparison.exit_code) == (finding, code)
+    assert pair.ratio == pytest.approx(factor)
+    assert pair.ratio_low < factor < pair.ratio_high
+    assert pair.ratio == pytest.approx(pair.b_mean_ms / pair.a_mean_ms)
 
 
 def test_under_two_percent_is_the_same_however_well_it_is_resolved():
-    (one,) = against([result("a", [10.0] * 4)], [result("a", [10.15] * 4)]).results
-    assert (one.finding, one.ratio_low) == ("the same", pytest.approx(1.015))
+    (pair,) = against([result("a", [10.0] * 4)], [result("a", [10.15] * 4)]).results
+    assert (pair.finding, pair.ratio_low) == ("the same", pytest.approx(1.015))
 
 
 def test_what_the_rounds_leave_open_is_unresolved_and_no_pass():
-    found = against([result("a", (9.0, 10.0, 11.0))], [result("a", (10.5, 12.0, 13.5))])
-    (one,) = found.results
-    assert (one.finding, found.exit_code) == ("unresolved", EXIT_UNRESOLVED)
-    assert one.ratio == pytest.approx(1.2, abs=0.01)
-    assert one.why == f"{one.ratio_low:.4g}× to {one.ratio_high:.4g}×; measure more rounds, or allow more with --margin"
+    comparison = against([result("a", (9.0, 10.0, 11.0))], [result("a", (10.5, 12.0, 13.5))])
+    (pair,) = comparison.results
+    assert (pair.finding, comparison.exit_code) == ("unresolved", EXIT_UNRESOLVED)
+    assert pair.ratio == pytest.approx(1.2, abs=0.01)
+    assert (
+        pair.why == f"{pair.ratio_low:.4g}× to {pair.ratio_high:.4g}×; measure more rounds, or allow more with --margin"
+    )
 
 
 def test_a_wider_margin_allows_what_a_narrow_one_leaves_open():
     a, b = [result("a", (9.9, 10.0, 10.1))], [result("a", (9.7, 10.0, 10.3))]
     assert against(a, b, 1.0).exit_code == EXIT_UNRESOLVED
-    found = against(a, b, 10.0)
-    assert (found.exit_code, found.results[0].finding, found.results[0].why) == (0, "the same", "")
+    comparison = against(a, b, 10.0)
+    assert (comparison.exit_code, comparison.results[0].finding, comparison.results[0].why) == (0, "the same", "")
 
 
 def test_many_variants_pass_with_the_rounds_that_one_passes_with():
     ms = (10.0, 10.2, 9.8, 10.1)
     for count in (1, 3, 24):
         many = [result(str(n), ms) for n in range(count)]
-        found = against(many, many)
-        assert ({one.finding for one in found.results}, found.exit_code) == ({"the same"}, 0)
+        comparison = against(many, many)
+        assert ({pair.finding for pair in comparison.results}, comparison.exit_code) == ({"the same"}, 0)
 
 
 def test_the_interval_is_welchs_on_logarithms():
     now, then = np.random.default_rng(1).lognormal(2.4, 0.2, 5), np.random.default_rng(2).lognormal(2.3, 0.05, 9)
     reference = ttest_ind(np.log(now), np.log(then), equal_var=False).confidence_interval()
-    found = ratio(result("a", now), result("a", then), PRIOR)
-    assert (math.log(found.low), math.log(found.high)) == pytest.approx((reference.low, reference.high))
+    interval = ratio(result("a", now), result("a", then), PRIOR)
+    assert (math.log(interval.low), math.log(interval.high)) == pytest.approx((reference.low, reference.high))
 
 
 @pytest.mark.parametrize(
@@ -187,18 +191,18 @@ def test_the_interval_is_welchs_on_logarithms():
     ],
 )
 def test_unlike_results_are_not_compared_and_it_is_said_why(changes, words):
-    found = against([result("a", STEADY)], [changed(result("a", STEADY), **changes)])
-    (one,) = found.results
-    assert one.finding == "not comparable"
-    assert words in one.why
-    assert found.exit_code == EXIT_NOT_COMPARED
+    comparison = against([result("a", STEADY)], [changed(result("a", STEADY), **changes)])
+    (pair,) = comparison.results
+    assert pair.finding == "not comparable"
+    assert words in pair.why
+    assert comparison.exit_code == EXIT_NOT_COMPARED
 
 
 def test_a_runner_that_was_not_recorded_is_no_other_runner():
     before = result("a", STEADY, conditions=like(runner=""))
     for a, b in ((before, result("a", STEADY)), (result("a", STEADY), before)):
-        (one,) = against([a], [b]).results
-        assert (one.finding, one.why) == ("the same", "")
+        (pair,) = against([a], [b]).results
+        assert (pair.finding, pair.why) == ("the same", "")
 
 
 def test_a_limit_is_the_same_however_its_number_is_written():
@@ -208,16 +212,16 @@ def test_a_limit_is_the_same_however_its_number_is_written():
 
 def test_two_rounds_of_a_thousand_variants_are_unresolved_and_no_overflow():
     many = [result(str(n), (10.0, 20.0)) for n in range(1000)]
-    found = against(many, many)
-    assert (found.exit_code, len(found.results)) == (EXIT_UNRESOLVED, 1000)
-    json.dumps(found.document(), allow_nan=False)
+    comparison = against(many, many)
+    assert (comparison.exit_code, len(comparison.results)) == (EXIT_UNRESOLVED, 1000)
+    json.dumps(comparison.document(), allow_nan=False)
 
 
 def test_medians_whose_ratio_no_float_holds_are_slower_and_no_overflow():
-    found = against([result("a", (1e-300, 1.1e-300))], [result("a", (1e300, 1.1e300))])
-    assert found.exit_code == EXIT_SLOWER
+    comparison = against([result("a", (1e-300, 1.1e-300))], [result("a", (1e300, 1.1e300))])
+    assert comparison.exit_code == EXIT_SLOWER
     assert against([result("a", (1e-300, 1e-300))], [result("a", (1e300, 1e300))]).exit_code == EXIT_SLOWER
-    json.dumps(found.document(), allow_nan=False)
+    json.dumps(comparison.document(), allow_nan=False)
 
 
 @pytest.mark.parametrize("damaged", [math.nan, math.inf, 0.0, -1.0])
@@ -225,34 +229,37 @@ def test_a_median_that_is_no_positive_number_is_not_known(damaged):
     row = ResultRow(**BLANK, block_medians_ms=((0, 10.0), (1, damaged), (2, 10.1)), device_seconds=math.inf)
     (row,) = read_rows(to_frame([row]), "monday")
     assert (row.block_medians_ms, row.device_seconds) == (((0, 10.0), (2, 10.1)), 0.0)
-    (one,) = against([Result.of_row(row)], [Result.of_row(replace(row, block_medians_ms=((0, 10.0),)))]).results
-    assert (one.finding, one.why) == ("not comparable", "B has one timed block, 2 are needed")
+    (pair,) = against([Result.of_row(row)], [Result.of_row(replace(row, block_medians_ms=((0, 10.0),)))]).results
+    assert (pair.finding, pair.why) == ("not comparable", "B has one timed block, 2 are needed")
 
 
-def test_something_slower_outweighs_what_is_not_comparable_which_outweighs_what_is_unresolved():
+def test_slower_outweighs_not_comparable_which_outweighs_unresolved():
     # Bonferroni over four pairs, so their rounds agree better than those of one.
-    same = result("same", (10.0, 10.01, 9.99, 10.0))
-    slow = changed(same, name="net · slow", setup=("slow",), medians_ms=(20.0, 20.1, 19.9, 20.0))
-    wide = changed(same, name="net · wide", setup=("wide",), medians_ms=(8.0, 9.0, 11.0, 12.0))
-    other = replace(same, name="net · other", setup=("other",), fingerprint="f2")
-    base = [same, *(changed(one, medians_ms=same.medians_ms, fingerprint="f1") for one in (slow, wide, other))]
-    found = against(base, [same, slow, wide, other])
-    assert [one.finding for one in found.results] == ["slower", "unresolved", "the same", "not comparable"]
-    assert found.exit_code == EXIT_SLOWER
-    assert against([*base[:1], *base[2:]], [same, wide, other]).exit_code == EXIT_NOT_COMPARED
-    assert against(base[:3:2], [same, wide]).exit_code == EXIT_UNRESOLVED
-    assert against(base, [same, wide]).exit_code == EXIT_NOT_COMPARED
-    assert against(base[:1], [same]).exit_code == 0
+    steady = result("same", (10.0, 10.01, 9.99, 10.0))
+    slow = changed(steady, name="net · slow", setup=("slow",), medians_ms=(20.0, 20.1, 19.9, 20.0))
+    wide = changed(steady, name="net · wide", setup=("wide",), medians_ms=(8.0, 9.0, 11.0, 12.0))
+    other = replace(steady, name="net · other", setup=("other",), fingerprint="f2")
+    base = [
+        steady,
+        *(changed(changing, medians_ms=steady.medians_ms, fingerprint="f1") for changing in (slow, wide, other)),
+    ]
+    comparison = against(base, [steady, slow, wide, other])
+    assert [pair.finding for pair in comparison.results] == ["slower", "unresolved", "the same", "not comparable"]
+    assert comparison.exit_code == EXIT_SLOWER
+    assert against([*base[:1], *base[2:]], [steady, wide, other]).exit_code == EXIT_NOT_COMPARED
+    assert against(base[:3:2], [steady, wide]).exit_code == EXIT_UNRESOLVED
+    assert against(base, [steady, wide]).exit_code == EXIT_NOT_COMPARED
+    assert against(base[:1], [steady]).exit_code == 0
 
 
-def test_something_slower_outweighs_what_is_not_comparable_and_all_of_a_has_to_be_compared():
+def test_slower_outweighs_not_comparable_and_all_of_a_has_to_be_compared():
     slow = result("slow", [20.0, 20.1, 19.9])
     other = result("b", STEADY, fingerprint="f2")
-    same = result("same", STEADY)
-    base = [changed(slow, medians_ms=STEADY), replace(other, fingerprint="f1"), same]
-    assert against(base, [slow, other, same]).exit_code == EXIT_SLOWER
-    assert against(base, [other, same]).exit_code == EXIT_NOT_COMPARED
-    assert [one.finding for one in against(base, [same, other, slow]).results] == [
+    steady = result("same", STEADY)
+    base = [changed(slow, medians_ms=STEADY), replace(other, fingerprint="f1"), steady]
+    assert against(base, [slow, other, steady]).exit_code == EXIT_SLOWER
+    assert against(base, [other, steady]).exit_code == EXIT_NOT_COMPARED
+    assert [pair.finding for pair in against(base, [steady, other, slow]).results] == [
         "slower",
         "the same",
         "not comparable",
@@ -260,53 +267,56 @@ def test_something_slower_outweighs_what_is_not_comparable_and_all_of_a_has_to_b
 
 
 def test_what_only_one_has_is_named_and_nothing_in_common_is_nothing_comparable():
-    found = against([result("a", STEADY)], [result("b", STEADY)])
-    assert (found.results, found.only_a, found.only_b) == ((), ("net · a",), ("net · b",))
-    assert found.exit_code == EXIT_NOT_COMPARED
+    comparison = against([result("a", STEADY)], [result("b", STEADY)])
+    assert (comparison.results, comparison.only_a, comparison.only_b) == ((), ("net · a",), ("net · b",))
+    assert comparison.exit_code == EXIT_NOT_COMPARED
 
 
 def test_each_unit_is_compared_with_itself_where_both_measured_it():
     units = [result("a", [ms * factor for ms in STEADY], device_id=f"unit-{factor}") for factor in (1, 2, 3)]
-    found = against(units, units[::-1])
-    assert [one.ratio for one in found.results] == [1.0, 1.0, 1.0]
-    assert found.only_a == ()
+    comparison = against(units, units[::-1])
+    assert [pair.ratio for pair in comparison.results] == [1.0, 1.0, 1.0]
+    assert comparison.only_a == ()
 
 
 def test_another_unit_of_the_same_fingerprint_stands_in_for_one_that_is_not_there():
     other = result("a", STEADY, device_id="unit-9")
     unlike = result("a", STEADY, device_id="unit-8", fingerprint="f2")
-    (one,) = against([unlike, other], [result("a", STEADY)], 20.0).results
-    assert one.finding == "the same"
-    (one,) = against([unlike], [result("a", STEADY)], 20.0).results
-    assert one.finding == "not comparable"
+    (pair,) = against([unlike, other], [result("a", STEADY)], 20.0).results
+    assert pair.finding == "the same"
+    (pair,) = against([unlike], [result("a", STEADY)], 20.0).results
+    assert pair.finding == "not comparable"
 
 
 @pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("fingerprint", ["f1", "f2"])
 def test_a_unit_that_only_b_has_takes_nothing_from_what_was_compared(named, fingerprint):
-    here = result("a", STEADY)
-    new = replace(here, name="new", device_id="unit-2", fingerprint=fingerprint)
-    for units in ([here, new], [new, here]):
-        found = against([here], units, named=named)
-        assert [(one.name, one.finding) for one in found.results] == [("net · a", "the same")]
-        assert (found.only_a, found.only_b, found.exit_code) == ((), ("new",), 0)
-        found = against(units, [here], named=named)
-        assert (found.only_a, found.only_b, found.exit_code) == (("new",), (), EXIT_NOT_COMPARED)
+    known = result("a", STEADY)
+    new = replace(known, name="new", device_id="unit-2", fingerprint=fingerprint)
+    for units in ([known, new], [new, known]):
+        comparison = against([known], units, named=named)
+        assert [(pair.name, pair.finding) for pair in comparison.results] == [("net · a", "the same")]
+        assert (comparison.only_a, comparison.only_b, comparison.exit_code) == ((), ("new",), 0)
+        comparison = against(units, [known], named=named)
+        assert (comparison.only_a, comparison.only_b, comparison.exit_code) == (("new",), (), EXIT_NOT_COMPARED)
 
 
-def test_units_that_only_one_side_has_stand_in_for_each_other_once_the_nearest_are_matched():
+def test_units_of_only_one_side_stand_in_for_each_other_once_the_nearest_are_matched():
     a = [result("a", STEADY, device_id="left"), result("a", STEADY, device_id="both")]
     b = [result("a", [2 * ms for ms in STEADY], device_id=unit) for unit in ("right", "both", "late")]
-    found = against(a, [replace(one, name=one.device_id) for one in b])
-    assert [(one.name, one.finding) for one in found.results] == [("both", "slower"), ("right", "slower (one session)")]
-    assert (found.only_a, found.only_b) == ((), ("late",))
+    comparison = against(a, [replace(unit, name=unit.device_id) for unit in b])
+    assert [(pair.name, pair.finding) for pair in comparison.results] == [
+        ("both", "slower"),
+        ("right", "slower (one session)"),
+    ]
+    assert (comparison.only_a, comparison.only_b) == ((), ("late",))
 
 
 def test_two_results_that_are_named_are_compared_though_they_are_two_variants():
     a, b = result("a", STEADY), result("b", [2 * ms for ms in STEADY])
     assert against([a], [b]).results == ()
-    (one,) = against([a], [b], named=True).results
-    assert (one.finding, one.ratio) == ("slower", pytest.approx(2.0))
+    (pair,) = against([a], [b], named=True).results
+    assert (pair.finding, pair.ratio) == ("slower", pytest.approx(2.0))
 
 
 def test_the_document_is_json_without_nan():
@@ -344,14 +354,14 @@ OTHER = [(200, 1.0)]
 
 def test_with_one_session_a_side_slower_is_slower_in_one_session_and_ends_with_five():
     b = over_sessions("a", [1.1 * ms for ms in STEADY], *OTHER)
-    found = against([over_sessions("a", STEADY, *ONE)], [b])
-    (one,) = found.results
-    assert (one.finding, found.exit_code) == ("slower (one session)", EXIT_UNRESOLVED)
-    assert (one.a_sessions, one.b_sessions, one.session_spread_percent) == (1, 1, 2.5)
-    assert one.ratio_low < 0.99 < 1.21 < one.ratio_high
-    within, _, between = one.why.partition(" within these sessions, ")
-    assert (within.split("×")[0], between.split("×")[0]) == ("1.084", f"{one.ratio_low:.4g}")
-    assert "measure both again at least 30 minutes later (" in one.why
+    comparison = against([over_sessions("a", STEADY, *ONE)], [b])
+    (pair,) = comparison.results
+    assert (pair.finding, comparison.exit_code) == ("slower (one session)", EXIT_UNRESOLVED)
+    assert (pair.a_sessions, pair.b_sessions, pair.session_spread_percent) == (1, 1, 2.5)
+    assert pair.ratio_low < 0.99 < 1.21 < pair.ratio_high
+    within, _, between = pair.why.partition(" within these sessions, ")
+    assert (within.split("×")[0], between.split("×")[0]) == ("1.084", f"{pair.ratio_low:.4g}")
+    assert "measure both again at least 30 minutes later (" in pair.why
     # However large it is.
     b = over_sessions("a", [5 * ms for ms in STEADY], *OTHER)
     assert against([over_sessions("a", STEADY, *ONE)], [b]).exit_code == EXIT_UNRESOLVED
@@ -359,18 +369,18 @@ def test_with_one_session_a_side_slower_is_slower_in_one_session_and_ends_with_f
 
 def test_the_same_blocks_in_the_same_run_are_slower():
     b = over_sessions("a", [1.1 * ms for ms in STEADY], *ONE)
-    found = against([over_sessions("a", STEADY, *ONE)], [b])
-    assert (found.results[0].finding, found.exit_code) == ("slower", EXIT_SLOWER)
-    assert found.results[0].session_spread_percent is None
+    comparison = against([over_sessions("a", STEADY, *ONE)], [b])
+    assert (comparison.results[0].finding, comparison.exit_code) == ("slower", EXIT_SLOWER)
+    assert comparison.results[0].session_spread_percent is None
     elsewhere = replace(b, device_id="unit-2")
     assert against([over_sessions("a", STEADY, *ONE)], [elsewhere]).exit_code == EXIT_UNRESOLVED
 
 
-def test_an_unchanged_build_of_one_session_has_not_passed_and_is_told_how_many_sessions_would_do():
+def test_an_unchanged_build_of_one_session_fails_and_is_told_how_many_would_do():
     a, b = over_sessions("a", STEADY, *ONE), over_sessions("a", STEADY, *OTHER)
-    found = against([a], [b])
-    assert (found.results[0].finding, found.exit_code) == ("unresolved", EXIT_UNRESOLVED)
-    needed = int(found.results[0].why.partition("minutes later (")[2].split()[0])
+    comparison = against([a], [b])
+    assert (comparison.results[0].finding, comparison.exit_code) == ("unresolved", EXIT_UNRESOLVED)
+    needed = int(comparison.results[0].why.partition("minutes later (")[2].split()[0])
     assert needed > 2
     days = [(day, 1.0 + 0.025 * (-1) ** day) for day in range(1, 2 * needed + 3)]
     sides = (over_sessions("a", STEADY, *some) for some in (days[: needed + 1], days[needed + 1 :]))
@@ -382,9 +392,9 @@ def test_an_unchanged_build_of_one_session_has_not_passed_and_is_told_how_many_s
 def test_what_sessions_of_each_side_show_is_decided(factor, finding, code):
     a = over_sessions("a", STEADY, (100, 1.0), (200, 1.01), (300, 0.99), (400, 1.0))
     b = over_sessions("a", [factor * ms for ms in STEADY], (500, 0.99), (600, 1.0), (700, 1.01), (800, 1.0))
-    found = against([a], [b])
-    assert (found.results[0].finding, found.exit_code) == (finding, code)
-    assert found.results[0].why == ""
+    comparison = against([a], [b])
+    assert (comparison.results[0].finding, comparison.exit_code) == (finding, code)
+    assert comparison.results[0].why == ""
 
 
 def test_a_difference_that_sessions_resolve_is_slower_whatever_the_margin():
@@ -399,8 +409,8 @@ def test_a_device_that_differs_from_day_to_day_is_believed_less():
     wild = [over_sessions("a", STEADY, (day, 1.0), (day + 1, 1.15), (day + 2, 0.9)) for day in (1, 4)]
     slower = [replace(b, medians_ms=tuple(1.12 * ms for ms in b.medians_ms)) for b in (calm[1], wild[1])]
     assert against([calm[0]], [slower[0]]).results[0].finding == "slower"
-    found = against([wild[0]], [slower[1]]).results[0]
-    assert (found.finding, found.session_spread_percent > 8) == ("unresolved", True)
+    pair = against([wild[0]], [slower[1]]).results[0]
+    assert (pair.finding, pair.session_spread_percent > 8) == ("unresolved", True)
 
 
 def test_the_sentinel_says_what_the_device_does_from_day_to_day():
@@ -426,9 +436,11 @@ def test_the_terminal_says_slower_in_one_session_and_with_which_spread(capsys):
 
 
 def test_what_was_measured_in_batches_only_is_said_not_to_be_compared(capsys):
-    found = compare(("a", [result("x", (10.0, 10.1))]), ("b", [result("x", (10.0, 10.1))]), 5.0, in_batches=("y", "y"))
-    assert found.in_batches == ("y",)
-    print_comparison(found)
+    comparison = compare(
+        ("a", [result("x", (10.0, 10.1))]), ("b", [result("x", (10.0, 10.1))]), 5.0, in_batches=("y", "y")
+    )
+    assert comparison.in_batches == ("y",)
+    print_comparison(comparison)
     assert "y: measured in batches only, which give a ratio to the winner and no time: not compared" in " ".join(
         capsys.readouterr().out.split()
     )

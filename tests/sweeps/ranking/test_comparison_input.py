@@ -1,4 +1,4 @@
-"""From which runs and sessions the blocks of a result are."""
+"""The blocks of a result know their runs and sessions."""
 
 from dataclasses import replace
 
@@ -19,15 +19,15 @@ def row(records):
 
 def test_a_row_says_for_each_block_its_run_and_its_session(row):
     (read,) = read_rows(to_frame([row]), "s")
-    found = Result.of_row(read)
-    assert found.medians_ms == (10.0, 10.1, 10.2)
-    assert [origin.session for origin in found.origins] == [FIRST, FIRST, SECOND]
-    assert [origin.run for origin in found.origins] == [str(FIRST), str(FIRST + 60), str(SECOND)]
+    of_row = Result.of_row(read)
+    assert of_row.medians_ms == (10.0, 10.1, 10.2)
+    assert [origin.session for origin in of_row.origins] == [FIRST, FIRST, SECOND]
+    assert [origin.run for origin in of_row.origins] == [str(FIRST), str(FIRST + 60), str(SECOND)]
 
 
 def test_only_some_runs_are_kept_with_their_blocks(row):
-    found = Result.of_row(row).only({str(SECOND), "another"})
-    assert (found.medians_ms, found.origins) == ((10.2,), (Origin(run=str(SECOND), session=SECOND),))
+    subset = Result.of_row(row).only({str(SECOND), "another"})
+    assert (subset.medians_ms, subset.origins) == ((10.2,), (Origin(run=str(SECOND), session=SECOND),))
 
 
 def test_numbers_of_the_oldest_journals_are_runs_of_their_sweep_alone():
@@ -38,14 +38,14 @@ def test_numbers_of_the_oldest_journals_are_runs_of_their_sweep_alone():
 
 
 def test_blocks_of_unknown_origin_are_of_one_session(row):
-    found = Result.of_row(row)
-    assert replace(found, origins=()).of_blocks == (Origin(),) * 3
+    of_row = Result.of_row(row)
+    assert replace(of_row, origins=()).of_blocks == (Origin(),) * 3
 
 
 def test_versions_of_a_runtime_are_compared_where_the_sweep_chose_them(records):
     def row(version, release="installed"):
-        made = records.row(records.job(0), runtime_version=f"onnxruntime {version}", runner_toolchain=release)
-        return replace(made, runtime="onnxruntime")
+        row = records.row(records.job(0), runtime_version=f"onnxruntime {version}", runner_toolchain=release)
+        return replace(row, runtime="onnxruntime")
 
     now, before, chosen = row("1.32.0"), row("1.31.1"), row("1.31.1", "onnxruntime==1.31.1")
     assert alike([now, chosen]) == [[now, chosen]]

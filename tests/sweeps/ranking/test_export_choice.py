@@ -1,4 +1,4 @@
-"""What `edgesweep export` takes."""
+"""`edgesweep export` takes the build that is asked for."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is taken out of a workspace: a file, and what to expect of it."""
+"""A build that is taken out of a workspace is a file with what to expect of it."""
 
 import hashlib
 import json
@@ -27,15 +27,15 @@ PROTOCOL = resolve(ProtocolSpec(preset="quick", min_seconds=0.25, gate=GateSpec(
 
 @pytest.fixture
 def workspace(tmp_path, records) -> Workspace:
-    """With the artifacts of the timed job 0 and of the checked job 1."""
-    made = Workspace.open(tmp_path / "workspace")
+    """A workspace with the artifacts of the timed job 0 and of the checked job 1."""
+    workspace = Workspace.open(tmp_path / "workspace")
     for job in (records.job(0), records.checked_job(1)):
-        folder = made.artifact(job.build_key)
+        folder = workspace.artifact(job.build_key)
         folder.mkdir(parents=True)
         (folder / "model.pt").write_bytes(MODEL)
         digest = hashlib.sha256(MODEL).hexdigest()
         records.manifest(job).model_copy(update={"file_sha256": digest}).write(folder)
-    return made
+    return workspace
 
 
 @pytest.fixture
@@ -94,28 +94,28 @@ def test_a_manifest_is_comparable_with_the_row_that_it_came_from(export, tmp_pat
     export()
     path = tmp_path / "out/manifest.json"
     row = records.row(records.job(0), protocol=json.dumps(PROTOCOL.comparable()), gate="gated", grid="g")
-    (there,) = (Result.of_row(one) for one in read_rows(to_frame([row]), "s"))
+    (measured,) = (Result.of_row(row) for row in read_rows(to_frame([row]), "s"))
     shipped = read_shipped(path).comparable(path)
-    assert differing(there, shipped) == []
-    assert shipped == replace(there, trust=shipped.trust)
+    assert differing(measured, shipped) == []
+    assert shipped == replace(measured, trust=shipped.trust)
 
 
-def test_a_manifest_says_in_which_runs_and_sessions_it_was_measured_and_older_ones_are_one_session(
+def test_a_manifest_names_its_runs_and_sessions_and_older_manifests_are_one_session(
     export, tmp_path: Path, records
 ) -> None:
     first, second = 1_790_000_000, 1_790_100_000
     visits = ((first * 1000, 10.0), (first * 1000 + 1, 10.1), ((second + 5) * 1000 + 2, 10.2))
     export(block_medians_ms=visits, sessions=(first, second))
     path = tmp_path / "out/manifest.json"
-    found = read_shipped(path).comparable(path)
-    assert [origin.run for origin in found.origins] == [str(first), str(first), str(second + 5)]
-    assert [origin.session for origin in found.origins] == [first, first, second]
+    comparable = read_shipped(path).comparable(path)
+    assert [origin.run for origin in comparable.origins] == [str(first), str(first), str(second + 5)]
+    assert [origin.session for origin in comparable.origins] == [first, first, second]
     document = json.loads(path.read_text())
     del document["expected"]["block_runs"], document["expected"]["sessions"]
     path.write_text(json.dumps(document))
     older = read_shipped(path).comparable(path)
     assert sessions(older) == 1
-    assert not together(found, older)
+    assert not together(comparable, older)
 
 
 def test_a_manifest_with_too_few_runs_is_refused(export, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_manifest_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) 
         read_shipped(tmp_path / "nowhere.json")
 
 
-def test_what_was_measured_in_batches_only_is_exported_by_name_without_a_time_and_says_so(
+def test_a_build_of_batches_only_is_exported_by_name_and_says_that_it_has_no_time(
     workspace, records, tmp_path: Path
 ) -> None:
     ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)

@@ -23,33 +23,33 @@ def half_width(estimate: Estimate) -> float:
 
 @pytest.mark.parametrize("cv", [0.02, 0.10, 0.20])
 def test_intervals_of_three_rounds_are_much_narrower_and_still_hold_the_truth(cv: float) -> None:
-    covered, ours, students = 0, [], []
+    covered, widths, students = 0, [], []
     for seed in range(200):
         blocks = drawn(seed, 24, 3, cv).tolist()
-        for medians, found in zip(blocks, moderated(blocks), strict=True):
-            assert found.low is not None
-            assert found.high is not None
-            covered += found.low <= 10.0 <= found.high
-            ours.append(half_width(found))
+        for medians, interval in zip(blocks, moderated(blocks), strict=True):
+            assert interval.low is not None
+            assert interval.high is not None
+            covered += interval.low <= 10.0 <= interval.high
+            widths.append(half_width(interval))
             students.append(half_width(p50_estimate(medians)))
-    assert 0.93 <= covered / len(ours) <= 0.97
-    assert np.median(ours) < 0.65 * np.median(students)
+    assert 0.93 <= covered / len(widths) <= 0.97
+    assert np.median(widths) < 0.65 * np.median(students)
 
 
 def test_where_spreads_differ_each_variant_keeps_most_of_its_own() -> None:
     noisy = 5
     blocks = drawn(3, 24, 8, np.where(np.arange(24)[:, None] < noisy, 0.2, 0.002)).tolist()
-    found = [half_width(one) for one in moderated(blocks)]
-    assert min(found[:noisy]) > 10 * max(found[noisy:])
+    widths = [half_width(interval) for interval in moderated(blocks)]
+    assert min(widths[:noisy]) > 10 * max(widths[noisy:])
 
 
 def test_the_estimate_is_the_median_and_inside_its_interval() -> None:
     blocks = [[10.0, 10.1, 12.0], [5.0, 5.1, 4.9], [8.0, 8.3, 8.1], [20.0, 20.1, 19.0]]
-    for medians, found in zip(blocks, moderated(blocks), strict=True):
-        assert found.value == np.median(medians)
-        assert found.low is not None
-        assert found.high is not None
-        assert found.low < found.value < found.high
+    for medians, interval in zip(blocks, moderated(blocks), strict=True):
+        assert interval.value == np.median(medians)
+        assert interval.low is not None
+        assert interval.high is not None
+        assert interval.low < interval.value < interval.high
 
 
 def test_a_single_block_has_no_interval_and_too_few_variants_keep_their_own() -> None:
@@ -74,8 +74,8 @@ def test_the_prior_is_found_from_the_variances() -> None:
     freedom, prior = common_spread(variances, degrees)
     assert freedom == pytest.approx(6.0, rel=0.1)
     assert prior == pytest.approx(0.01, rel=0.05)
-    same, _ = common_spread(0.01 * np.linspace(0.99, 1.01, 10), np.full(10, 2.0))
-    assert math.isinf(same)
+    degrees_of_equal, _ = common_spread(0.01 * np.linspace(0.99, 1.01, 10), np.full(10, 2.0))
+    assert math.isinf(degrees_of_equal)
 
 
 @pytest.mark.parametrize("value", [1e-4, 0.1, 1.0, 30.0, 1e4])
@@ -92,7 +92,7 @@ def test_a_median_that_is_no_positive_number_is_refused() -> None:
 def test_a_smaller_chance_above_moves_the_upper_end_of_that_variant_alone(variants: int) -> None:
     blocks = drawn(7, variants, 5, 0.05).tolist()
     plain, moved = moderated(blocks), moderated(blocks, {1: 0.005})
-    assert [one for place, one in enumerate(moved) if place != 1] == [plain[0], *plain[2:]]
+    assert [interval for place, interval in enumerate(moved) if place != 1] == [plain[0], *plain[2:]]
     assert (moved[1].value, moved[1].low) == (plain[1].value, plain[1].low)
     assert moved[1].high is not None
     assert plain[1].high is not None

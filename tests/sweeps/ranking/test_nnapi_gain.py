@@ -39,9 +39,9 @@ def row(records):
 
 
 def figure(rows: Sequence[ResultRow], objective: ObjectiveSpec = FREE) -> BackendFigure:
-    found = rank(to_frame(rows), objective, "s").backends
-    assert found is not None
-    return found
+    comparison = rank(to_frame(rows), objective, "s").backends
+    assert comparison is not None
+    return comparison
 
 
 def only(rows: Sequence[ResultRow], objective: ObjectiveSpec = FREE) -> BackendPair:
@@ -75,7 +75,7 @@ def test_the_quickest_build_of_each_backend_is_compared(row) -> None:
     assert figure(rows).headline == ""
 
 
-def test_heat_that_both_share_in_a_round_does_not_widen_the_ratio_which_is_called_paired(row, capsys) -> None:
+def test_heat_shared_in_a_round_does_not_widen_the_ratio_which_is_called_paired(row, capsys) -> None:
     rows = [row(0, CPU, 8.0, 12.0, 16.0), row(1, NNAPI, 10.0, 15.0, 20.01)]
     print_ranking(rank(to_frame(rows), FREE, "s"))
     shown = capsys.readouterr().out
@@ -105,8 +105,8 @@ def test_each_precision_and_device_has_a_pair_of_its_own(row) -> None:
         row(2, replace(CPU, **INT8), 5.0, 5.1, 4.9),
         row(3, replace(NNAPI, **INT8), 1.0, 1.1, 0.9),
     ]
-    there = {"device_id": "unit-2", "device": "Other Phone (SoC)", "fingerprint": "other"}
-    rows += [replace(one, job_key=f"2{one.job_key}", **there) for one in rows]
+    second_unit = {"device_id": "unit-2", "device": "Other Phone (SoC)", "fingerprint": "other"}
+    rows += [replace(row, job_key=f"2{row.job_key}", **second_unit) for row in rows]
     pairs = figure(rows).pairs
     assert [(pair.device_id, pair.precision) for pair in pairs] == [
         ("local-1", "fp32"),
@@ -119,22 +119,22 @@ def test_each_precision_and_device_has_a_pair_of_its_own(row) -> None:
 
 def test_a_virtual_phone_has_an_accuracy_and_no_time_and_the_figure_says_so(row, capsys) -> None:
     rows = [row(0, CPU, 8.0, 8.1, 7.9), row(1, NNAPI)]
-    found = figure(rows)
-    assert found.headline == NOT_MEASURED
-    (pair,) = found.pairs
+    comparison = figure(rows)
+    assert comparison.headline == NOT_MEASURED
+    (pair,) = comparison.pairs
     assert (pair.nnapi, pair.ratio, pair.finding) == (None, None, "")
     assert pair.note == "NNAPI: only checked, not timed: Top-1 97.50 %, NNAPI reference"
     print_ranking(rank(to_frame(rows), FREE, "s"))
-    said = " ".join(capsys.readouterr().out.split())
-    assert NOT_MEASURED in said
-    assert "only checked, not timed" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert NOT_MEASURED in output
+    assert "only checked, not timed" in output
 
 
 def test_what_fell_back_to_the_cpu_is_no_figure_of_nnapi(row) -> None:
     rows = [row(0, CPU, 8.0, 8.1, 7.9), row(1, NNAPI, 4.0, 4.1, 3.9, trust=("backend_fell_back",))]
-    found = figure(rows)
-    (pair,) = found.pairs
-    assert (pair.nnapi, pair.ratio, found.headline) == (None, None, NOT_MEASURED)
+    comparison = figure(rows)
+    (pair,) = comparison.pairs
+    assert (pair.nnapi, pair.ratio, comparison.headline) == (None, None, NOT_MEASURED)
     assert pair.note.startswith(f"NNAPI: {label_of(NNAPI)} does not count: backend_fell_back: ")
 
 
@@ -145,24 +145,24 @@ def test_a_phone_whose_nnapi_builds_do_not_count_was_measured_all_the_same(row, 
     throttled = row(1, NNAPI, 4.0, 4.1, 3.9, trust=("throttled",))
     cases = (([cpu, throttled], FREE, "throttled: "), ([cpu, large], bound, "artifact_mb is 40.0 MB"))
     for rows, objective, why in cases:
-        found = figure(rows, objective)
-        (pair,) = found.pairs
-        assert (pair.nnapi, pair.ratio, found.headline) == (None, None, NONE_COUNTS)
+        comparison = figure(rows, objective)
+        (pair,) = comparison.pairs
+        assert (pair.nnapi, pair.ratio, comparison.headline) == (None, None, NONE_COUNTS)
         assert pair.note.startswith(f"NNAPI: {label_of(NNAPI)} does not count: {why}"), pair.note
     fell_back = replace(throttled, trust=("backend_fell_back", "throttled"))
     assert figure([cpu, fell_back]).headline == NOT_MEASURED
     print_ranking(rank(to_frame([cpu, throttled]), FREE, "s"))
-    said = " ".join(capsys.readouterr().out.split())
-    assert NONE_COUNTS in said
-    assert NOT_MEASURED not in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert NONE_COUNTS in output
+    assert NOT_MEASURED not in output
 
 
 def test_an_nnapi_build_that_left_a_race_in_batches_was_measured(row) -> None:
     message = "left after 2 batches: 1.500 times as slow as net · cpu, and at least 1.400 times"
     left = Settled(job_key="", budget="race", rounds=0, reason="slower", message=message, batches=2, ratio=1.5)
-    found = figure([row(0, CPU, 8.0, 8.1, 7.9), replace(row(1, NNAPI), settled=left)])
-    (pair,) = found.pairs
-    assert (pair.nnapi, pair.ratio, found.headline) == (None, None, NONE_COUNTS)
+    comparison = figure([row(0, CPU, 8.0, 8.1, 7.9), replace(row(1, NNAPI), settled=left)])
+    (pair,) = comparison.pairs
+    assert (pair.nnapi, pair.ratio, comparison.headline) == (None, None, NONE_COUNTS)
     assert pair.note == f"NNAPI: {label_of(NNAPI)} {message}"
 
 
@@ -206,6 +206,6 @@ def test_the_document_holds_figures_with_their_intervals_and_hostile_names_stay_
     assert set(pair["ratio"]) == {"value", "low", "high"}
     assert pair["ratio"]["low"] <= pair["ratio"]["value"] <= pair["ratio"]["high"]
     print_ranking(ranking)
-    said = capsys.readouterr().out
-    assert "NNAPI against the CPU" in said
-    assert "\x1b" not in said
+    output = capsys.readouterr().out
+    assert "NNAPI against the CPU" in output
+    assert "\x1b" not in output

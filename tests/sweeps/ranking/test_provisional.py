@@ -27,29 +27,29 @@ def row(records):
             "accuracy_drop_low_points": drop.low,
             "accuracy_drop_high_points": drop.high,
         }
-        made = records.row(records.job(next(number)), p50_ms, name=name, images=counts[2], **changes)
-        return replace(made, metrics={**made.metrics, **figures})
+        default = records.row(records.job(next(number)), p50_ms, name=name, images=counts[2], **changes)
+        return replace(default, metrics={**default.metrics, **figures})
 
     return make
 
 
-def found(rows, objective=DEFAULT):
+def ranked(rows, objective=DEFAULT):
     (entry,) = rank_rows(rows, objective, "s").devices
     return entry
 
 
 def test_with_a_winner_there_is_none(row):
-    assert found([row("a", 10.0), row("b", 9.0, (30, 0, 600))]).provisional is None
+    assert ranked([row("a", 10.0), row("b", 9.0, (30, 0, 600))]).provisional is None
 
 
-def test_an_open_constraint_is_settled_by_images_and_an_estimate_that_keeps_it_goes_first(row):
+def test_images_settle_an_open_constraint_and_an_estimate_that_keeps_it_goes_first(row):
     rows = [
         row("quick", 8.0, (9, 2, 480), accuracy_seconds=20.0),
         row("near", 9.0, (5, 3, 480), accuracy_seconds=20.0),
         row("hot", 7.0, trust=("gate_timeout",)),
         row("bad", 5.0, (60, 0, 480)),
     ]
-    entry = found(rows)
+    entry = ranked(rows)
     assert entry.winner is None
     choice = entry.provisional
     assert choice.name == "near"
@@ -70,7 +70,7 @@ def test_what_the_state_of_the_device_disqualified_is_measured_again(row):
         row("a", 7.0, trust=("throttled",), device_seconds=10.0),
         row("missed", 6.0, (60, 0, 600), trust=("throttled",)),
     ]
-    choice = found(rows).provisional
+    choice = ranked(rows).provisional
     assert choice.name == "a"
     assert choice.settle.command == "edgesweep run SWEEP.yaml --retry-failed"
     assert "throttled" in choice.why
@@ -83,7 +83,7 @@ def test_of_a_device_that_was_never_ready_the_limit_is_named_that_it_would_have_
         row("a", 7.0, reason="CPU at 81.0 °C, above 70 °C", lacking='[["max_cpu_temp_c", 81.0]]', **hot),
         row("b", 8.0, lacking='[["max_cpu_temp_c", 88.4]]', **hot),
     ]
-    choice = found(rows).provisional
+    choice = ranked(rows).provisional
     assert choice.name == "a"
     assert "(fields: protocol.gate: " in choice.why
     assert choice.why.endswith("it was not ready: CPU at 81.0 °C, above 70 °C")
@@ -106,7 +106,7 @@ def test_of_a_device_that_was_never_ready_the_limit_is_named_that_it_would_have_
     ],
 )
 def test_each_condition_of_the_gate_has_its_line(row, lacking, field, value, command):
-    settle = found([row("a", 8.0, trust=("gate_timeout",), lacking=lacking)]).provisional.settle
+    settle = ranked([row("a", 8.0, trust=("gate_timeout",), lacking=lacking)]).provisional.settle
     assert (settle.field, settle.value) == (field, value)
     assert settle.command.endswith(command)
 
@@ -124,20 +124,20 @@ def test_no_more_images_are_asked_for_than_there_are(row):
 )
 def test_an_objective_that_has_too_few_samples_asks_for_so_many(row, samples, field, value):
     objective = ObjectiveSpec(minimize="latency_p99_ms", constraints=())
-    settle = found([row("a", 8.0, rounds=3, samples=samples, device_seconds=6.0)], objective).provisional.settle
+    settle = ranked([row("a", 8.0, rounds=3, samples=samples, device_seconds=6.0)], objective).provisional.settle
     assert (settle.field, settle.value) == (field, value)
     assert settle.seconds > 6.0
 
 
 def test_a_figure_that_nothing_can_tell_is_no_bound_of_0(row):
     bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="model_rss_mb", at_most=50.0),))
-    choice = found([row("a", 8.0)], bound).provisional
+    choice = ranked([row("a", 8.0)], bound).provisional
     assert choice.name == "a"
     assert choice.settle.timed_text == (
         "take model_rss_mb out of objective.constraints, as nothing can tell it, then edgesweep run SWEEP.yaml "
         "(it measures nothing again)"
     )
-    settle = found([row("a", 8.0)], ObjectiveSpec(minimize="model_rss_mb", constraints=())).provisional.settle
+    settle = ranked([row("a", 8.0)], ObjectiveSpec(minimize="model_rss_mb", constraints=())).provisional.settle
     assert (settle.field, settle.value) == ("objective.minimize", "latency_p50_ms")
 
 
@@ -159,25 +159,25 @@ def test_without_any_figure_there_is_something_to_do(row, outcome, text):
     assert ("--retry-failed" in choice.settle.text) == (outcome == "failed")
 
 
-def test_where_all_are_shown_to_break_a_bound_the_bound_that_the_nearest_keeps_is_named(row):
-    choice = found([row("a", 8.0, (30, 0, 600)), row("b", 9.0, (40, 0, 600))]).provisional
+def test_where_all_are_shown_to_break_a_bound_the_bound_of_the_nearest_is_named(row):
+    choice = ranked([row("a", 8.0, (30, 0, 600)), row("b", 9.0, (40, 0, 600))]).provisional
     assert choice.name == ""
     assert choice.settle.field == "objective.constraints, accuracy_drop_points: at_most"
     looser = ConstraintSpec(metric="accuracy_drop_points", at_most=float(choice.settle.value))
-    assert found([row("a", 8.0, (30, 0, 600))], ObjectiveSpec(constraints=(looser,))).winner.name == "a"
+    assert ranked([row("a", 8.0, (30, 0, 600))], ObjectiveSpec(constraints=(looser,))).winner.name == "a"
     assert choice.settle.timed_text.endswith("(it measures nothing again)")
 
 
 def test_what_can_never_win_is_no_choice(row):
-    choice = found([row("a", 8.0, trust=("invalid_output",))]).provisional
+    choice = ranked([row("a", 8.0, trust=("invalid_output",))]).provisional
     assert (choice.name, choice.settle.note) == ("", "vary more axes under grids")
 
 
 def test_a_bound_on_latency_that_is_open_asks_for_rounds(row):
     bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="latency_p50_ms", at_most=8.0),))
-    made = row("a", 8.0, rounds=3, device_seconds=9.0)
-    wide = {**made.metrics, "latency_ci_low_ms": 7.0, "latency_ci_high_ms": 9.0}
-    choice = found([replace(made, metrics=wide, block_medians_ms=((0, 7.0), (1, 8.0), (2, 9.0)))], bound).provisional
+    plain = row("a", 8.0, rounds=3, device_seconds=9.0)
+    wide = {**plain.metrics, "latency_ci_low_ms": 7.0, "latency_ci_high_ms": 9.0}
+    choice = ranked([replace(plain, metrics=wide, block_medians_ms=((0, 7.0), (1, 8.0), (2, 9.0)))], bound).provisional
     assert (choice.settle.field, choice.settle.value) == ("protocol.rounds", "6")
     assert choice.settle.seconds == pytest.approx(9.0)
 
@@ -218,12 +218,12 @@ def test_where_the_original_itself_is_doubted_no_build_keeps_a_bound_on_accuracy
         row("int8", 5.0, trust=(label,)),
         row("few", 7.0, (2, 1, 50), trust=(label,)),
     ]
-    entry = found(rows, objective)
+    entry = ranked(rows, objective)
     assert entry.winner is None
-    assert {one.verdict for one in entry.ranking} == {"unresolved"}
-    assert all(words in one.why for one in entry.ranking)
-    for one in entry.ranking:
-        assert all((check.doubts, check.images_needed) == ((label,), None) for check in one.constraints)
+    assert {candidate.verdict for candidate in entry.ranking} == {"unresolved"}
+    assert all(words in candidate.why for candidate in entry.ranking)
+    for candidate in entry.ranking:
+        assert all((check.doubts, check.images_needed) == ((label,), None) for check in candidate.constraints)
     assert "see to the original itself (edgesweep plan SWEEP.yaml --check" in entry.provisional.settle.text
     [shown] = ranking_document(rank_rows(rows, objective, "s"))["devices"]
     assert shown["winner"] is None
@@ -231,9 +231,9 @@ def test_where_the_original_itself_is_doubted_no_build_keeps_a_bound_on_accuracy
 
 
 def test_a_doubted_original_hinders_no_objective_without_accuracy(row):
-    entry = found([row("fp32", 9.0, trust=("reference_at_chance",))], ObjectiveSpec(constraints=()))
+    entry = ranked([row("fp32", 9.0, trust=("reference_at_chance",))], ObjectiveSpec(constraints=()))
     assert entry.winner is not None
     assert entry.winner.trust == ("reference_at_chance",)
-    # What breaks a bound all the same still breaks it.
-    [broken] = found([row("int8", 5.0, (90, 0, 600), trust=("reference_at_chance",))]).ranking
+    # A build that breaks a bound all the same still breaks it.
+    [broken] = ranked([row("int8", 5.0, (90, 0, 600), trust=("reference_at_chance",))]).ranking
     assert broken.verdict == "fail"

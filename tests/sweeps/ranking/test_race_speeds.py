@@ -66,20 +66,20 @@ def slow_from(first: int, step: float, until: int = COUNT) -> Callable[[int], fl
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_a_change_of_the_speed_is_found_in_whatever_part_of_the_race_it_falls(step, first, until, slow_visits, seed):
-    found = race_speeds(race(lognormal(seed), slow_from(first, step, until)), [WINNER])
-    assert found is not None
-    assert found.slower == pytest.approx(step, rel=0.03)
-    assert (found.slow, found.sure) == ((slow_visits,), (True,))
-    assert (found.share_low, found.share_high) == (0.0, 1.0), "a race does not show how often each is"
+    speeds = race_speeds(race(lognormal(seed), slow_from(first, step, until)), [WINNER])
+    assert speeds is not None
+    assert speeds.slower == pytest.approx(step, rel=0.03)
+    assert (speeds.slow, speeds.sure) == ((slow_visits,), (True,))
+    assert (speeds.share_low, speeds.share_high) == (0.0, 1.0), "a race does not show how often each is"
 
 
 def test_the_interval_of_a_winner_that_was_confirmed_in_one_state_reaches_over_both():
     blocks = race(lognormal(1), slow_from(24, 1.3))
     confirmed = {visit: blocks[WINNER].alone[visit] for visit in CONFIRMING}
     alone = latency_intervals([confirmed], None)[0]
-    found = latency_intervals([confirmed], race_speeds(blocks, [WINNER]))[0]
+    interval = latency_intervals([confirmed], race_speeds(blocks, [WINNER]))[0]
     assert alone.low > 12.0
-    assert found.low < 10.0 < 13.0 < found.high
+    assert interval.low < 10.0 < 13.0 < interval.high
 
 
 def correlated(seed: int) -> np.ndarray:
@@ -118,15 +118,16 @@ NOISES: dict[str, Callable[[int], np.ndarray]] = {
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_noise_of_one_speed_is_not_taken_for_two(noise: str):
-    """In one race of a hundred at most; in three where bursts, which are another speed for a while, may meet."""
+    """Two speeds are found in one race of a hundred at most; in three where bursts, which are another speed for a
+    while, may meet."""
     most = 3 if noise == BURSTS else 1
     assert len([seed for seed in range(100) if race_speeds(race(NOISES[noise](seed)), [WINNER])]) <= most
 
 
 @pytest.mark.parametrize("factor", [0.8, 1.1, 1.3])
 def test_what_a_shared_process_does_to_all_builds_alike_is_no_second_speed(factor: float):
-    found = [race_speeds(race(lognormal(seed), own_processes=math.log(factor)), [WINNER]) for seed in range(20)]
-    assert found == [None] * 20
+    speeds = [race_speeds(race(lognormal(seed), own_processes=math.log(factor)), [WINNER]) for seed in range(20)]
+    assert speeds == [None] * 20
 
 
 def test_blocks_that_are_alone_or_equal_show_nothing():

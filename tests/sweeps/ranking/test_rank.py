@@ -79,7 +79,7 @@ def skipped(name, **changes):
 
 
 def left(by, ratio_low=1.0678, reason="slower", rounds=4):
-    """Sent away by a race."""
+    """The end of a job that a race sent away."""
     ratio = None if ratio_low is None else ratio_low + 0.05
     about = {
         "job_key": "",
@@ -124,7 +124,7 @@ def test_a_difference_under_two_percent_is_a_tie_however_well_it_is_resolved():
     assert [candidate.place for candidate in ranked.ranking] == ["1=", "1="]
 
 
-def test_a_difference_that_is_not_resolved_leaves_the_better_estimate_first_however_accurate_the_other_is():
+def test_an_unresolved_difference_leaves_the_better_estimate_first_despite_accuracy():
     ranked = entry([measured("a", (10.0, 10.0, 10.0)), measured("b", (9.0, 14.0, 20.0), top1=97.5)])
     assert ranked.winner.name == "a"
     assert names(ranked.unresolved) == ["b"]
@@ -139,7 +139,7 @@ def test_a_noisy_best_estimate_ties_none_that_are_told_apart_from_each_other():
         measured("slow", (9.0, 9.1, 8.9), size=1.0),
     ]
     ranked = entry(rows)
-    # Of the three none is told apart from the noisy one; but slow is slower than quick beyond doubt.
+    # No build is told apart from the noisy one; but slow is slower than quick beyond doubt.
     assert ranked.winner.name == "noisy"
     assert names(ranked.unresolved) == ["quick"]
     assert names(ranked.ranking) == ["noisy", "quick", "slow"]
@@ -150,7 +150,7 @@ def decided(reason="best", rounds=3, leads=True):
     return {"settled": Settled(**about, leads=leads)}
 
 
-def test_the_leader_of_a_decided_race_wins_before_a_better_estimate_and_a_more_accurate_equal():
+def test_a_decided_race_s_leader_beats_a_better_estimate_and_a_more_accurate_equal():
     rows = [
         measured("leader", (10.0, 10.1, 9.9), **decided()),
         measured("smaller", (9.5, 10.3, 9.6), **decided(leads=False)),
@@ -163,11 +163,11 @@ def test_the_leader_of_a_decided_race_wins_before_a_better_estimate_and_a_more_a
 
 
 def test_the_leader_of_an_undecided_race_stands_for_the_best_estimate():
-    kept = decided("undecided", leads=False)
+    undecided = decided("undecided", leads=False)
     leader = measured("leader", (10.0, 10.1, 9.9), **decided("undecided"))
-    smaller = measured("smaller", (9.5, 10.3, 9.6), top1=98.0, **kept)
+    smaller = measured("smaller", (9.5, 10.3, 9.6), top1=98.0, **undecided)
     assert entry([leader, smaller]).winner.name == "leader"
-    accurate = measured("accurate", (10.0, 10.1, 9.9), top1=98.0, **kept)
+    accurate = measured("accurate", (10.0, 10.1, 9.9), top1=98.0, **undecided)
     assert entry([leader, smaller, accurate]).winner.name == "accurate"
 
 
@@ -227,7 +227,7 @@ def test_intervals_come_from_the_spread_of_all_variants_that_can_be_trusted():
     factors = np.exp(0.02 * np.random.default_rng(0).standard_normal((7, 3)))
     rows = [measured(f"v{number}", ((10.0 + number) * factors[number]).tolist()) for number in range(6)]
     wild = measured("wild", (10.0, 90.0, 40.0), trust=("throttled",))
-    ranked = {one.name: one.figures for one in entry([*rows, wild]).ranking}
+    ranked = {candidate.name: candidate.figures for candidate in entry([*rows, wild]).ranking}
     widths = [
         [math.log(figures["latency_ci_high_ms"] / figures["latency_ci_low_ms"]) for figures in several]
         for several in ([ranked[row["name"]] for row in rows], rows)
@@ -240,17 +240,17 @@ def test_intervals_come_from_the_spread_of_all_variants_that_can_be_trusted():
 def test_with_a_coarse_clock_the_stored_interval_is_the_least():
     rows = [measured(f"v{number}", (10.0, 10.1, 9.9)) for number in range(4)]
     rows.append(measured("coarse", trust=("coarse_clock",), latency_ci_low_ms=8.0, latency_ci_high_ms=12.0))
-    coarse = next(one.figures for one in entry(rows).ranking if one.name == "coarse")
+    coarse = next(candidate.figures for candidate in entry(rows).ranking if candidate.name == "coarse")
     assert (coarse["latency_ci_low_ms"], coarse["latency_ci_high_ms"]) == (8.0, 12.0)
 
 
-@pytest.mark.parametrize(("label", "said"), [("coarse_clock", True), ("few_samples", False)])
-def test_a_winner_says_that_the_clock_may_not_show_who_is_faster(label, said):
+@pytest.mark.parametrize(("label", "doubted"), [("coarse_clock", True), ("few_samples", False)])
+def test_a_winner_says_that_the_clock_may_not_show_who_is_faster(label, doubted):
     winner = entry([measured("a", trust=(label,)), measured("b", (18.0, 18.01, 18.02))])
-    assert ("clock is coarse" in winner.winner_reason) is said
+    assert ("clock is coarse" in winner.winner_reason) is doubted
 
 
-def test_inside_a_tie_a_file_that_is_hardly_smaller_does_not_go_before_the_better_estimate():
+def test_inside_a_tie_a_hardly_smaller_file_does_not_go_before_the_better_estimate():
     steady = (10.0, 10.001, 9.999)
     rows = [measured("quick", steady, size=1.64), measured("slow", [ms + 0.1 for ms in steady], size=1.639)]
     ranked = entry(rows)
@@ -298,28 +298,30 @@ def test_a_bound_on_the_drop_holds_only_where_the_whole_interval_keeps_it(drop, 
 
 
 def of_counts(name, lost, gained, images, **changes):
-    """With an accuracy drop as it is stored."""
+    """A row with an accuracy drop as it is stored."""
     drop = drop_of(lost, gained, images)
     return measured(name, drop=(drop.value, drop.low, drop.high), images=images, **changes)
 
 
-def test_where_the_images_behind_a_drop_are_known_the_question_is_one_sided_and_says_how_many_more_settle_it():
+def test_a_drop_with_known_images_is_one_sided_and_says_how_many_more_settle_it():
     rows = [of_counts("same", 0, 0, 268), of_counts("better", 5, 7, 480), of_counts("open", 5, 3, 480)]
-    found = {one.name: one for one in entry([*rows, of_counts("worse", 20, 2, 480)], DEFAULT).ranking}
-    assert {name: one.verdict for name, one in found.items()} == {
+    candidate_of = {
+        candidate.name: candidate for candidate in entry([*rows, of_counts("worse", 20, 2, 480)], DEFAULT).ranking
+    }
+    assert {name: candidate.verdict for name, candidate in candidate_of.items()} == {
         "same": "pass",
         "better": "pass",
         "open": "unresolved",
         "worse": "fail",
     }
-    assert found["open"].why == (
+    assert candidate_of["open"].why == (
         "accuracy_drop_points is 0.417 points (-0.870–1.70): whether it is at most 1 points is not resolved; 5 lost "
         "and 3 gained of 480 images; about 1,100 more evaluation images would show that it is "
         "(550 to 2,300, by how often answers differ)"
     )
-    (check,) = found["open"].constraints
+    (check,) = candidate_of["open"].constraints
     assert check.images_needed.more == 1071
-    assert found["worse"].constraints[0].images_needed is None
+    assert candidate_of["worse"].constraints[0].images_needed is None
 
 
 def test_the_interval_of_latency_counts_too_and_without_one_the_point_decides():
@@ -385,7 +387,7 @@ def test_an_advisory_label_may_win():
 
 
 def checked(name, **changes):
-    """What a host only checked: an accuracy by a reference, no conditions, no time."""
+    """A row that a host only checked: an accuracy by a reference, no conditions, no time."""
     apart = {"emulated": True, "executor": "reference:nnapi@1", "preset": None, "exec_context": None}
     return measured(name, ()) | {"trust": ()} | apart | changes
 
@@ -396,9 +398,14 @@ def test_what_was_only_checked_stands_apart_and_never_wins_on_latency():
     assert ranked.tied == ()
     assert names(ranked.ranking) == ["slow"]
     assert names(ranked.checked) == ["checked"]
-    (found,) = ranked.checked
-    assert (found.executor, found.emulated, found.timed, found.tie) == ("reference:nnapi@1", True, False, None)
-    assert found.ratio_to_winner is None
+    (only_checked,) = ranked.checked
+    assert (only_checked.executor, only_checked.emulated, only_checked.timed, only_checked.tie) == (
+        "reference:nnapi@1",
+        True,
+        False,
+        None,
+    )
+    assert only_checked.ratio_to_winner is None
     assert not ranked.winner.emulated
 
 
@@ -422,13 +429,13 @@ def test_what_was_only_checked_has_its_verdict_on_the_constraints(drop, trust, v
     ends = dict(
         zip(("accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points"), drop, strict=True)
     )
-    (found,) = entry([measured("a"), checked("b", trust=trust, **ends)], DEFAULT).checked
-    assert found.verdict == verdict
-    assert (found.why == "") is (verdict == "pass")
-    assert "latency" not in found.why
+    (only_checked,) = entry([measured("a"), checked("b", trust=trust, **ends)], DEFAULT).checked
+    assert only_checked.verdict == verdict
+    assert (only_checked.why == "") is (verdict == "pass")
+    assert "latency" not in only_checked.why
 
 
-def test_the_most_accurate_of_what_was_only_checked_comes_first_and_what_missed_a_constraint_last():
+def test_the_most_accurate_checked_build_comes_first_and_a_missed_constraint_last():
     missed = {"accuracy_drop_points": 5.0, "accuracy_drop_low_points": 4.0, "accuracy_drop_high_points": 6.0}
     rows = [checked("a", top1_percent=96.0), checked("b", top1_percent=98.0), checked("c", top1_percent=99.0, **missed)]
     assert names(entry(rows, DEFAULT).checked) == ["b", "a", "c"]
@@ -449,9 +456,9 @@ def test_a_bound_that_only_a_device_can_keep_sets_what_was_only_checked_apart(me
     objective = ObjectiveSpec(maximize="top1_percent", constraints=(bound,))
     ranked = entry([measured("timed", **{metric: 50.0}), checked("checked", top1_percent=99.0)], objective)
     assert ranked.winner.name == "timed"
-    (found,) = ranked.checked
-    assert found.verdict == "unresolved"
-    assert "only checked, not timed" in found.why
+    (only_checked,) = ranked.checked
+    assert only_checked.verdict == "unresolved"
+    assert "only checked, not timed" in only_checked.why
 
 
 def test_a_time_of_the_device_with_an_accuracy_by_a_reference_is_ranked_and_marked():
@@ -488,7 +495,7 @@ def test_unlike_conditions_never_meet(column):
     assert all(len(e.ranking) == 1 for e in ranked)
 
 
-def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed_between_them():
+def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed():
     monday, tuesday = (10.0, 10.1, 9.9), (11.0, 11.1, 10.9)
     (same_run,) = entries([measured("a", monday), measured("b", tuesday)])
     assert same_run.tied == ()
@@ -500,8 +507,8 @@ def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed_bet
 def test_one_device_of_two_by_id_or_by_part_of_its_text():
     rows = [measured("a"), measured("b", device_id="unit-2", device="Maker Tablet (SoC)"), failed("c")]
     assert len(entries(rows)) == 2
-    for wanted in ("unit-2", "Maker Tablet (SoC)", "tablet", "adb:unit-2", "unit:2"):
-        (only,) = entries(rows, device=wanted)
+    for text in ("unit-2", "Maker Tablet (SoC)", "tablet", "adb:unit-2", "unit:2"):
+        (only,) = entries(rows, device=text)
         assert (only.device_id, only.winner.name, only.not_ranked) == ("unit-2", "b", ())
 
 
@@ -550,8 +557,8 @@ def test_an_objective_without_a_value_is_not_resolved():
 def test_the_order_of_rows_does_not_matter():
     rows = [measured(f"v{n}", tuple(np.random.default_rng(n).uniform(9, 14, 3))) for n in range(12)]
     rows += [failed("f"), skipped("s"), measured("d", trust=("throttled",))]
-    there, back = (ranking_document(rank(pd.DataFrame(r), FREE, "s")) for r in (rows, rows[::-1]))
-    assert there == back
+    forward, backward = (ranking_document(rank(pd.DataFrame(r), FREE, "s")) for r in (rows, rows[::-1]))
+    assert forward == backward
 
 
 def test_the_json_holds_the_whole_ranking_without_nan():
@@ -561,9 +568,11 @@ def test_the_json_holds_the_whole_ranking_without_nan():
     assert document["sweep"] == "s"
     assert document["objective"] == "smallest latency_p50_ms with accuracy_drop_points at most 1 points"
     bounds = ({"metric": "accuracy_drop_points", "at_most": 0.12345678}, {"metric": "sqnr_db", "at_least": 1234567})
-    exact = ObjectiveSpec(constraints=tuple(ConstraintSpec.model_validate(one) for one in bounds))
-    said = "smallest latency_p50_ms with accuracy_drop_points at most 0.12345678 points and sqnr_db at least 1234567 dB"
-    assert rank(pd.DataFrame(rows), exact, "s").objective == said
+    exact = ObjectiveSpec(constraints=tuple(ConstraintSpec.model_validate(bound) for bound in bounds))
+    sentence = (
+        "smallest latency_p50_ms with accuracy_drop_points at most 0.12345678 points and sqnr_db at least 1234567 dB"
+    )
+    assert rank(pd.DataFrame(rows), exact, "s").objective == sentence
     (device,) = document["devices"]
     assert {"device", "winner", "tied", "ranking", "not_ranked", "imported"} <= device.keys()
     assert device["winner"]["name"] == "a"
@@ -606,31 +615,31 @@ def test_the_winner_is_explained_in_one_line(rows, objective, text):
     assert explain(entry(rows, ObjectiveSpec(**objective, constraints=()))) == text
 
 
-def test_who_was_eliminated_never_wins_nor_ties_and_keeps_its_figure_and_the_evidence():
+def test_an_eliminated_build_never_wins_nor_ties_and_keeps_its_figure_and_evidence():
     rows = [
         measured("winner", (10.0, 10.1, 9.9)),
         measured("behind", (14.0, 14.1, 13.9)),
-        # Its few rounds were cool ones.
+        # The build's few rounds were cool ones.
         measured("gone", (9.0, 9.1, 8.9), **left("net · winner")),
     ]
     ranked = entry(rows)
     assert names(ranked.ranking) == ["winner", "behind", "gone"]
     assert (ranked.winner.name, ranked.tied) == ("winner", ())
-    gone = ranked.ranking[2]
-    assert gone.eliminated == "left after 4 rounds: at least 1.06 times as slow as winner"
-    assert (gone.state, gone.verdict, gone.figures["latency_p50_ms"]) == ("eliminated", "pass", 9.0)
-    assert gone.ratio_to_winner is not None
+    eliminated = ranked.ranking[2]
+    assert eliminated.eliminated == "left after 4 rounds: at least 1.06 times as slow as winner"
+    assert (eliminated.state, eliminated.verdict, eliminated.figures["latency_p50_ms"]) == ("eliminated", "pass", 9.0)
+    assert eliminated.ratio_to_winner is not None
 
 
 @pytest.mark.parametrize(("low", "words"), [(1.2, "1.20"), (1.019, "1.01"), (1.00321, "1.0032")])
 def test_the_evidence_never_says_more_than_the_bound(low, words):
-    gone = entry([measured("a"), measured("b", **left("a", ratio_low=low))]).ranking[1]
-    assert gone.eliminated == f"left after 4 rounds: at least {words} times as slow as a"
+    eliminated = entry([measured("a"), measured("b", **left("a", ratio_low=low))]).ranking[1]
+    assert eliminated.eliminated == f"left after 4 rounds: at least {words} times as slow as a"
 
 
 def test_whom_a_race_kept_is_not_eliminated():
-    kept = left("", None, reason="best")
-    ranked = entry([measured("a", **kept), measured("b", **kept)])
+    settled = left("", None, reason="best")
+    ranked = entry([measured("a", **settled), measured("b", **settled)])
     assert [candidate.eliminated for candidate in ranked.ranking] == ["", ""]
     assert names(ranked.tied) == ["b"]
     assert ranked.winner.settled.reason == "best"
@@ -647,8 +656,8 @@ def test_where_all_that_pass_were_eliminated_there_is_no_winner_and_it_is_said()
 
 
 def test_an_elimination_by_a_constraint_counts_as_long_as_the_constraint_is_missed():
-    gone = left("a", None, reason="constraint", rounds=2)
-    rows = [measured("a"), measured("b", (8.0, 8.1, 7.9), drop=(2.0, 1.1, 2.9), **gone)]
+    settled = left("a", None, reason="constraint", rounds=2)
+    rows = [measured("a"), measured("b", (8.0, 8.1, 7.9), drop=(2.0, 1.1, 2.9), **settled)]
     strict, free = entry(rows, DEFAULT), entry(rows)
     assert strict.ranking[1].eliminated == "left after 2 rounds: it cannot win at any latency, and a can"
     assert strict.ranking[1].state == "fail"
@@ -660,7 +669,7 @@ def test_an_elimination_for_latency_does_not_count_where_latency_is_not_asked_fo
     assert entry(rows, ObjectiveSpec(minimize="artifact_mb", constraints=())).winner.name == "b"
 
 
-def test_inside_a_tie_of_equal_accuracy_and_size_the_better_estimate_goes_before_the_name():
+def test_inside_a_tie_of_equal_accuracy_and_size_the_better_estimate_beats_the_name():
     rows = [measured("a", (10.0, 10.6, 10.2)), measured("b", (10.3, 9.9, 10.1))]
     assert entry(rows).winner.name == "b"
 
@@ -673,12 +682,12 @@ def test_what_would_settle_a_tie_is_said_of_each_that_is_tied_in_latency():
         measured("slow", (20.0, 20.1, 19.9)),
     ]
     ranked = entry(rows)
-    found = {candidate.name: candidate.settling for candidate in ranked.ranking}
-    assert found["a"] is None
-    assert found["slow"] is None
-    assert found["same"].rounds == 0
-    assert found["open"].rounds > 0
-    assert ranked.rounds_to_settle == found["open"].rounds
+    settling_of = {candidate.name: candidate.settling for candidate in ranked.ranking}
+    assert settling_of["a"] is None
+    assert settling_of["slow"] is None
+    assert settling_of["same"].rounds == 0
+    assert settling_of["open"].rounds > 0
+    assert ranked.rounds_to_settle == settling_of["open"].rounds
     document = json.loads(json.dumps(ranking_document(rank(pd.DataFrame(rows), FREE, "s")), allow_nan=False))
     assert document["devices"][0]["rounds_to_settle"] == ranked.rounds_to_settle
     assert document["devices"][0]["tied"][0]["settling"].keys() == {"rounds", "outcome", "at_least", "text"}
@@ -694,7 +703,7 @@ def test_a_tie_in_size_cannot_be_settled_by_rounds():
 def test_gated_and_fixed_performance_blocks_do_not_meet_others(changes):
     likewise = {"gate": "none", "fixed_performance": ""}
     rows = [measured("a", **likewise), measured("b", (5.0,) * 3, **likewise | changes)]
-    assert [len(found.ranking) for found in entries(rows)] == [1, 1]
+    assert [len(ranking.ranking) for ranking in entries(rows)] == [1, 1]
     assert len(entries([row | changes for row in rows])) == 1
 
 
@@ -729,25 +738,25 @@ def test_what_measuring_cost_is_added_up():
     assert (entry(rows).device_seconds, entry(rows).waited_seconds) == (90.0, 5.0)
 
 
-def test_the_seconds_of_batches_count_once_also_where_a_build_of_batches_only_is_in_two_groups():
-    gone = left("net · a")
-    gone["settled"] = replace(gone["settled"], rounds=0, batches=2)
+def test_the_seconds_of_batches_count_once_even_for_a_build_in_two_groups():
+    in_batches = left("net · a")
+    in_batches["settled"] = replace(in_batches["settled"], rounds=0, batches=2)
     rows = [
         measured("a", device_seconds=60.0, batch_seconds=8.0, timed_seconds=12.0),
         measured("b", device_seconds=30.0, batch_seconds=8.0, preset="full"),
-        measured("c", blocks=(), batch_seconds=8.0, timed_seconds=3.0, waited_seconds=2.0, **gone),
+        measured("c", blocks=(), batch_seconds=8.0, timed_seconds=3.0, waited_seconds=2.0, **in_batches),
     ]
     groups = entries(rows)
-    assert [names(one.ranking) for one in groups] == [["b", "c"], ["a", "c"]]
-    assert [(one.device_seconds, one.batch_seconds) for one in groups] == [(46.0, 16.0), (68.0, 8.0)]
-    assert sum(one.timed_seconds for one in groups) == 12.0 + 3.0
-    assert sum(one.waited_seconds for one in groups) == 2.0
+    assert [names(group.ranking) for group in groups] == [["b", "c"], ["a", "c"]]
+    assert [(group.device_seconds, group.batch_seconds) for group in groups] == [(46.0, 16.0), (68.0, 8.0)]
+    assert sum(group.timed_seconds for group in groups) == 12.0 + 3.0
+    assert sum(group.waited_seconds for group in groups) == 2.0
     assert groups[1].cost_text == "device time: 68 s (18 % timed iterations), and 0 s of waiting"
     old = [row | {"batch_seconds": 0.0} for row in rows]
     assert entries(old)[1].cost_text.endswith("and batches, whose time edgesweep status shows")
 
 
-def test_a_metric_that_another_packages_runner_tells_ranks_and_bounds_and_makes_a_front(monkeypatch):
+def test_a_metric_of_another_package_s_runner_ranks_and_bounds_and_makes_a_front(monkeypatch):
     monkeypatch.setitem(catalog.runtimes(), "toy", TOY)
     rows = [
         measured("few", blocks=(12.0, 12.1, 11.9), extra_metrics={"beads": 10.0}),
@@ -757,12 +766,12 @@ def test_a_metric_that_another_packages_runner_tells_ranks_and_bounds_and_makes_
     ]
     fewest = ObjectiveSpec(minimize="beads", constraints=())
     device = rank(pd.DataFrame(rows), fewest, "s").devices[0]
-    assert [one.name for one in device.ranking] == ["few", "some", "many", "none told"]
+    assert [candidate.name for candidate in device.ranking] == ["few", "some", "many", "none told"]
     assert device.ranking[3].verdict == "unresolved"
     assert device.ranking[3].why == "beads is not known: it was not measured"
     bound = ConstraintSpec(metric="beads", at_most=20.0)
     device = rank(pd.DataFrame(rows), ObjectiveSpec(constraints=(bound,)), "s").devices[0]
-    assert {one.name: one.verdict for one in device.ranking} == {
+    assert {candidate.name: candidate.verdict for candidate in device.ranking} == {
         "some": "pass",
         "few": "pass",
         "none told": "unresolved",
@@ -770,7 +779,7 @@ def test_a_metric_that_another_packages_runner_tells_ranks_and_bounds_and_makes_
     }
     assert device.winner.name == "some"
     device = rank(pd.DataFrame(rows), ObjectiveSpec(constraints=(), front="beads"), "s").devices[0]
-    assert {one.name: one.on_front for one in device.ranking} == {
+    assert {candidate.name: candidate.on_front for candidate in device.ranking} == {
         "few": True,
         "some": True,
         "many": True,
@@ -782,8 +791,8 @@ def test_what_was_only_checked_has_no_metric_that_a_runner_tells_as_it_times(mon
     monkeypatch.setitem(catalog.runtimes(), "toy", TOY)
     rows = [measured("timed", extra_metrics={"beads": 1.0}), measured("checked", blocks=())]
     device = rank(pd.DataFrame(rows), ObjectiveSpec(minimize="beads", constraints=()), "s").devices[0]
-    assert [one.name for one in device.ranking] == ["timed"]
-    assert [one.name for one in device.checked] == ["checked"]
+    assert [candidate.name for candidate in device.ranking] == ["timed"]
+    assert [candidate.name for candidate in device.checked] == ["checked"]
 
 
 def test_jobs_of_one_build_share_its_accuracy_pass():
@@ -793,58 +802,58 @@ def test_jobs_of_one_build_share_its_accuracy_pass():
 
 
 def test_a_variant_that_left_in_batches_is_ranked_as_eliminated_and_has_no_time():
-    gone = left("net · a", ratio_low=1.4567)
-    gone["settled"] = replace(gone["settled"], rounds=0, batches=2)
+    in_batches = left("net · a", ratio_low=1.4567)
+    in_batches["settled"] = replace(in_batches["settled"], rounds=0, batches=2)
     bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
     for objective in (FREE, bounded):
-        found = entry([measured("a"), measured("b", blocks=(), **gone)], objective)
-        assert [(one.name, one.timed) for one in found.ranking] == [("a", True), ("b", False)]
-        assert found.checked == (), "it was not checked on a host"
-        b = found.ranking[1]
+        device = entry([measured("a"), measured("b", blocks=(), **in_batches)], objective)
+        assert [(candidate.name, candidate.timed) for candidate in device.ranking] == [("a", True), ("b", False)]
+        assert device.checked == (), "it was not checked on a host"
+        b = device.ranking[1]
         assert b.eliminated == "left after 2 batches: at least 1.45 times as slow as a"
         assert b.ratio_to_winner is None
     assert "it was measured in batches only, which give ratios" in b.why
 
 
-def test_a_build_that_is_the_same_program_as_the_winner_stands_beneath_it_without_a_time():
-    same = left("net · a", ratio_low=None, reason="same_program", rounds=0)
-    same["settled"] = replace(same["settled"], ratio=None)
+def test_a_build_of_the_winner_s_program_stands_beneath_it_without_a_time():
+    same_program = left("net · a", ratio_low=None, reason="same_program", rounds=0)
+    same_program["settled"] = replace(same_program["settled"], ratio=None)
     bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
     for objective in (FREE, bounded):
-        found = entry([measured("a"), measured("b", blocks=(), **same)], objective)
-        assert (found.winner.name, names(found.ranking), found.checked) == ("a", ["a", "b"], ())
-        assert found.ranking[1].eliminated == "the same program as a, which was measured for both"
-    assert "another build is the same program" in found.ranking[1].why
+        device = entry([measured("a"), measured("b", blocks=(), **same_program)], objective)
+        assert (device.winner.name, names(device.ranking), device.checked) == ("a", ["a", "b"], ())
+        assert device.ranking[1].eliminated == "the same program as a, which was measured for both"
+    assert "another build is the same program" in device.ranking[1].why
 
 
 def test_a_build_that_is_the_same_program_as_a_loser_stands_beside_it():
-    gone = {name: left("net · a", ratio_low=low) for name, low in (("b", 1.2), ("c", 2.0))}
-    for one in gone.values():
-        one["settled"] = replace(one["settled"], rounds=0, batches=2)
-    same = left("net · c", ratio_low=None, reason="same_program", rounds=0)
-    same["settled"] = replace(same["settled"], ratio=None, by_key=measured("c")["job_key"])
+    settled = {name: left("net · a", ratio_low=low) for name, low in (("b", 1.2), ("c", 2.0))}
+    for fields in settled.values():
+        fields["settled"] = replace(fields["settled"], rounds=0, batches=2)
+    same_program = left("net · c", ratio_low=None, reason="same_program", rounds=0)
+    same_program["settled"] = replace(same_program["settled"], ratio=None, by_key=measured("c")["job_key"])
     rows = [
         measured("a"),
-        *(measured(name, blocks=(), **gone[name]) for name in "cb"),
-        measured("d", blocks=(), **same),
+        *(measured(name, blocks=(), **settled[name]) for name in "cb"),
+        measured("d", blocks=(), **same_program),
     ]
     assert names(entry(rows).ranking) == ["a", "b", "c", "d"]
 
 
 def test_a_build_that_was_timed_after_all_is_held_against_the_same_program():
-    same = left("net · a", ratio_low=None, reason="same_program", rounds=0)
-    found = entry([measured("a"), measured("b", **same)])
-    assert [one.eliminated for one in found.ranking] == ["", ""]
+    same_program = left("net · a", ratio_low=None, reason="same_program", rounds=0)
+    device = entry([measured("a"), measured("b", **same_program)])
+    assert [candidate.eliminated for candidate in device.ranking] == ["", ""]
 
 
 def test_a_race_whose_time_ran_out_in_batches_has_no_winner_and_says_why():
     about = {"job_key": "", "budget": "race", "rounds": 0, "reason": "out_of_time", "batches": 1, "device_minutes": 1.0}
     ended = {"settled": Settled(**about, message="the 1 minutes of the device were used up before this was decided")}
-    found = entry([measured(name, blocks=(), **ended) for name in ("a", "b")])
-    assert found.winner is None
-    assert [one.verdict for one in found.ranking] == ["unresolved", "unresolved"]
-    assert found.checked == ()
-    assert "the 1 minutes of the device were used up" in " ".join(found.reasons)
+    device = entry([measured(name, blocks=(), **ended) for name in ("a", "b")])
+    assert device.winner is None
+    assert [candidate.verdict for candidate in device.ranking] == ["unresolved", "unresolved"]
+    assert device.checked == ()
+    assert "the 1 minutes of the device were used up" in " ".join(device.reasons)
 
 
 def test_the_winner_s_figure_and_interval_are_those_of_the_blocks_that_confirm_it():
@@ -861,23 +870,23 @@ def test_the_winner_s_figure_and_interval_are_those_of_the_blocks_that_confirm_i
 BY_ACCURACY = ObjectiveSpec(maximize="top1_percent")
 
 
-def test_the_upper_end_of_the_winner_s_interval_allows_for_those_it_was_selected_among():
+def test_the_upper_end_of_the_winner_s_interval_allows_for_its_selection():
     noise = 0.05 * np.random.default_rng(1).standard_normal((6, 4))
     blocks = {f"v{number}": (10.0 * np.exp(row)).tolist() for number, row in enumerate(noise)}
-    slower = measured("slower", tuple(3.0 * one for one in blocks["v0"]))
-    rows = [measured(name, tuple(one)) for name, one in blocks.items()]
-    found = entry([*rows, slower])
-    assert len(found.tied) > 1
-    name = found.winner.name
+    slower = measured("slower", tuple(3.0 * ms for ms in blocks["v0"]))
+    rows = [measured(name, tuple(medians)) for name, medians in blocks.items()]
+    device = entry([*rows, slower])
+    assert len(device.tied) > 1
+    name = device.winner.name
     # Where nothing depends on latency, nobody was selected by it.
-    free = {one.name: one.figures for one in entry([*rows, slower], BY_ACCURACY).ranking}
-    assert found.winner.figures["latency_ci_high_ms"] > free[name]["latency_ci_high_ms"]
-    assert found.winner.figures["latency_ci_low_ms"] == free[name]["latency_ci_low_ms"]
-    assert all(one.figures == free[one.name] for one in found.ranking if one.name != name)
+    free = {candidate.name: candidate.figures for candidate in entry([*rows, slower], BY_ACCURACY).ranking}
+    assert device.winner.figures["latency_ci_high_ms"] > free[name]["latency_ci_high_ms"]
+    assert device.winner.figures["latency_ci_low_ms"] == free[name]["latency_ci_low_ms"]
+    assert all(candidate.figures == free[candidate.name] for candidate in device.ranking if candidate.name != name)
     again = {"confirmed_medians_ms": ((7, 9.7), (8, 9.6), (9, 9.8))}
     confirmed = [row | again if row["name"] == name else row for row in rows]
     race = entry([*confirmed, slower])
-    free = {one.name: one.figures for one in entry([*confirmed, slower], BY_ACCURACY).ranking}
+    free = {candidate.name: candidate.figures for candidate in entry([*confirmed, slower], BY_ACCURACY).ranking}
     assert race.winner.name == name
     assert race.winner.figures == free[name], "measured again after it had won"
 
@@ -902,40 +911,41 @@ def beside(name, *ratio, **changes):
     return measured(name, blocks=(), **changes) | in_batches(*ratio)
 
 
-def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_without_a_time():
+def test_a_build_left_by_batches_stands_beside_the_winner_with_a_ratio_and_no_time():
     rows = [
         beside("open", 1.01, 0.99, 1.03, top1=99.0),
         beside("equal", 1.002, 0.99, 1.015, top1=99.0),
         beside("behind", 1.06, 1.04, 1.08),
         leader(),
     ]
-    found = entry(rows)
-    assert found.winner.name == "a", "only the leader was measured in processes of its own"
-    assert names(found.equal) == ["equal"]
-    assert names(found.unresolved) == ["open"]
-    assert names(found.ranking) == ["a", "equal", "open", "behind"]
-    assert [one.timed for one in found.ranking] == [True, False, False, False]
-    assert [one.verdict for one in found.ranking] == ["pass"] * 4
-    ratio = found.ranking[3].ratio_to_winner
+    device = entry(rows)
+    assert device.winner.name == "a", "only the leader was measured in processes of its own"
+    assert names(device.equal) == ["equal"]
+    assert names(device.unresolved) == ["open"]
+    assert names(device.ranking) == ["a", "equal", "open", "behind"]
+    assert [candidate.timed for candidate in device.ranking] == [True, False, False, False]
+    assert [candidate.verdict for candidate in device.ranking] == ["pass"] * 4
+    ratio = device.ranking[3].ratio_to_winner
     assert (ratio.value, ratio.high) == (1.06, 1.08)
-    # Of the three that share the first place: Tukey's quantile in place of a single pair's. Eliminations have half.
+    # The interval is of the three that share the first place: Tukey's quantile in place of a single pair's.
+    # Eliminations have half.
     wider = studentized_range_quantile(3, math.inf, 0.05 / 2) / math.sqrt(2) / 1.96
     assert ratio.low == pytest.approx(1.06 * (1.04 / 1.06) ** wider, rel=1e-4)
-    assert found.ranking[3].tie is None
-    assert found.ranking[2].settling is None
-    [reason] = [reason for reason, those in found.reasons.items() if names(those) == ["equal", "open", "behind"]]
+    assert device.ranking[3].tie is None
+    assert device.ranking[2].settling is None
+    [reason] = [reason for reason, those in device.reasons.items() if names(those) == ["equal", "open", "behind"]]
     assert reason.startswith("measured in batches only")
-    assert found.alarm == ""
+    assert device.alarm == ""
 
     document = ranking_document(rank(pd.DataFrame(rows), FREE, "s"))["devices"][0]
-    assert [one["only_in_batches"] for one in document["ranking"]] == [False, True, True, True]
-    assert [one["latency_p50_ms"] for one in document["ranking"]] == [10.0, None, None, None]
-    assert [one["latency_interval_of"] for one in document["ranking"]] == ["one_state", "", "", ""]
+    assert [candidate["only_in_batches"] for candidate in document["ranking"]] == [False, True, True, True]
+    assert [candidate["latency_p50_ms"] for candidate in document["ranking"]] == [10.0, None, None, None]
+    assert [candidate["latency_interval_of"] for candidate in document["ranking"]] == ["one_state", "", "", ""]
     low = pytest.approx(1.01 * (0.99 / 1.01) ** wider, rel=1e-4)
     assert document["ranking"][2]["latency_ratio_to_winner"] == {"value": 1.01, "low": low, "high": 1.03}
     assert document["ranking"][2]["latency_ratio_made_of"]["source"] == "batches"
     where = "in the state that the device was in while it was confirmed"
-    assert explain(found) == f"10.0 ms (9.90–10.1, {where}), equal to 1 other, 1 other unresolved"
+    assert explain(device) == f"10.0 ms (9.90–10.1, {where}), equal to 1 other, 1 other unresolved"
     json.dumps(document, allow_nan=False)
 
 
@@ -947,31 +957,31 @@ def test_an_open_race_that_ended_in_batches_still_ships_what_was_confirmed():
 
 def test_a_bound_on_latency_is_not_resolved_by_a_ratio():
     bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
-    found = entry([leader(), beside("b", 1.01, 0.99, 1.03)], bounded)
-    assert [one.verdict for one in found.ranking] == ["pass", "unresolved"]
-    assert "it was measured in batches only, which give ratios" in found.ranking[1].why
+    device = entry([leader(), beside("b", 1.01, 0.99, 1.03)], bounded)
+    assert [candidate.verdict for candidate in device.ranking] == ["pass", "unresolved"]
+    assert "it was measured in batches only, which give ratios" in device.ranking[1].why
 
 
 def test_beside_a_leader_that_may_not_win_a_ratio_wins_nothing():
     rows = [leader(trust=("engine_mismatch",)), beside("b", 1.01, 0.99, 1.03), beside("c", 1.0, 0.99, 1.01)]
-    found = entry(rows)
-    assert found.winner is None
-    assert [(one.name, one.verdict) for one in found.ranking] == [
+    device = entry(rows)
+    assert device.winner is None
+    assert [(candidate.name, candidate.verdict) for candidate in device.ranking] == [
         ("c", "unresolved"),
         ("b", "unresolved"),
         ("a", "disqualified"),
     ]
-    assert found.ranking[0].why == "only its ratio to a is known, which has no time with which it may win"
+    assert device.ranking[0].why == "only its ratio to a is known, which has no time with which it may win"
     assert entry(rows[1:]).winner is None, "its confirmation failed"
 
 
 def test_rounds_that_settle_replace_the_ratio_of_batches():
     later = {"block_medians_ms": ((7, 10.0), (8, 10.1), (9, 10.2))}
     slower = {"block_medians_ms": ((7, 11.0), (8, 11.1), (9, 11.2)), "latency_p50_ms": 11.1}
-    found = entry([leader(**later), beside("b", 1.0, 0.99, 1.01) | slower])
-    assert found.winner.name == "a"
-    assert found.tied == ()
-    assert found.ranking[1].ratio_to_winner.value == pytest.approx(1.1, rel=0.01)
+    device = entry([leader(**later), beside("b", 1.0, 0.99, 1.01) | slower])
+    assert device.winner.name == "a"
+    assert device.tied == ()
+    assert device.ranking[1].ratio_to_winner.value == pytest.approx(1.1, rel=0.01)
 
 
 def check(name, ms=9.0, run=0, low=0.99, high=1.03, **changes):
@@ -986,11 +996,11 @@ def checks_ms(ms, run=0):
 def test_a_rival_s_block_that_checks_the_batches_is_no_time_and_ships_nothing():
     rival = check("b", 5.0, top1=99.0)
     further = {"block_medians_ms": ((20, 10.0), (21, 10.1))}
-    for one in (leader(), leader(**further)):
-        found = entry([one, rival])
-        assert found.winner.name == "a"
-        assert not found.ranking[1].timed
-        assert found.ranking[1].figures["latency_p50_ms"] is None
+    for first in (leader(), leader(**further)):
+        device = entry([first, rival])
+        assert device.winner.name == "a"
+        assert not device.ranking[1].timed
+        assert device.ranking[1].figures["latency_p50_ms"] is None
     assert entry([leader(trust=("throttled",)), rival]).winner is None
     assert entry([rival]).winner is None, "its leader is not measured yet"
 
@@ -999,65 +1009,68 @@ def test_the_leader_of_batches_is_known_by_its_key_whatever_it_is_called_now():
     renamed = in_batches(1.002, 0.99, 1.015, by="a")["settled"]
     renamed = {"settled": replace(renamed, by="the name of a before another device was added")}
     twin = leader("a") | {"name": "a · phone 1"}
-    found = entry([twin, measured("b", blocks=(), top1=99.0) | renamed])
-    assert (found.winner.name, names(found.equal)) == ("a · phone 1", ["b"])
-    assert found.ranking[1].ratio_to_winner.value == 1.002
+    device = entry([twin, measured("b", blocks=(), top1=99.0) | renamed])
+    assert (device.winner.name, names(device.equal)) == ("a · phone 1", ["b"])
+    assert device.ranking[1].ratio_to_winner.value == 1.002
     stranger = replace(renamed["settled"], by="a · phone 1", by_key="key-of-another")
-    found = entry([twin, measured("b", blocks=()) | {"settled": stranger}])
-    assert found.ranking[1].verdict == "unresolved", "it was held against another build that has the name now"
+    device = entry([twin, measured("b", blocks=()) | {"settled": stranger}])
+    assert device.ranking[1].verdict == "unresolved", "it was held against another build that has the name now"
 
 
 @pytest.mark.parametrize(("rounds", "winner"), [((9.0,), "a"), ((9.7, 10.6), "a"), ((9.0, 9.1, 9.05), "b")])
-def test_rounds_that_settle_take_the_first_place_only_if_they_show_that_the_leader_is_slower(rounds, winner):
+def test_settling_rounds_take_the_first_place_only_if_they_show_the_leader_slower(rounds, winner):
     visits = range(20, 20 + len(rounds))
     first = leader(block_medians_ms=tuple((visit, 10.0 + 0.05 * (visit % 3)) for visit in visits))
     added = tuple(zip(visits, rounds, strict=True))
     rival = measured("b", rounds, top1=99.0) | in_batches(1.0, 0.99, 1.015) | {"block_medians_ms": added}
-    found = entry([first, rival])
-    assert found.winner.name == winner
+    device = entry([first, rival])
+    assert device.winner.name == winner
 
 
 def test_what_has_no_time_is_not_shipped_where_the_estimates_decide():
     slower = leader(block_medians_ms=((20, 12.0), (21, 12.1), (22, 12.05)))
     faster = measured("b", (10.0, 10.1, 10.05)) | in_batches(1.0, 0.99, 1.01)
     faster |= {"block_medians_ms": ((20, 10.0), (21, 10.1), (22, 10.05))}
-    found = entry([slower, faster, beside("c", 1.0, 0.99, 1.01, top1=99.0)])
-    assert found.winner.name == "b"
-    assert next(one.name for one in found.ranking if one.timed) == "b"
+    device = entry([slower, faster, beside("c", 1.0, 0.99, 1.01, top1=99.0)])
+    assert device.winner.name == "b"
+    assert next(candidate.name for candidate in device.ranking if candidate.timed) == "b"
 
 
 def test_what_has_no_block_that_counts_in_batches_is_disqualified_and_says_so():
     aside = in_batches(reason="disqualified", leads=False, confirmations=0, batches=2)
-    found = entry([leader(), measured("b", blocks=()) | aside])
-    assert [(one.name, one.verdict) for one in found.ranking] == [("a", "pass"), ("b", "disqualified")]
-    assert found.ranking[1].why.startswith("none of its blocks counts, in 2 batches")
+    device = entry([leader(), measured("b", blocks=()) | aside])
+    assert [(candidate.name, candidate.verdict) for candidate in device.ranking] == [
+        ("a", "pass"),
+        ("b", "disqualified"),
+    ]
+    assert device.ranking[1].why.startswith("none of its blocks counts, in 2 batches")
 
 
 def test_without_enough_batches_for_a_leader_the_ranking_says_what_it_takes():
     late = {"reason": "out_of_time", "message": "the 1 minutes were used up; raise device_minutes"}
     rows = [measured(name, blocks=()) | in_batches(leads=False, confirmations=0, **late) for name in "ab"]
-    found = entry(rows)
-    assert found.winner is None
-    assert found.no_winner_reason.endswith("raise device_minutes")
+    device = entry(rows)
+    assert device.winner is None
+    assert device.no_winner_reason.endswith("raise device_minutes")
 
 
 @pytest.mark.parametrize(
     ("ms", "alarmed"), [(10.1, False), (10.7, False), (9.4, False), (12.5, True), (8.2, True), (11.0, False)]
 )
-def test_a_block_that_contradicts_the_batches_raises_an_alarm_if_noise_does_not_explain_it(ms, alarmed):
-    found = entry([leader(), check("b", ms), beside("c", 1.02, 0.99, 1.05)])
-    assert found.winner.name == "a"
-    assert found.ranking[1].ratio_to_winner.value == 1.01, "one block says less than the batches"
-    assert bool(found.alarm) is alarmed
+def test_a_block_that_contradicts_the_batches_beyond_noise_raises_an_alarm(ms, alarmed):
+    device = entry([leader(), check("b", ms), beside("c", 1.02, 0.99, 1.05)])
+    assert device.winner.name == "a"
+    assert device.ranking[1].ratio_to_winner.value == 1.01, "one block says less than the batches"
+    assert bool(device.alarm) is alarmed
     if alarmed:
-        assert f"b took {ms / 10:.2f} times as long as the winner in a process of its own" in found.alarm
-        assert "1.01 times in batches" in found.alarm
-        assert "in at most 2.5 % of races" in found.alarm
+        assert f"b took {ms / 10:.2f} times as long as the winner in a process of its own" in device.alarm
+        assert "1.01 times in batches" in device.alarm
+        assert "in at most 2.5 % of races" in device.alarm
         document = ranking_document(rank(pd.DataFrame([leader(), check("b", ms)]), FREE, "s"))
-        assert document["devices"][0]["alarm"] == found.alarm
+        assert document["devices"][0]["alarm"] == device.alarm
 
 
-def test_the_alarm_knows_the_noise_of_the_device_and_leaves_out_blocks_of_another_run():
+def test_the_alarm_knows_the_device_s_noise_and_leaves_out_blocks_of_another_run():
     quiet = check("b", 11.0)
     quiet["settled"] = replace(quiet["settled"], noise=0.004)
     assert entry([leader(), quiet]).alarm
@@ -1099,6 +1112,6 @@ def test_a_winner_says_what_it_is_preferred_to_and_why():
 )
 def test_only_the_leader_of_a_decided_race_wins_as_its_leader(ended, why):
     leading = measured("a", (10.0, 10.01, 10.02), top1=97.0, **decided(*ended))
-    found = entry([leading, measured("b", (10.0, 10.01, 10.02), top1=96.0, **decided(*ended, leads=False))], FREE)
-    assert (found.winner.name, names(found.equal)) == ("a", ["b"])
-    assert f"(1 is equal to it, within 2 %: {why})" in found.winner_reason
+    device = entry([leading, measured("b", (10.0, 10.01, 10.02), top1=96.0, **decided(*ended, leads=False))], FREE)
+    assert (device.winner.name, names(device.equal)) == ("a", ["b"])
+    assert f"(1 is equal to it, within 2 %: {why})" in device.winner_reason

@@ -1,4 +1,4 @@
-"""What speaks against the original, from its answers on labelled images, with the likely cause."""
+"""The answers on labelled images speak against the original, with the likely cause."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sweeps.distributions import binomial_tail
+from sweeps.label_kinds import TRUST
 from sweeps.ranking.reference_causes import Answers, Inputs
 from sweeps.ranking.reference_doubts import doubts, figure
 from sweeps.spec.folder_levels import Levels
-from sweeps.trust import TRUST
 
 ANIMALS = ("cat", "dog", "eel")
 
@@ -18,20 +18,22 @@ ANIMALS = ("cat", "dog", "eel")
 def answers(cells: Mapping[tuple[int, int], int], outputs: int = 3, classes: tuple[str, ...] = ANIMALS) -> Answers:
     """`cells`: how many images have this label and were given this answer."""
     pairs = [pair for pair, count in cells.items() for _ in range(count)]
-    labels, given = zip(*pairs, strict=True)
-    return Answers(labels=labels, given=given, outputs=outputs, classes=classes)
+    labels, guesses = zip(*pairs, strict=True)
+    return Answers(labels=labels, given=guesses, outputs=outputs, classes=classes)
 
 
 def of_shares(right: float, *, images: int = 300, outputs: int = 10, seed: int = 0) -> Answers:
-    """Ten balanced classes; the others' answers are any of the outputs."""
+    """Answers over ten balanced classes; the others' answers are any of the outputs."""
     random = np.random.default_rng(seed)
     labels = [number % 10 for number in range(images)]
-    given = [label if random.random() < right else int(random.integers(outputs)) for number, label in enumerate(labels)]
-    return Answers(labels=labels, given=given, outputs=outputs, classes=tuple("0123456789"))
+    guesses = [
+        label if random.random() < right else int(random.integers(outputs)) for number, label in enumerate(labels)
+    ]
+    return Answers(labels=labels, given=guesses, outputs=outputs, classes=tuple("0123456789"))
 
 
-def codes(found: Answers, levels: Levels | None = None) -> list[str]:
-    return [one.code for one in doubts(found, levels)]
+def codes(labelled: Answers, levels: Levels | None = None) -> list[str]:
+    return [doubt.code for doubt in doubts(labelled, levels)]
 
 
 GOOD = {(0, 0): 90, (0, 1): 10, (1, 1): 95, (1, 2): 5, (2, 2): 80, (2, 0): 20}
@@ -54,7 +56,7 @@ def test_an_original_that_knows_its_labels_is_not_doubted() -> None:
 
 def test_the_chance_to_doubt_no_one_who_guesses_is_five_percent() -> None:
     believed = sum("reference_at_chance" not in codes(of_shares(0.0, seed=seed)) for seed in range(400))
-    assert believed <= 30  # 20 and two standard deviations
+    assert believed <= 30  # the expected 20 and two standard deviations
     assert all(codes(of_shares(0.2, seed=seed)) == [] for seed in range(20))
 
 
@@ -86,21 +88,21 @@ def test_pixels_of_another_range_are_named_as_the_cause() -> None:
 def test_one_answer_far_beyond_its_share_is_doubted_where_the_others_are_right() -> None:
     assert codes(answers({(0, 0): 100, (1, 1): 100, (2, 0): 90, (2, 2): 10})) == ["reference_one_answer"]
     assert codes(answers({(0, 0): 100, (1, 1): 100, (2, 0): 45, (2, 2): 55})) == []  # 15 points at most
-    assert codes(answers({(0, 0): 10, (1, 1): 10, (2, 0): 6, (2, 2): 4})) == []  # not shown
+    assert codes(answers({(0, 0): 10, (1, 1): 10, (2, 0): 6, (2, 2): 4})) == []  # too few images to show it
 
 
 def test_classes_in_another_order_are_told_with_the_order_that_fits() -> None:
     turned = answers({(0, 1): 90, (0, 0): 10, (1, 2): 95, (1, 1): 5, (2, 0): 80, (2, 2): 20})
-    found = {one.code: one for one in doubts(turned)}
-    assert list(found) == ["reference_at_chance", "reference_other_order"]
-    order = found["reference_other_order"]
+    doubt_of = {doubt.code: doubt for doubt in doubts(turned)}
+    assert list(doubt_of) == ["reference_at_chance", "reference_other_order"]
+    order = doubt_of["reference_other_order"]
     assert "cat is answered as dog, dog is answered as eel, eel is answered as cat" in order.message
     assert (order.figures["moved"], order.figures["right_percent"]) == (3, pytest.approx(100 * 265 / 300))
     # Two of ten: 78 % are right, far better than chance.
     swapped = of_shares(0.97)
     turn = {3: 8, 8: 3}
-    given = [turn.get(one, one) for one in swapped.given]
-    assert codes(Answers(labels=swapped.labels, given=given, outputs=10, classes=swapped.classes)) == [
+    guesses = [turn.get(guess, guess) for guess in swapped.given]
+    assert codes(Answers(labels=swapped.labels, given=guesses, outputs=10, classes=swapped.classes)) == [
         "reference_other_order"
     ]
 
@@ -108,7 +110,7 @@ def test_classes_in_another_order_are_told_with_the_order_that_fits() -> None:
 def test_numbers_that_are_sorted_as_text_are_named() -> None:
     names = sorted(str(number) for number in range(12))
     cells = {(label, int(name)): 20 for label, name in enumerate(names)}
-    [order] = doubts(answers(cells, outputs=12, classes=tuple(names)))  # 2 of 12 are right: better than chance
+    [order] = doubts(answers(cells, outputs=12, classes=tuple(names)))  # with 2 of 12 right: better than chance
     assert order.code == "reference_other_order"
     assert "10 stands before 2" in order.next_step
 
@@ -119,7 +121,7 @@ def test_a_class_that_is_taken_for_another_one_is_an_ordinary_mistake() -> None:
 
 def test_more_outputs_than_folders_are_doubted_unless_the_answers_fit() -> None:
     assert codes(answers(GOOD, outputs=10)) == []
-    # Of classes 0 to 9 there is no folder 7: 8 and 9 count as 7 and 8.
+    # Classes 0 to 9 lack folder 7: 8 and 9 count as 7 and 8.
     missing = {(label, label + (label >= 7)): 20 for label in range(9)}
     ten = answers(missing, outputs=10, classes=tuple("012345689"))
     assert codes(ten) == ["reference_other_order", "reference_other_classes"]
@@ -133,13 +135,13 @@ def test_more_outputs_than_folders_are_doubted_unless_the_answers_fit() -> None:
 def test_embeddings_and_a_folder_too_deep_are_named_as_causes() -> None:
     random = np.random.default_rng(0)
     cells = {(label, int(answer)): 1 for label in range(3) for answer in random.integers(0, 512, 30)}
-    for one in doubts(answers(cells, outputs=512)):
-        assert "embeddings" in one.message
+    for doubt in doubts(answers(cells, outputs=512)):
+        assert "embeddings" in doubt.message
     deep = doubts(
         answers({(0, 4): 30, (1, 4): 30}, outputs=5, classes=("black", "white")), levels({"black": (), "white": ()}, 5)
     )
-    assert {one.code for one in deep} >= {"reference_at_chance", "reference_other_classes"}
-    assert all("one level too deep" in one.message for one in deep)
+    assert {doubt.code for doubt in deep} >= {"reference_at_chance", "reference_other_classes"}
+    assert all("one level too deep" in doubt.message for doubt in deep)
 
 
 SPLITS = ("test", "train", "val")
@@ -149,19 +151,21 @@ INNER = dict.fromkeys(SPLITS, ("cat", "dog", "eel"))
 def test_a_data_set_s_root_is_doubted_with_the_path_to_give() -> None:
     random = np.random.default_rng(0)
     labels = [0] * 60 + [1] * 60 + [2] * 60
-    root = Answers(labels=labels, given=[int(one) for one in random.integers(0, 3, 180)], outputs=3, classes=SPLITS)
-    found = {one.code: one for one in doubts(root, levels(INNER))}
-    assert set(found) == {"reference_at_chance", "reference_split"}
-    assert found["reference_split"].message.startswith("photos seems one level too high")
-    assert found["reference_at_chance"].next_step == found["reference_split"].next_step == "give path: photos/test"
+    root = Answers(labels=labels, given=[int(guess) for guess in random.integers(0, 3, 180)], outputs=3, classes=SPLITS)
+    doubt_of = {doubt.code: doubt for doubt in doubts(root, levels(INNER))}
+    assert set(doubt_of) == {"reference_at_chance", "reference_split"}
+    assert doubt_of["reference_split"].message.startswith("photos seems one level too high")
+    assert (
+        doubt_of["reference_at_chance"].next_step == doubt_of["reference_split"].next_step == "give path: photos/test"
+    )
 
 
 def test_a_class_that_is_called_train_is_believed_once_its_images_are_answered_so() -> None:
     names = ("bus", "train", "truck")
-    found = levels(dict.fromkeys(names, ()))
-    assert codes(answers(GOOD, classes=names), found) == []
+    folder_levels = levels(dict.fromkeys(names, ()))
+    assert codes(answers(GOOD, classes=names), folder_levels) == []
     stray = {(0, 0): 90, (0, 2): 10, (1, 0): 45, (1, 1): 20, (1, 2): 35, (2, 2): 95, (2, 0): 5}
-    assert codes(answers(stray, classes=names), found) == ["reference_split"]
+    assert codes(answers(stray, classes=names), folder_levels) == ["reference_split"]
 
 
 def test_few_images_are_told_from_wrong_answers() -> None:

@@ -1,4 +1,4 @@
-"""What sessions add to the uncertainty of a ratio."""
+"""Sessions add to the uncertainty of a ratio."""
 
 import math
 from dataclasses import replace
@@ -52,11 +52,11 @@ def session(number: int, *medians_ms: float) -> list[tuple[int, int, float]]:
     return [(number, number, ms) for ms in medians_ms]
 
 
-def variance_of(found, degrees: float) -> float:
+def variance_of(interval, degrees: float) -> float:
     """The variance behind a 95 % interval with so many degrees of freedom."""
     from scipy.stats import t
 
-    return (math.log(found.high / found.low) / 2 / t.ppf(0.975, degrees)) ** 2
+    return (math.log(interval.high / interval.low) / 2 / t.ppf(0.975, degrees)) ** 2
 
 
 def test_without_evidence_it_is_the_prior() -> None:
@@ -68,24 +68,24 @@ def test_without_evidence_it_is_the_prior() -> None:
 def test_evidence_is_added_to_the_prior_by_its_degrees_of_freedom() -> None:
     means = np.array([10.0, 11.0, 10.0, 9.5])
     series = Series(tuple(np.repeat(means, 2)), (1, 1, 2, 2, 3, 3, 4, 4))
-    found = session_spread([series])
-    assert found.degrees == 6.0
-    assert found.variance == pytest.approx((3 * 0.025**2 + 3 * np.log(means).var(ddof=1)) / 6)
-    assert found.percent == pytest.approx(100 * math.sqrt(found.variance))
+    spread = session_spread([series])
+    assert spread.degrees == 6.0
+    assert spread.variance == pytest.approx((3 * 0.025**2 + 3 * np.log(means).var(ddof=1)) / 6)
+    assert spread.percent == pytest.approx(100 * math.sqrt(spread.variance))
 
 
 def test_what_processes_differ_by_is_no_spread_between_sessions() -> None:
-    found = session_spread([Series((9.0, 11.0, 9.0, 11.0), (1, 1, 2, 2))])
-    assert found == Spread(3 * 0.025**2 / 4, 4.0)
+    spread = session_spread([Series((9.0, 11.0, 9.0, 11.0), (1, 1, 2, 2))])
+    assert spread == Spread(3 * 0.025**2 / 4, 4.0)
 
 
 def test_many_builds_of_the_same_sessions_are_not_more_sessions() -> None:
-    one = Series((10.0, 10.0, 11.0, 11.0), (1, 1, 2, 2))
-    assert session_spread([one] * 24) == session_spread([one])
-    other = replace(one, sessions=(3, 3, 4, 4))
-    assert session_spread([one, other]).degrees == 5.0
+    series = Series((10.0, 10.0, 11.0, 11.0), (1, 1, 2, 2))
+    assert session_spread([series] * 24) == session_spread([series])
+    other = replace(series, sessions=(3, 3, 4, 4))
+    assert session_spread([series, other]).degrees == 5.0
     linked = Series((10.0, 11.0), (2, 3))
-    assert session_spread([one, other, linked]).degrees == 6.0, "four sessions that are all connected"
+    assert session_spread([series, other, linked]).degrees == 6.0, "four sessions that are all connected"
 
 
 def test_of_builds_and_the_sentinel_the_larger_spread_counts() -> None:
@@ -97,9 +97,9 @@ def test_of_builds_and_the_sentinel_the_larger_spread_counts() -> None:
 def test_a_side_with_more_sessions_has_a_smaller_part_of_the_spread() -> None:
     a = result(*session(1, 10.0, 10.0), *session(2, 10.0, 10.0))
     b = result(*session(3, 12.0, 12.0))
-    found = ratio(b, a, Spread(0.01, 5.0))
-    assert found.value == pytest.approx(1.2)
-    assert variance_of(found, 5.0) == pytest.approx(0.01 * (1 / 2 + 1))
+    interval = ratio(b, a, Spread(0.01, 5.0))
+    assert interval.value == pytest.approx(1.2)
+    assert variance_of(interval, 5.0) == pytest.approx(0.01 * (1 / 2 + 1))
     assert (sessions(a), sessions(b)) == (2, 1)
 
 
@@ -143,20 +143,20 @@ def test_where_both_were_measured_in_a_run_only_that_run_counts() -> None:
     assert side_by_side(elsewhere, a) == (elsewhere, a)
 
 
-@pytest.mark.parametrize(("others", "alone"), [(1, True), (2, True), (5, True), (6, False)])
-def test_one_session_against_few_is_one_session(others: int, alone: bool) -> None:
-    many = result(*(block for number in range(1, others + 1) for block in session(number, 10.0, 10.0)))
-    one = result(*session(99, 10.0, 10.0))
-    assert one_session(one, many) is one_session(many, one) is alone
+@pytest.mark.parametrize(("sessions", "alone"), [(1, True), (2, True), (5, True), (6, False)])
+def test_one_session_against_few_is_one_session(sessions: int, alone: bool) -> None:
+    many = result(*(block for number in range(1, sessions + 1) for block in session(number, 10.0, 10.0)))
+    single = result(*session(99, 10.0, 10.0))
+    assert one_session(single, many) is one_session(many, single) is alone
     two = result(*session(98, 10.0, 10.0), *session(99, 10.0, 10.0))
     assert not one_session(two, result(*session(1, 10.0, 10.0), *session(2, 10.0, 10.0)))
 
 
-def test_single_blocks_of_many_sessions_have_an_interval_that_is_wider_and_not_narrower() -> None:
+def test_single_blocks_of_many_sessions_have_a_wider_interval_and_no_narrower_one() -> None:
     a = result(*session(1, 10.0), *session(2, 10.4), *session(3, 9.8))
     b = result(*session(4, 10.1), *session(5, 10.3), *session(6, 9.9))
-    found, least = ratio(b, a, PRIOR), ratio(b, a, None)
-    assert least.high / least.low < found.high / found.low
+    interval, least = ratio(b, a, PRIOR), ratio(b, a, None)
+    assert least.high / least.low < interval.high / interval.low
 
 
 def test_sessions_never_make_an_interval_narrower() -> None:
@@ -174,7 +174,7 @@ def test_how_many_sessions_would_settle_it() -> None:
     a, b = result(*session(1, 10.0, 10.1)), result(*session(2, 10.0, 10.1))
 
     def within(limit: float):
-        return lambda found: found.low > 1 / limit and found.high < limit
+        return lambda interval: interval.low > 1 / limit and interval.high < limit
 
     needed = [sessions_needed(b, a, PRIOR, 0.95, within(limit)) for limit in (1.5, 1.10, 1.05, 1.001)]
     assert needed[0] == 2

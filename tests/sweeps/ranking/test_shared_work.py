@@ -41,18 +41,18 @@ def ranked(rows):
     return rank(to_frame(rows), FREE, "s")
 
 
-def test_units_that_share_are_ranked_as_one_by_the_ratios_to_their_own_common_variant(two_units):
-    found = ranked(two_units)
-    [entry] = found.devices
+def test_units_that_share_are_ranked_as_one_by_ratios_to_their_common_variant(two_units):
+    ranking = ranked(two_units)
+    [entry] = ranking.devices
     assert entry.device_id == f"class:{two_units[0].fingerprint}"
-    assert found.classes == (), "what is ranked together is not pooled once more"
-    figures = {one.variant: one.figures["latency_p50_ms"] for one in entry.ranking}
+    assert ranking.classes == (), "what is ranked together is not pooled once more"
+    figures = {candidate.variant: candidate.figures["latency_p50_ms"] for candidate in entry.ranking}
     assert figures == {
         "variant 0": pytest.approx(10.0),
         "variant 1": pytest.approx(15.0),
         "variant 2": pytest.approx(10.0),
     }
-    ratios = {one.variant: one.ratio_to_winner for one in entry.ranking}
+    ratios = {candidate.variant: candidate.ratio_to_winner for candidate in entry.ranking}
     slow = ratios["variant 1"]
     assert slow.low < 1.5 < slow.high
 
@@ -60,7 +60,7 @@ def test_units_that_share_are_ranked_as_one_by_the_ratios_to_their_own_common_va
 def test_the_spread_of_the_common_variant_is_in_the_interval(on_unit, two_units):
     def width(rows) -> float:
         [entry] = ranked(rows).devices
-        [third] = [one for one in entry.ranking if one.variant == "variant 2"]
+        [third] = [candidate for candidate in entry.ranking if candidate.variant == "variant 2"]
         return third.figures["latency_ci_high_ms"] - third.figures["latency_ci_low_ms"]
 
     shaken = on_unit(COMMON, "b", {50: 20.0, 51: 20.4, 52: 19.6, 60: 18.0, 61: 20.2, 62: 22.0})
@@ -70,13 +70,13 @@ def test_the_spread_of_the_common_variant_is_in_the_interval(on_unit, two_units)
 def test_two_variants_of_one_unit_keep_their_own_ratio(on_unit, two_units):
     other = on_unit(3, "b", {60: 22.0, 61: 22.22, 62: 21.78}, threads=9)
     [entry] = ranked([*two_units, other]).devices
-    by_variant = {one.variant: one for one in entry.ranking}
+    by_variant = {candidate.variant: candidate for candidate in entry.ranking}
     assert by_variant["variant 3"].figures["latency_p50_ms"] == pytest.approx(11.0)
 
 
 def test_the_common_variant_is_listed_once_with_the_spread_of_its_unit(two_units):
     [entry] = ranked(two_units).devices
-    [common] = [one for one in entry.ranking if one.variant == "variant 0"]
+    [common] = [candidate for candidate in entry.ranking if candidate.variant == "variant 0"]
     assert common.job_key == "a 0"
     assert common.figures["latency_ci_low_ms"] < 10.0 < common.figures["latency_ci_high_ms"]
 
@@ -84,7 +84,7 @@ def test_the_common_variant_is_listed_once_with_the_spread_of_its_unit(two_units
 def test_what_has_no_round_with_the_common_variant_is_named_and_not_ranked(on_unit, two_units):
     alone = on_unit(THIRD, "b", {70: 20.0, 71: 20.2})
     [entry] = ranked([*two_units[:3], alone]).devices
-    assert [one.variant for one in entry.ranking] == ["variant 0", "variant 1"]
+    assert [candidate.variant for candidate in entry.ranking] == ["variant 0", "variant 1"]
     [left] = entry.not_ranked
     assert (left.name, "cannot be compared with other units" in left.reason) == ("variant 2 on b", True)
 
@@ -92,13 +92,13 @@ def test_what_has_no_round_with_the_common_variant_is_named_and_not_ranked(on_un
 def test_a_common_variant_that_cannot_be_trusted_disqualifies_what_is_compared_by_it(two_units):
     rows = [*two_units[:2], replace(two_units[2], trust=("throttled",)), two_units[3]]
     [entry] = ranked(rows).devices
-    verdicts = {one.variant: one.verdict for one in entry.ranking}
+    verdicts = {candidate.variant: candidate.verdict for candidate in entry.ranking}
     assert verdicts == {"variant 0": "pass", "variant 1": "pass", "variant 2": "disqualified"}
 
 
 def test_rows_of_a_unit_that_was_taken_out_are_not_ranked(two_units):
     [entry] = ranked([*two_units[:2], *(replace(row, stale=True) for row in two_units[2:])]).devices
-    assert [one.variant for one in entry.ranking] == ["variant 0", "variant 1"]
+    assert [candidate.variant for candidate in entry.ranking] == ["variant 0", "variant 1"]
 
 
 def test_units_that_share_have_one_section_of_a_report(two_units):

@@ -18,9 +18,9 @@ def cells(**devices: dict[str, float | None]) -> dict[str, dict[tuple[str, ...],
     return {
         device: {
             (build,): Cell(job_key=f"{device}{build}", state="may_not" if cost is None else "ships", ratio=cost)
-            for build, cost in here.items()
+            for build, cost in costs.items()
         }
-        for device, here in devices.items()
+        for device, costs in devices.items()
     }
 
 
@@ -29,21 +29,21 @@ def names(choice_setups: tuple[tuple[str, ...], ...]) -> list[str]:
 
 
 def test_one_build_has_the_smallest_worst_cost_and_not_the_most_wins() -> None:
-    found = shipping(cells(a={"x": 1.0, "y": 1.3}, b={"x": 1.0, "y": 1.3}, c={"x": 5.0, "y": 1.0}))
-    assert found is not None
-    assert names(found.choices[0].setups) == ["y"]
-    assert (found.choices[0].worst, found.choices[0].worst_device, found.choices[0].covers) == (1.3, "a", 3)
-    assert sorted(names(found.choices[1].setups)) == ["x", "y"]
-    assert (found.choices[1].worst, found.choices[1].mean) == (1.0, 1.0)
-    assert len(found.choices) == 2, "a third build would change nothing"
+    choice = shipping(cells(a={"x": 1.0, "y": 1.3}, b={"x": 1.0, "y": 1.3}, c={"x": 5.0, "y": 1.0}))
+    assert choice is not None
+    assert names(choice.choices[0].setups) == ["y"]
+    assert (choice.choices[0].worst, choice.choices[0].worst_device, choice.choices[0].covers) == (1.3, "a", 3)
+    assert sorted(names(choice.choices[1].setups)) == ["x", "y"]
+    assert (choice.choices[1].worst, choice.choices[1].mean) == (1.0, 1.0)
+    assert len(choice.choices) == 2, "a third build would change nothing"
 
 
 def test_a_build_that_ships_on_more_devices_comes_first() -> None:
-    found = shipping(cells(a={"x": 1.0, "y": 9.0}, b={"x": None, "y": 9.0, "z": 1.0}))
-    assert found is not None
-    assert names(found.choices[0].setups) == ["y"]
-    assert sorted(names(found.choices[1].setups)) == ["x", "z"]
-    assert (found.devices, found.choices[0].covers) == (2, 2)
+    choice = shipping(cells(a={"x": 1.0, "y": 9.0}, b={"x": None, "y": 9.0, "z": 1.0}))
+    assert choice is not None
+    assert names(choice.choices[0].setups) == ["y"]
+    assert sorted(names(choice.choices[1].setups)) == ["x", "z"]
+    assert (choice.devices, choice.choices[0].covers) == (2, 2)
 
 
 def test_where_nothing_may_ship_there_is_no_choice() -> None:
@@ -58,14 +58,14 @@ def test_it_finds_what_looking_at_every_set_finds(seed: int) -> None:
         f"d{device}": {f"b{build}": rng.choice([None, rng.uniform(1, 4), rng.uniform(1, 2)]) for build in range(8)}
         for device in range(6)
     }
-    found = shipping(cells(**table))
-    assert found is not None
-    assert found.is_exact
-    for choice in found.choices:
+    smallest = shipping(cells(**table))
+    assert smallest is not None
+    assert smallest.is_exact
+    for choice in smallest.choices:
         costs = []
         for builds in combinations(range(8), len(choice.setups)):
-            here = [[table[device][f"b{build}"] for build in builds] for device in table]
-            best = [min((cost for cost in row if cost is not None), default=None) for row in here]
+            rows = [[table[device][f"b{build}"] for build in builds] for device in table]
+            best = [min((cost for cost in row if cost is not None), default=None) for row in rows]
             known = [cost for cost in best if cost is not None]
             if known:
                 mean = math.exp(sum(map(math.log, known)) / len(known))
@@ -85,8 +85,8 @@ def test_cells_of_rows_have_their_cost_and_whether_they_may_ship(records: Record
         row(8, "odd", None, outcome="skipped"),
         row(10, "checked", None),
     ]
-    here = costs_of(rows, ObjectiveSpec(constraints=()))
-    by_name = {setup[0]: (cell.state, cell.ratio) for setup, cell in here.items()}
+    costs = costs_of(rows, ObjectiveSpec(constraints=()))
+    by_name = {setup[0]: (cell.state, cell.ratio) for setup, cell in costs.items()}
     assert by_name == {
         "fast": ("ships", 1.0),
         "slow": ("ships", 1.5),

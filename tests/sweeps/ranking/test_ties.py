@@ -1,4 +1,4 @@
-"""What it would take to settle a tie."""
+"""A tie is settled by more rounds, of which the ranking says how many."""
 
 import math
 from dataclasses import replace
@@ -34,23 +34,23 @@ def scaled(mean, spread, rounds):
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.05, 0.08), (0.03, 0.1), (-0.05, 0.08), (0.2, 0.5)])
-def test_after_so_many_more_rounds_of_the_same_kind_a_t_test_tells_them_apart_and_one_before_not(mean, spread):
-    found = settling(*with_ratios(scaled(mean, spread, 3)))
-    assert found.outcome == "told apart"
-    assert ttest_1samp(scaled(mean, spread, 3 + found.rounds), 0.0).pvalue < 0.05
-    assert found.rounds == 1 or ttest_1samp(scaled(mean, spread, 2 + found.rounds), 0.0).pvalue > 0.05
+def test_after_that_many_more_rounds_a_t_test_tells_them_apart_and_one_before_not(mean, spread):
+    estimate = settling(*with_ratios(scaled(mean, spread, 3)))
+    assert estimate.outcome == "told apart"
+    assert ttest_1samp(scaled(mean, spread, 3 + estimate.rounds), 0.0).pvalue < 0.05
+    assert estimate.rounds == 1 or ttest_1samp(scaled(mean, spread, 2 + estimate.rounds), 0.0).pvalue > 0.05
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.0, 0.05), (0.01, 0.05), (-0.01, 0.05), (0.015, 0.02)])
-def test_a_difference_under_two_percent_is_settled_once_the_upper_end_lies_within_two_percent(mean, spread):
-    found = settling(*with_ratios(scaled(mean, spread, 3)))
-    assert found.outcome == "equal"
+def test_a_difference_under_two_percent_is_settled_once_its_upper_end_is_within_that(mean, spread):
+    estimate = settling(*with_ratios(scaled(mean, spread, 3)))
+    assert estimate.outcome == "equal"
 
     def lies_within(rounds):
         return ttest_1samp(scaled(mean, spread, rounds), 0.0).confidence_interval().high <= math.log(1.02)
 
-    assert lies_within(3 + found.rounds)
-    assert not lies_within(2 + found.rounds)
+    assert lies_within(3 + estimate.rounds)
+    assert not lies_within(2 + estimate.rounds)
 
 
 @pytest.mark.parametrize(
@@ -82,24 +82,24 @@ def test_two_latencies_are_shown_to_be_equal_by_the_upper_end_of_their_paired_ra
     ],
 )
 def test_a_metric_that_may_vary_is_shown_to_be_equal_only_by_the_same_value(metric, value, equal):
-    row, best = (SimpleNamespace(figure=lambda _, one=one: one) for one in (value, 1.0))
+    row, best = (SimpleNamespace(figure=lambda _, number=number: number) for number in (value, 1.0))
     assert shown_equal(row, best, metric) is equal
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4, 7])
 def test_a_ratio_is_the_quotient_of_the_two_figures_that_it_is_said_to_be_made_of(rounds):
-    medians, others = with_ratios(scaled(0.4, 0.1, 8))
+    medians, other_medians = with_ratios(scaled(0.4, 0.1, 8))
     row, other = (
         SimpleNamespace(settled=None, medians_ms=dict(list(ms.items())[:count]), figure=lambda _: None)
-        for ms, count in ((medians, rounds), (others, 8))
+        for ms, count in ((medians, rounds), (other_medians, 8))
     )
-    found, ratio = made_of(row, other), latency_ratio(row, other)
-    assert (found.source, found.rounds) == ("rounds", rounds)
-    assert found.ms / found.other_ms == pytest.approx(ratio.value, rel=1e-12)
-    assert rounds % 2 == 0 or any(found.ms == pytest.approx(ms) for ms in row.medians_ms.values()), "a round's own"
+    quotient, ratio = made_of(row, other), latency_ratio(row, other)
+    assert (quotient.source, quotient.rounds) == ("rounds", rounds)
+    assert quotient.ms / quotient.other_ms == pytest.approx(ratio.value, rel=1e-12)
+    assert rounds % 2 == 0 or any(quotient.ms == pytest.approx(ms) for ms in row.medians_ms.values()), "a round's own"
 
 
-def test_without_a_common_round_a_ratio_is_of_the_two_p50s_and_with_batches_of_no_times():
+def test_without_a_common_round_a_ratio_is_of_the_p50s_and_with_batches_of_no_times():
     ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", by_key="b", ratio=1.1)
     ended = replace(ended, ratio_low=1.0, ratio_high=1.2)
     row, other = (
@@ -116,9 +116,9 @@ def test_what_is_shown_already_is_said_to_be_so():
 
 
 def test_what_no_thousand_rounds_would_settle_is_said_to_be_so():
-    found = settling(*with_ratios(scaled(math.log(1.02) - 1e-5, 0.3, 5)))
-    assert found.rounds is None
-    assert found.text == "not settled in 1,000 more rounds"
+    estimate = settling(*with_ratios(scaled(math.log(1.02) - 1e-5, 0.3, 5)))
+    assert estimate.rounds is None
+    assert estimate.text == "not settled in 1,000 more rounds"
 
 
 def test_the_text_names_the_rounds_and_what_they_would_show():
@@ -129,8 +129,8 @@ def test_the_text_names_the_rounds_and_what_they_would_show():
 
 
 def test_from_a_few_rounds_that_differ_a_thousandfold_no_number_is_promised():
-    found = settling({0: 30.0, 1: 90.0}, {0: 1.0, 1: 1.0})
-    assert found.text == "at least 3 more rounds to tell them apart"
+    estimate = settling({0: 30.0, 1: 90.0}, {0: 1.0, 1: 1.0})
+    assert estimate.text == "at least 3 more rounds to tell them apart"
     wide = settling(*with_ratios(scaled(0.05, 0.08, 3)))
     assert wide.rounds > 3
     assert wide.text == f"at least {wide.rounds} more rounds to tell them apart"
@@ -142,9 +142,9 @@ def test_without_two_common_rounds_nothing_can_be_said(rounds):
 
 
 @pytest.mark.parametrize(("value", "is_worse"), [(1.0, False), (1.03, False), (1.4, False), (1.6, True)])
-def test_a_metric_of_another_package_has_no_interval_so_runs_may_differ_as_unrepeated_times_do(value, is_worse):
+def test_a_metric_without_an_interval_lets_runs_differ_as_unrepeated_times_do(value, is_worse):
     row, best = (
-        SimpleNamespace(figure=lambda _, one=one: one, name="", settled=None, medians_ms={}, figures={})
-        for one in (value, 1.0)
+        SimpleNamespace(figure=lambda _, number=number: number, name="", settled=None, medians_ms={}, figures={})
+        for number in (value, 1.0)
     )
     assert worse(row, best, "toy_energy_mj", smaller=True) is is_worse

@@ -43,40 +43,40 @@ def by_round(pattern: str) -> Callable[[np.random.Generator, tuple[int, int]], n
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
 def test_both_speeds_are_found_and_which_blocks_were_slow(slower: float, share: float) -> None:
     medians, slow = drawn(1, 8, slower=slower, slow=by_block(share))
-    found = two_speeds(medians)
-    assert found is not None
-    assert found.slower == pytest.approx(slower, rel=0.01)
-    assert found.spread == pytest.approx(0.01, rel=0.3)
-    assert found.share_low <= slow.mean() <= found.share_high
-    assert found.share_high - found.share_low < 0.4
-    told = np.array([[visit in those for visit in row] for row, those in zip(medians, found.slow, strict=True)])
-    assert (told != slow).mean() < 0.02
-    assert np.mean(found.sure) > 0.9
+    speeds = two_speeds(medians)
+    assert speeds is not None
+    assert speeds.slower == pytest.approx(slower, rel=0.01)
+    assert speeds.spread == pytest.approx(0.01, rel=0.3)
+    assert speeds.share_low <= slow.mean() <= speeds.share_high
+    assert speeds.share_high - speeds.share_low < 0.4
+    is_slow = np.array([[visit in those for visit in row] for row, those in zip(medians, speeds.slow, strict=True)])
+    assert (is_slow != slow).mean() < 0.02
+    assert np.mean(speeds.sure) > 0.9
 
 
 def test_a_speed_may_last_for_whole_rounds() -> None:
     medians, slow = drawn(2, 5, slower=1.12, slow=by_round("FSSFS"))
-    found = two_speeds(medians)
-    assert found is not None
-    assert all(those == {7001, 7002, 7004} for those in found.slow)
-    assert found.share_low < 0.2, "five rounds do not show how often it is slow"
-    assert found.share_high > 0.9
-    assert all(found.sure)
+    speeds = two_speeds(medians)
+    assert speeds is not None
+    assert all(those == {7001, 7002, 7004} for those in speeds.slow)
+    assert speeds.share_low < 0.2, "five rounds do not show how often it is slow"
+    assert speeds.share_high > 0.9
+    assert all(speeds.sure)
     assert slow.any()
 
 
-def test_a_variant_that_was_seen_at_one_speed_is_placed_by_the_others_of_its_rounds_or_is_not_sure() -> None:
+def test_a_variant_seen_at_one_speed_is_placed_by_others_of_its_rounds_or_unsure() -> None:
     medians, _ = drawn(3, 4, slower=1.2, slow=by_round("SSFF"))
     always_slow = {7000: 5.0, 7001: 5.02}
-    found = two_speeds([*medians, always_slow])
-    assert found is not None
-    assert (found.slow[-1], found.sure[-1]) == ({7000, 7001}, True)
+    speeds = two_speeds([*medians, always_slow])
+    assert speeds is not None
+    assert (speeds.slow[-1], speeds.sure[-1]) == ({7000, 7001}, True)
     medians, _ = drawn(4, 3, slower=1.2, slow=by_block(0.5))
-    found = two_speeds(medians)
-    assert found is not None
+    speeds = two_speeds(medians)
+    assert speeds is not None
     one_speed = [max(row.values()) / min(row.values()) < 1.1 for row in medians]
     assert any(one_speed)
-    assert [not sure for sure in found.sure] == one_speed, "with three rounds of both speeds nobody knows"
+    assert [not sure for sure in speeds.sure] == one_speed, "with three rounds of both speeds nobody knows"
 
 
 def correlated(random: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What each step of a recipe gained, and how sure that is."""
+"""Each step of a recipe has its gain, and how sure that is."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ def row(
         "accuracy_drop_high_points": drop.high,
     }
     figures |= changes.pop("figures", {})
-    made = RECORDS.row(
+    default = RECORDS.row(
         RECORDS.job(0, key=f"job {step}", build_key=f"build {step}", grid=step, run=RunAxes(reuse_input=False)),
         sweep="recipe-net",
         name=f"net · {step}",
@@ -53,19 +53,19 @@ def row(
         images=images,
         metrics={name: value for name, value in figures.items() if value is not None},
     )
-    return replace(made, **changes)
+    return replace(default, **changes)
 
 
 def waterfall_of(*rows: ResultRow) -> Waterfall:
-    (found,) = waterfalls(results_of(*rows))
-    return found
+    (waterfall,) = waterfalls(results_of(*rows))
+    return waterfall
 
 
-def results_of(*rows: ResultRow, others: tuple[str, ...] = ()) -> SweepResults:
+def results_of(*rows: ResultRow, more_steps: tuple[str, ...] = ()) -> SweepResults:
     spec = SweepSpec(
         name="recipe-net",
         models=(ModelSpec(source="mobilenet_v2", name="net", weights="random"),),
-        grids=tuple(GridSpec(name=step) for step in (*STEPS, *others)),
+        grids=tuple(GridSpec(name=step) for step in (*STEPS, *more_steps)),
     )
     return SweepResults(name="recipe-net", spec=spec, frame=to_frame(rows), updated=datetime.now(UTC))
 
@@ -103,39 +103,39 @@ def test_the_best_of_each_runtime_is_held_against_pytorch_mobile_s_best() -> Non
         # Faster, and one that the usual bound on the accuracy refuses.
         row("executorch int8", (1.0, 1.1, 0.9), lost=60, **other),
         replace(failed("onnxruntime fp32"), runtime="onnxruntime", grid="runtime-onnxruntime"),
-        others=("runtime-executorch", "runtime-onnxruntime"),
+        more_steps=("runtime-executorch", "runtime-onnxruntime"),
     )
-    (found,) = waterfalls(results)
-    assert [step.name for step in found.steps] == list(STEPS)
-    mobile, executorch, onnxruntime = found.runtimes
-    assert [step.name for step in found.runtimes] == ["torchscript", "executorch", "onnxruntime"]
+    (waterfall,) = waterfalls(results)
+    assert [step.name for step in waterfall.steps] == list(STEPS)
+    mobile, executorch, onnxruntime = waterfall.runtimes
+    assert [step.name for step in waterfall.runtimes] == ["torchscript", "executorch", "onnxruntime"]
     assert (mobile.variant, mobile.gain) == ("variant of 3-int8", None)
     assert executorch.variant == "variant of executorch fp32"
     assert executorch.gain is not None
     assert executorch.gain.speedup is not None
     assert (executorch.gain.over, executorch.gain.speedup.value) == ("torchscript", pytest.approx(1.5))
     assert (onnxruntime.outcome, "a list of" in onnxruntime.reason) == ("failed", True)
-    assert "gain over PyTorch Mobile" in render("recipe-net", found)
-    documents = recipe_document("s", (found,))["recipes"][0]["runtimes"]
-    assert [one["step"] for one in documents] == ["torchscript", "executorch", "onnxruntime"]
+    assert "gain over PyTorch Mobile" in render("recipe-net", waterfall)
+    documents = recipe_document("s", (waterfall,))["recipes"][0]["runtimes"]
+    assert [document["step"] for document in documents] == ["torchscript", "executorch", "onnxruntime"]
     assert documents[1]["gain_over_pytorch_mobile"]["over"] == "torchscript"
 
 
-def test_runtimes_that_were_measured_in_separate_runs_have_an_interval_that_says_what_it_is_made_of() -> None:
+def test_runtimes_measured_in_separate_runs_have_an_interval_that_names_its_parts() -> None:
     def blocks(start: int, medians_ms: tuple[float, ...]) -> dict[str, Any]:
         visits = (start * 1000 + number for number in range(1, 1 + len(medians_ms)))
         return {"block_medians_ms": tuple(zip(visits, medians_ms, strict=True)), "sessions": (start,)}
 
-    def found(medians_ms: tuple[float, ...]) -> Waterfall:
-        mobile, others = (4.0, 4.1, 3.9), {"runtime": "executorch", "grid": "runtime-executorch"}
+    def waterfall_with(medians_ms: tuple[float, ...]) -> Waterfall:
+        mobile, of_executorch = (4.0, 4.1, 3.9), {"runtime": "executorch", "grid": "runtime-executorch"}
         rows = (
             row("2-script", mobile, **blocks(1_700_000_000, mobile)),
             row("3-int8", (6.0, 6.1, 5.9), **blocks(1_700_000_000, (6.0, 6.1, 5.9))),
-            row("executorch fp32", medians_ms, **others, **blocks(1_700_086_400, medians_ms)),
+            row("executorch fp32", medians_ms, **of_executorch, **blocks(1_700_086_400, medians_ms)),
         )
-        return waterfalls(results_of(*rows, others=("runtime-executorch",)))[0]
+        return waterfalls(results_of(*rows, more_steps=("runtime-executorch",)))[0]
 
-    faster = found((2.0, 2.1, 1.9))
+    faster = waterfall_with((2.0, 2.1, 1.9))
     gain = faster.runtimes[1].gain
     assert gain is not None
     assert gain.speedup is not None
@@ -153,11 +153,11 @@ def test_runtimes_that_were_measured_in_separate_runs_have_an_interval_that_says
     [_, document] = recipe_document("recipe-net", (faster,))["recipes"][0]["runtimes"]
     assert document["gain_over_pytorch_mobile"]["speedup_made_of"]["source"] == "blocks"
 
-    alike = found((3.8, 3.9, 3.7)).runtimes[1].gain
+    alike = waterfall_with((3.8, 3.9, 3.7)).runtimes[1].gain
     assert alike is not None
     assert alike.latency == "no difference shown", "a day's difference may be as much"
     # A single block has no spread of its own.
-    single = found((2.0,)).runtimes[1].gain
+    single = waterfall_with((2.0,)).runtimes[1].gain
     assert single is not None
     assert single.speedup == Estimate(2.0, None, None)
     assert single.made_of is not None
@@ -171,10 +171,10 @@ def test_a_runtime_whose_builds_may_not_win_says_why_and_not_what_else_failed() 
         row("2-script", (6.0, 6.1, 5.9)),
         row("executorch int8", (1.0, 1.1, 0.9), lost=60, **other),
         replace(failed("executorch fp32"), **other),
-        others=("runtime-executorch",),
+        more_steps=("runtime-executorch",),
     )
-    (found,) = waterfalls(results)
-    _, executorch = found.runtimes
+    (waterfall,) = waterfalls(results)
+    _, executorch = waterfall.runtimes
     assert executorch.outcome == "fail"
     assert executorch.reason.startswith("none of its builds may win; variant of executorch int8: fail: ")
 
@@ -216,13 +216,13 @@ def test_times_under_other_conditions_are_not_compared() -> None:
     assert (gain.speedup, gain.latency) == (None, None)
 
 
-def test_a_step_that_failed_says_why_and_the_next_is_held_against_the_last_that_did_not() -> None:
-    found = waterfall_of(row("1-eager", (12.0, 12.0)), failed("2-script"), row("3-int8", (3.0, 3.0)))
-    assert found.steps[1].outcome == "failed"
-    assert found.steps[1].reason == "build, not_scriptable: a list of *x"
-    assert found.steps[2].gain is not None
-    assert found.steps[2].gain.over == "1-eager"
-    assert "2-script failed: build, not_scriptable: a list of *x" in render("recipe-net", found)
+def test_a_failed_step_says_why_and_the_next_is_held_against_the_last_that_did_not() -> None:
+    waterfall = waterfall_of(row("1-eager", (12.0, 12.0)), failed("2-script"), row("3-int8", (3.0, 3.0)))
+    assert waterfall.steps[1].outcome == "failed"
+    assert waterfall.steps[1].reason == "build, not_scriptable: a list of *x"
+    assert waterfall.steps[2].gain is not None
+    assert waterfall.steps[2].gain.over == "1-eager"
+    assert "2-script failed: build, not_scriptable: a list of *x" in render("recipe-net", waterfall)
 
 
 def test_without_its_first_step_a_recipe_has_no_total() -> None:
@@ -233,9 +233,9 @@ def test_without_its_first_step_a_recipe_has_no_total() -> None:
 
 
 def test_a_step_that_is_not_measured_yet_is_pending() -> None:
-    found = waterfall_of(row("1-eager", (12.0, 12.0)))
-    assert [step.outcome for step in found.steps] == ["measured", "pending", "pending"]
-    assert "3-int8 pending: not measured yet" in render("recipe-net", found)
+    waterfall = waterfall_of(row("1-eager", (12.0, 12.0)))
+    assert [step.outcome for step in waterfall.steps] == ["measured", "pending", "pending"]
+    assert "3-int8 pending: not measured yet" in render("recipe-net", waterfall)
 
 
 def test_what_is_no_longer_in_the_recipe_is_not_in_its_waterfall() -> None:
@@ -245,8 +245,8 @@ def test_what_is_no_longer_in_the_recipe_is_not_in_its_waterfall() -> None:
 
 def test_every_model_has_a_waterfall_of_its_own() -> None:
     other = row("1-eager", (5.0, 5.0), model="other", job_key="other")
-    found = waterfalls(results_of(row("1-eager", (12.0, 12.0)), other))
-    assert [one.model for one in found] == ["net", "other"]
+    several = waterfalls(results_of(row("1-eager", (12.0, 12.0)), other))
+    assert [waterfall.model for waterfall in several] == ["net", "other"]
 
 
 def test_a_loss_of_accuracy_is_resolved_only_where_its_interval_says_so() -> None:
@@ -284,8 +284,8 @@ def test_without_labels_agreement_with_eager_takes_the_place_of_accuracy() -> No
 
 
 def test_the_document_has_units_in_its_keys_and_no_nan() -> None:
-    found = waterfall_of(row("1-eager", (12.0, 12.2)), failed("2-script"), row("3-int8", (3.0, 3.1), lost=2))
-    document = recipe_document("recipe-net", (found,))
+    waterfall = waterfall_of(row("1-eager", (12.0, 12.2)), failed("2-script"), row("3-int8", (3.0, 3.1), lost=2))
+    document = recipe_document("recipe-net", (waterfall,))
     first, second, third = document["recipes"][0]["steps"]
     assert first["latency_p50_ms"] == pytest.approx(12.1)
     assert first["gain_over_step_before"] is None
@@ -325,25 +325,25 @@ def test_a_change_is_exact_and_its_interval_no_narrower_than_the_paired_one(
     images: list[tuple[bool, bool, bool]],
 ) -> None:
     eager, earlier, now = (np.array(answers) for answers in zip(*images, strict=True))
-    found = change(accuracy_drop(eager, earlier), accuracy_drop(eager, now), len(images))
+    difference = change(accuracy_drop(eager, earlier), accuracy_drop(eager, now), len(images))
     paired = accuracy_drop(earlier, now)
-    assert found.value == pytest.approx(-paired.value, abs=1e-9)
-    assert found.low is not None
-    assert found.high is not None
+    assert difference.value == pytest.approx(-paired.value, abs=1e-9)
+    assert difference.low is not None
+    assert difference.high is not None
     assert paired.low is not None
     assert paired.high is not None
-    assert found.low <= -paired.high + 1e-9
-    assert found.high >= -paired.low - 1e-9
+    assert difference.low <= -paired.high + 1e-9
+    assert difference.high >= -paired.low - 1e-9
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=5, max_size=300))
 def test_against_a_step_that_answers_as_eager_does_it_is_the_paired_interval(images: list[tuple[bool, bool]]) -> None:
     eager, now = (np.array(answers) for answers in zip(*images, strict=True))
-    found, paired = (
+    difference, paired = (
         change(drop_of(0, 0, len(images)), accuracy_drop(eager, now), len(images)),
         accuracy_drop(eager, now),
     )
-    assert (found.value, found.low, found.high) == pytest.approx(
+    assert (difference.value, difference.low, difference.high) == pytest.approx(
         (-paired.value, -(paired.high or 0), -(paired.low or 0))
     )
 

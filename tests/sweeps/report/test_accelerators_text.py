@@ -66,8 +66,8 @@ def test_a_phone_without_nnapi_says_so_before_what_the_reference_takes() -> None
     first, second = (line for line in shown(bare).splitlines() if "adb:2" in line)
     assert "no NNAPI here; the reference library accepts:" in first
     assert "nnapi-reference (reference library)" in second
-    (told,) = document([bare])["answers"]
-    assert (told["reference"], told["note"]) == ("reference:nnapi@1", "no NNAPI here")
+    (answer,) = document([bare])["answers"]
+    assert (answer["reference"], answer["note"]) == ("reference:nnapi@1", "no NNAPI here")
 
 
 def test_a_phone_that_was_not_asked_says_why() -> None:
@@ -77,9 +77,9 @@ def test_a_phone_that_was_not_asked_says_why() -> None:
 
 
 def test_the_document_counts_operators_by_name() -> None:
-    (told,) = json.loads(json.dumps(document([ANSWER]), allow_nan=False))["answers"]
-    assert told["operations"] == {"CONV_2D": 1, "SOFTMAX": 2}
-    npu, every = told["supported_by"]
+    (answer,) = json.loads(json.dumps(document([ANSWER]), allow_nan=False))["answers"]
+    assert answer["operations"] == {"CONV_2D": 1, "SOFTMAX": 2}
+    npu, every = answer["supported_by"]
     assert (npu["accepted"], npu["not_accepted"]) == ({"CONV_2D": 1}, {"SOFTMAX": 2})
     assert (every["accepted"], every["not_accepted"]) == ({"CONV_2D": 1, "SOFTMAX": 2}, {})
     assert npu["feature_level"] == 30

@@ -18,7 +18,7 @@ from sweeps.stats import drop_of
 
 @pytest.fixture
 def spec(records, tmp_path: Path) -> SweepSpec:
-    """With 200 of 300 images."""
+    """A sweep with 200 of 300 images."""
     for number in range(300):
         path = tmp_path / f"class_{number % 2}" / f"{number}.png"
         path.parent.mkdir(exist_ok=True)
@@ -36,7 +36,7 @@ def row_of(records, lost: int, gained: int) -> ResultRow:
     return row
 
 
-def test_an_open_constraint_says_it_in_tables_overview_and_reports_and_a_settled_one_nowhere(records, spec, tmp_path):
+def test_tables_overview_and_reports_name_an_open_constraint_and_no_settled_one(records, spec, tmp_path):
     ranked = rank_rows([row_of(records, 2, 1)], spec.objective, "s")
     notes = list(more_images(spec, ranked))
     assert notes == [

@@ -9,6 +9,7 @@ from sweeps.command_hints import Here
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.sweep_progress import read_status
+from sweeps.label_kinds import TRUST
 from sweeps.launching.live_report import LiveFile
 from sweeps.operations.event_output import show
 from sweeps.planning.size import estimate
@@ -27,7 +28,6 @@ from sweeps.settled import Settled
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
-from sweeps.trust import TRUST
 from sweeps.workspace import Workspace
 from workers.driver import driver_events
 
@@ -46,12 +46,12 @@ def printed(capsys: pytest.CaptureFixture[str]):
 
     def lines(rows: Sequence[ResultRow], objective: ObjectiveSpec = FREE) -> list[str]:
         print_ranking(rank(to_frame(rows), objective, "s"))
-        return said(capsys)
+        return output_lines(capsys)
 
     return lines
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+def output_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.strip() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -78,7 +78,7 @@ def test_what_is_faster_and_disqualified_stands_in_the_first_lines(printed, reco
     why = TRUST["device_changed"].title
     assert f"Better, but disqualified: {rows[0].variant}, 3.25 ms (3.25–3.25) ({why}), and 1 more" in first
     (document,) = ranking_document(rank(to_frame(rows), FREE, "s"))["devices"]
-    assert [one["latency_p50_ms"] for one in document["better_disqualified"]] == [3.25, 5.0]
+    assert [row["latency_p50_ms"] for row in document["better_disqualified"]] == [3.25, 5.0]
     assert document["explanation"].endswith(", 2 others better but disqualified")
     assert not any("Better, but" in line for line in printed(rows[1:2] + rows[3:]))
 
@@ -88,16 +88,16 @@ def test_what_the_rounds_tell_apart_stands_above_the_table(printed, records) -> 
     rows = [
         replace(
             records.row(records.job(number), 5.0 + number),
-            block_medians_ms=tuple((visit, (5 + number) * one) for visit, one in enumerate(factors)),
+            block_medians_ms=tuple((visit, (5 + number) * factor) for visit, factor in enumerate(factors)),
         )
         for number, factors in enumerate(noise)
     ]
     lines = printed(rows)
-    said = next(n for n, line in enumerate(lines) if line.startswith("3 rounds tell builds apart that differ by "))
-    assert said < next(number for number, line in enumerate(lines) if line.startswith("1"))
+    at = next(n for n, line in enumerate(lines) if line.startswith("3 rounds tell builds apart that differ by "))
+    assert at < next(number for number, line in enumerate(lines) if line.startswith("1"))
     (document,) = ranking_document(rank(to_frame(rows), FREE, "s"))["devices"]
     assert document["resolution"]["rounds"] == 3
-    assert document["resolution"]["text"].startswith(lines[said][:40])
+    assert document["resolution"]["text"].startswith(lines[at][:40])
 
 
 def test_a_model_that_is_not_wholly_delegated_is_named(printed, records) -> None:
@@ -117,7 +117,9 @@ def test_libraries_have_a_column_where_they_differ(printed, records) -> None:
     def lines(*sizes: float | None) -> list[str]:
         rows = [records.row(records.job(number)) for number in range(len(sizes))]
         known = [{} if size is None else {"runtime_mb": size} for size in sizes]
-        return printed([replace(row, metrics={**row.metrics, **one}) for row, one in zip(rows, known, strict=True)])
+        return printed(
+            [replace(row, metrics={**row.metrics, **versions}) for row, versions in zip(rows, known, strict=True)]
+        )
 
     several = lines(9.36, 24.0, None)
     assert any("library" in line for line in several)
@@ -160,7 +162,7 @@ def test_a_winner_that_was_only_checked_says_so(printed, records) -> None:
     lines = printed([records.row(records.job(0)), best], ObjectiveSpec(maximize="top1_percent", constraints=()))
     assert "Ship: nnapi fp32 nchw  Top-1 99.5 %, only checked, not timed" in lines
     assert CHECKED not in lines
-    # Its place in the ranking has words where others have a time.
+    # The winner's place in the ranking has words where others have a time.
     assert cells(lines, "1   ")[:3] == ["1", "nnapi fp32 nchw", "not timed"]
     assert NNAPI in lines
 
@@ -185,7 +187,7 @@ def test_a_plan_says_what_is_only_checked(records, capsys: pytest.CaptureFixture
     plan = records.plan(timed, checked, rounds=7)
     states = {timed.key: "to build", checked.key: "done"}
     print_plan(plan, states, 60.0)
-    lines = said(capsys)
+    lines = output_lines(capsys)
     assert cells(lines, "1   net job 0") == [
         "1",
         "net job 0",
@@ -213,8 +215,8 @@ def test_a_plan_says_where_the_values_of_its_grids_mean_nothing(records, capsys:
     grids = (GridSpec(runtime=runtimes, layout=("nhwc",)), GridSpec(runtime=runtimes, capture=("trace",)))
     plan = replace(plan, sweep=plan.sweep.model_copy(update={"grids": grids}))
     print_plan(plan, {job.key: "built"}, 60.0)
-    found = [line for line in said(capsys) if "no choice" in line]
-    assert found == [
+    notes = [line for line in output_lines(capsys) if "no choice" in line]
+    assert notes == [
         "onnxruntime has no choice of layout, capture: the grid's values mean nothing there",
         "executorch has no choice of capture: the grid's values mean nothing there",
     ]
@@ -236,7 +238,7 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
         journal.attempts.add_accuracy(records.accuracy(checked))
         status = read_status(journal, "phones")
     print_status(status)
-    lines = said(capsys)
+    lines = output_lines(capsys)
     assert [cells(lines, name)[2] for name in (timed.name, checked.name)] == ["1 of 2", "only checked"]
     assert "1 measured (1 only checked), 0 failed, 2 pending (1 only checked), 0 stale, 0 combinations skipped" in lines
     assert [job["emulated"] for job in status.document()["jobs"]] == [False, True, True]
@@ -268,7 +270,7 @@ def test_what_to_do_about_a_failure_stands_in_ranking_and_status(
 def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
     records, tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of 4,000 characters, as torch writes them, in a line of progress, a status and a ranking."""
+    """The reason has 4,000 characters, as torch writes them, in a line of progress, a status and a ranking."""
     job, message = records.job(0), " ".join(["aten::convolution_overrideable"] * 133) + " END"
     file = tmp_path / "nets.yaml"
     file.touch()
@@ -279,10 +281,10 @@ def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
         rerun = replace(failed, message="then edgesweep run SWEEP.yaml --retry-failed")
         with LiveFile(tmp_path / "live.json", "phones", file=file) as live:
             show(driver_events.AttemptFailed(job.name, rerun, final=True), progress, live, Workspace(tmp_path))
-    told = capsys.readouterr().err
-    assert f"edgesweep run {file} --workspace {tmp_path} --retry-failed" in " ".join(told.split()), "as it is run"
-    assert "━" not in told, "a log has lines and no bars"
-    assert "(all of it: edgesweep status -v)" in " ".join(told.split())
+    messages = capsys.readouterr().err
+    assert f"edgesweep run {file} --workspace {tmp_path} --retry-failed" in " ".join(messages.split()), "as it is run"
+    assert "━" not in messages, "a log has lines and no bars"
+    assert "(all of it: edgesweep status -v)" in " ".join(messages.split())
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         journal.save_plan(records.plan(job))
         for _ in range(MAX_ATTEMPTS):
@@ -298,19 +300,19 @@ def test_a_long_reason_is_cut_with_the_command_that_prints_it_whole(
     cut, cut_too, *whole = [" ".join(text.split()) for text in shown]
     assert "(all of it: edgesweep status phones -v)" in cut
     assert "(all of it: edgesweep rank s -v)" in cut_too
-    for text in (told, cut, cut_too):
+    for text in (messages, cut, cut_too):
         assert "END" not in text
         assert len(text) < 1_500
     assert all("END" in text for text in whole)
 
 
 def test_status_counts_a_shared_accuracy_pass_once_and_before_the_rounds_end(records, tmp_path) -> None:
-    one, other = records.job(0), records.job(0, key="other")
+    first, second = records.job(0), records.job(0, key="other")
     with Journal.open(tmp_path / "journal.sqlite") as journal:
-        journal.save_plan(records.plan(one, other, rounds=2))
-        for job in (one, other):
+        journal.save_plan(records.plan(first, second, rounds=2))
+        for job in (first, second):
             journal.attempts.add_block(records.block(job, 0, push_seconds=0.5))
-        journal.attempts.add_accuracy(records.accuracy(one, device_seconds=8.0, push_seconds=2.0))
+        journal.attempts.add_accuracy(records.accuracy(first, device_seconds=8.0, push_seconds=2.0))
         status = read_status(journal, "phones")
     assert status.count("pending") == 2
     assert (status.spent.pushing_s, status.spent.evaluating_s) == (3.0, 8.0)
@@ -320,29 +322,29 @@ def test_status_counts_a_shared_accuracy_pass_once_and_before_the_rounds_end(rec
 def test_status_tells_the_range_of_rounds_and_why_they_ended(
     records, tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    going, steady, added, gone = (records.job(number) for number in range(4))
+    going, steady, added, removed = (records.job(number) for number in range(4))
     plan = records.plan(going, steady, added)
     full = plan.sweep.model_copy(update={"protocol": ProtocolSpec(preset="full")})
     protocol = protocol_of(full)
     most = protocol.last_round
     why = "its last rounds agree, after 7"
     settled = Settled(job_key=steady.key, budget="full", rounds=7, reason="stable", message=why)
-    blocks = {going: 2, steady: 7, added: most + 2, gone: 4}
+    blocks = {going: 2, steady: 7, added: most + 2, removed: 4}
     with Journal.open(tmp_path / "journal.sqlite") as journal:
-        journal.save_plan(replace(plan, sweep=full, jobs=(*plan.jobs, gone)))
+        journal.save_plan(replace(plan, sweep=full, jobs=(*plan.jobs, removed)))
         journal.save_plan(replace(plan, sweep=full))
         for job, count in blocks.items():
             for round_ in range(count):
                 journal.attempts.add_block(records.block(job, round_))
-        for one in (settled, replace(settled, job_key=going.key, budget="race")):
-            journal.attempts.add_settled(one)
+        for end in (settled, replace(settled, job_key=going.key, budget="race")):
+            journal.attempts.add_settled(end)
         status = read_status(journal, "phones")
     print_status(status)
-    lines = said(capsys)
+    lines = output_lines(capsys)
     assert cells(lines, going.name)[2:] == [f"2 of {protocol.rounds} to {most}"], "another budget's end is none here"
     assert cells(lines, steady.name)[2:] == ["7", why]
     assert cells(lines, added.name)[2:] == [f"{most + 2}"]
-    assert cells(lines, gone.name)[1:] == ["stale", "4"]
+    assert cells(lines, removed.name)[1:] == ["stale", "4"]
     document = status.document()
     assert (document["rounds"], document["last_round"]) == (protocol.rounds, most)
     assert [job["settled"] for job in document["jobs"]] == ["", why, "", ""]
@@ -357,9 +359,9 @@ def rounds(*medians_ms: float) -> dict[str, object]:
     return {"block_medians_ms": tuple(enumerate(medians_ms))}
 
 
-def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stands_beneath(printed, records) -> None:
-    gone = [records.row(records.job(n), 12.0, name=f"net · gone {n}", settled=LEFT) for n in (2, 4)]
-    lines = printed([records.row(records.job(0), name="net · quick"), *gone])
+def test_an_eliminated_build_keeps_its_row_without_a_place_above_the_evidence(printed, records) -> None:
+    eliminated = [records.row(records.job(n), 12.0, name=f"net · gone {n}", settled=LEFT) for n in (2, 4)]
+    lines = printed([records.row(records.job(0), name="net · quick"), *eliminated])
     assert cells(lines, "gone 2")[1] == "12.000"
     assert cells(lines, "gone 2")[-1] == "eliminated"
     assert "gone 2, gone 4: eliminated: left after 4 rounds: at least 1.06 times as slow as quick" in lines
@@ -376,23 +378,23 @@ def test_no_line_of_a_devices_table_repeats_the_device(records, capsys: pytest.C
     ]
     ranked = rank(to_frame(rows), FREE, "s")
     print_ranking(ranked)
-    lines = said(capsys)
+    lines = output_lines(capsys)
     assert any(line.startswith("Ship: cpu fp32 nchw script  ") for line in lines)
     assert any(line.startswith("Provisional: cpu fp32 nchw script  ") for line in lines)
     assert "adb:" not in "\n".join(lines)
     print_overview("s", verdicts_of("s", ranked.devices, rows))
     assert "adb:" not in capsys.readouterr().out
-    given = {
+    options = {
         "here": Here("edgesweep run my.yaml --workspace w", " --workspace w"),
         "names": {"R1": "adb:R1", "R2": "adb:R2"},
     }
-    print_ranking(ranked, **given)
-    print_overview("s", verdicts_of("s", ranked.devices, rows), ["SWEEP.yaml waits"], **given)
-    told = said(capsys)
-    assert f"s · net on adb:R2, {rows[2].device}" in told, "as a plan and the progress call it"
-    assert any(line.endswith("run my.yaml --workspace w --retry-failed") for line in told)
-    assert "SWEEP.yaml" not in "".join(line for line in told if line != "SWEEP.yaml waits")
-    assert sum(line.startswith(("adb:R1, ", "adb:R2, ")) for line in told) == 3, "two lines, and what settles R2"
+    print_ranking(ranked, **options)
+    print_overview("s", verdicts_of("s", ranked.devices, rows), ["SWEEP.yaml waits"], **options)
+    texts = output_lines(capsys)
+    assert f"s · net on adb:R2, {rows[2].device}" in texts, "as a plan and the progress call it"
+    assert any(line.endswith("run my.yaml --workspace w --retry-failed") for line in texts)
+    assert "SWEEP.yaml" not in "".join(line for line in texts if line != "SWEEP.yaml waits")
+    assert sum(line.startswith(("adb:R1, ", "adb:R2, ")) for line in texts) == 3, "two lines, and what settles R2"
     assert [entry["name"][-6:] for entry in ranking_document(ranked)["devices"][0]["ranking"]] == ["adb:R1", "adb:R1"]
 
 
@@ -411,11 +413,11 @@ def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, reco
         records.row(records.job(2), 10.5, name="net · open", **rounds(10.9, 10.2, 11.1)),
         records.row(records.job(4), 10.0, name="net · same", **rounds(10.0, 10.4, 9.9)),
     ]
-    found = rank(to_frame(rows), FREE, "s").devices[0]
+    ranking = rank(to_frame(rows), FREE, "s").devices[0]
     lines = printed(rows)
-    assert f"open: at least {found.rounds_to_settle} more rounds to tell them apart" in lines
+    assert f"open: at least {ranking.rounds_to_settle} more rounds to tell them apart" in lines
     assert lines[lines.index("Equal to it (shown at 95 % to be within 2 % of the best):") + 1] == "same"
-    assert f"To measure just these: edgesweep run SWEEP.yaml --settle {found.rounds_to_settle}" in lines
+    assert f"To measure just these: edgesweep run SWEEP.yaml --settle {ranking.rounds_to_settle}" in lines
 
 
 def test_of_many_ties_the_first_are_named_and_the_others_counted(printed, records) -> None:
@@ -438,9 +440,7 @@ def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
     assert "0, 2: the 3 minutes of the device were used up" in lines
 
 
-def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contradiction_is_said(
-    printed, records
-) -> None:
+def test_a_build_left_by_batches_has_a_ratio_and_no_time_and_contradictions_are_told(printed, records) -> None:
     ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)
     ratio = {"by_key": records.job(0).key, "ratio": 1.01, "ratio_low": 0.99, "ratio_high": 1.03}
     won = records.row(records.job(0), 10.0, name="net · won", **rounds())
@@ -477,9 +477,9 @@ def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> 
 
 def test_the_front_is_a_column_where_it_is_asked_for(printed, records) -> None:
     rows = [records.row(records.job(0), name="net · a"), records.row(records.job(2), 30.0, name="net · b")]
-    asked = printed(rows, ObjectiveSpec(constraints=(), front="top1_percent"))
-    assert "front" in cells(asked, "1   a")
-    assert "front" not in cells(asked, "2   b")
+    with_front = printed(rows, ObjectiveSpec(constraints=(), front="top1_percent"))
+    assert "front" in cells(with_front, "1   a")
+    assert "front" not in cells(with_front, "2   b")
     assert not any("front" in line for line in printed(rows))
 
 
@@ -529,10 +529,10 @@ def test_devices_that_measure_side_by_side_each_tell_of_their_own_tenths(capsys:
         for done in range(1, 11):
             for phone in ("one", "other"):
                 progress.step(f"Measuring on {phone}", done, 10, "", beside=("Measuring on ",))
-    told = capsys.readouterr().err
+    messages = capsys.readouterr().err
     for phone in ("one", "other"):
-        assert told.count(f"Measuring on {phone}: ") == 9
-        assert told.count(f"Measuring on {phone} ...") == 1
+        assert messages.count(f"Measuring on {phone}: ") == 9
+        assert messages.count(f"Measuring on {phone} ...") == 1
 
 
 def test_a_total_that_changes_repeats_no_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -542,7 +542,7 @@ def test_a_total_that_changes_repeats_no_line(capsys: pytest.CaptureFixture[str]
     assert 9 <= capsys.readouterr().err.count("Measuring on local: ") <= 10
 
 
-def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is_built(
+def test_the_bar_of_builds_stays_beside_those_of_devices_until_all_is_built(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def bars(progress: RunProgress) -> dict[str, tuple[float, float | None]]:
@@ -562,6 +562,6 @@ def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is
         assert bars(progress) == {"Measuring on fake:cool": (1, 4)}
         show(driver_events.Published(0, 4), progress)
         assert bars(progress) == {"Publishing to MLflow": (0, 4)}
-    told = capsys.readouterr().err
-    assert "Building: 2 of 3 builds" in told
-    assert "Preparing net: 25 %" in told
+    messages = capsys.readouterr().err
+    assert "Building: 2 of 3 builds" in messages
+    assert "Preparing net: 25 %" in messages

@@ -36,11 +36,11 @@ def row(records: Records, job: Job, **changes: object) -> ResultRow:
 
 
 def test_both_files_have_every_figure_under_a_name_with_its_unit(records: Records, job: Job) -> None:
-    made = row(records, job)
-    with_extra = row(records, records.job(2), metrics=dict(made.metrics) | {"watts": 1.5})
-    table = results_table([made, with_extra])
+    plain = row(records, job)
+    with_extra = row(records, records.job(2), metrics=dict(plain.metrics) | {"watts": 1.5})
+    table = results_table([plain, with_extra])
     first, second = read_csv(csv_text(table))
-    interval = {"latency_ci_low_ms", "latency_ci_high_ms"}  # so a ranking calls its own
+    interval = {"latency_ci_low_ms", "latency_ci_high_ms"}  # names by which a ranking calls its own figures
     assert set(METRICS) - set(first) == interval
     assert {first[f"latency_own_ci_{end}_ms"] for end in ("low", "high")} == {"1.25"}
     assert float(first["latency_p50_ms"]) == 1.25

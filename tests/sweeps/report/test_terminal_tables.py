@@ -32,18 +32,18 @@ def test_a_kernel_s_stream_that_says_it_is_a_terminal_gets_lines(monkeypatch: py
 
 @pytest.mark.parametrize("title", ["", "of all"])
 @pytest.mark.parametrize(
-    "others",
+    "more_rows",
     [[], [("a line\nand one more", "1", "")], [(" space before", "1", "")], [("word " * 30, "2", "")]],
     ids=["fits", "lines", "space", "too wide"],
 )
-def test_a_table_is_drawn_as_rich_draws_it(title: str, others: list[tuple[object, ...]]) -> None:
+def test_a_table_is_drawn_as_rich_draws_it(title: str, more_rows: list[tuple[object, ...]]) -> None:
     table = new_table(title, "variant", ">p50 ms", "verdict")
-    ours = type(table)
-    for row in (*ROWS, *others):
-        table.add_row(*(Text(one) if isinstance(one, str) and "\n" in one else cells(one)[0] for one in row))
-    assert drawn(table, ours, 100) == drawn(table, Table, 100)
+    own_type = type(table)
+    for row in (*ROWS, *more_rows):
+        table.add_row(*(Text(value) if isinstance(value, str) and "\n" in value else cells(value)[0] for value in row))
+    assert drawn(table, own_type, 100) == drawn(table, Table, 100)
     empty = new_table(title, "variant", ">p50 ms")
-    assert drawn(empty, ours, 100) == drawn(empty, Table, 100)
+    assert drawn(empty, own_type, 100) == drawn(empty, Table, 100)
     single = new_table(title, "a")
     single.add_row(*cells("one"))
-    assert drawn(single, ours, 100) == drawn(single, Table, 100)
+    assert drawn(single, own_type, 100) == drawn(single, Table, 100)

@@ -33,10 +33,10 @@ def test_hidden_files_and_folders_inside_a_class_are_no_images(tmp_path: Path) -
 def test_files_that_are_left_out_are_counted_and_named(tmp_path: Path) -> None:
     put(tmp_path, "cat/1.jpg", "dog/1.png", *(f"dog/{number}.HEIC" for number in range(20)), "cat/notes.txt", "dog/raw")
     put(tmp_path, "cat/Thumbs.db", "cat/.hidden.heic", "stray.jpg")
-    found = left_out(tmp_path)
-    assert (found.by_suffix, found.classes, found.in_no_class) == (((".heic", 20), (".txt", 1), ("", 1)), 2, 1)
-    assert f"22 files in 2 classes of {tmp_path} are left out: 20 .heic, 1 .txt, 1 without a suffix" in found.text
-    assert f"1 image lies in {tmp_path} itself, in no class" in found.text
+    left = left_out(tmp_path)
+    assert (left.by_suffix, left.classes, left.in_no_class) == (((".heic", 20), (".txt", 1), ("", 1)), 2, 1)
+    assert f"22 files in 2 classes of {tmp_path} are left out: 20 .heic, 1 .txt, 1 without a suffix" in left.text
+    assert f"1 image lies in {tmp_path} itself, in no class" in left.text
 
 
 def test_a_class_of_files_that_are_all_left_out_is_not_called_empty(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What variants are called: all built-in ones as before, and those of another package as its entry says."""
+"""Variants have labels: all built-in ones as before, and those of another package as its entry says."""
 
 from dataclasses import replace
 

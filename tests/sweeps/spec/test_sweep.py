@@ -200,8 +200,8 @@ def test_the_schema_is_valid_and_described() -> None:
     assert json.loads(json.dumps(schema)) == schema
     for name, part in schema["properties"].items():
         kinds = [part, *part.get("anyOf", ()), *part.get("allOf", ())]
-        kinds += [schema["$defs"][one["$ref"].rpartition("/")[2]] for one in kinds if "$ref" in one]
-        assert any(one.get("description") for one in kinds), f"an editor says nothing of {name}"
+        kinds += [schema["$defs"][kind["$ref"].rpartition("/")[2]] for kind in kinds if "$ref" in kind]
+        assert any(kind.get("description") for kind in kinds), f"an editor says nothing of {name}"
     for name in ("models", "grids", "devices"):
         assert len(schema["properties"][name]["description"]) > 30, f"{name}: its own, and not that of its parts"
     grid = schema["$defs"]["GridSpec"]["properties"]
@@ -676,7 +676,7 @@ def test_what_is_no_sweep_file_at_all_is_refused_quickly(tmp_path: Path, case: s
     began_s = time.process_time()
     with pytest.raises(SpecError) as caught:
         load(path)
-    # Its own time: beside other work the clock on the wall runs on.
+    # The process's own time counts: beside other work the clock on the wall runs on.
     assert time.process_time() - began_s < 10
     assert caught.value.message.startswith(f"{path}{line}")
     assert message in caught.value.message
@@ -756,9 +756,9 @@ def test_any_wrong_value_anywhere_ends_in_sentences(
     except SpecError as error:
         for line in error.message.splitlines():
             assert re.match(rf"{re.escape(str(path))}:[1-9]\d*: \S", line)
-            # What people wrote stands in quotes and may hold any word.
-            said = re.sub(r"'[^']*'|\"[^\"]*\"", "", line.removeprefix(str(path)))
-            assert not JARGON.search(said), line
+            # A text that people wrote stands in quotes and may hold any word.
+            own_words = re.sub(r"'[^']*'|\"[^\"]*\"", "", line.removeprefix(str(path)))
+            assert not JARGON.search(own_words), line
 
 
 def test_a_phone_is_restarted_only_if_the_file_says_so(tmp_path: Path) -> None:

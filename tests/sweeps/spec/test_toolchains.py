@@ -46,29 +46,29 @@ def test_a_library_that_is_nearly_known_is_named() -> None:
     ],
 )
 def test_a_release_pairs_with_its_torch_or_says_with_which(text: str, words: tuple[str, ...]) -> None:
-    found = refusal(toolchain(text), TORCH)
-    assert (found is None) == (not words)
-    assert all(word in " ".join(found or ()) for word in words)
+    refused = refusal(toolchain(text), TORCH)
+    assert (refused is None) == (not words)
+    assert all(word in " ".join(refused or ()) for word in words)
 
 
-def test_an_installed_release_is_refused_only_where_it_is_known_to_pair_with_another_torch() -> None:
+def test_an_installed_release_is_refused_only_if_known_to_pair_with_another_torch() -> None:
     for text in ("onnxruntime==1.18.1", "executorch==1.3.1", "executorch==9.0"):
         assert refusal_of_installed(toolchain(text), TORCH) is None
     for torch, next_step in ((TORCH, "pip install 'executorch==1.3.*'"), ("3.0", "install a pair: 1.0 with torch 2.9")):
-        found = refusal_of_installed(toolchain("executorch==1.4.0"), torch)
-        assert found is not None
-        assert f"pairs with torch 2.13, and torch {torch} is installed" in found[0]
-        assert found[1].startswith(next_step)
+        refused = refusal_of_installed(toolchain("executorch==1.4.0"), torch)
+        assert refused is not None
+        assert f"pairs with torch 2.13, and torch {torch} is installed" in refused[0]
+        assert refused[1].startswith(next_step)
 
 
 def test_what_to_run_tells_the_size() -> None:
-    assert all(f"about {one.mb} MB" in toolchain(f"{name}==1.3").to_add for name, one in LIBRARIES.items())
+    assert all(f"about {library.mb} MB" in toolchain(f"{name}==1.3").to_add for name, library in LIBRARIES.items())
 
 
-def test_versions_hold_the_release_that_builds_and_the_installed_one_only_where_it_has_a_part() -> None:
+def test_versions_hold_the_building_release_and_the_installed_one_if_it_has_a_part() -> None:
     release = "onnxruntime==1.31.1"
     assert versions_with(OWN, INSTALLED, INSTALLED) == OWN
     assert versions_with(OWN, INSTALLED, release) == OWN
     assert versions_with(OWN, release, release) == {**OWN, "onnxruntime": "1.31.1"}
-    both = versions_with(OWN, release, INSTALLED)
-    assert both == {**OWN, "onnxruntime": "1.31.1", "onnxruntime that runs": "1.32.0"}
+    versions = versions_with(OWN, release, INSTALLED)
+    assert versions == {**OWN, "onnxruntime": "1.31.1", "onnxruntime that runs": "1.32.0"}

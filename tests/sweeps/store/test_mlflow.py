@@ -31,7 +31,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
-from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
+from sweeps.protocol.sentinel_rules import CHECK_BLOCKS, round_of
 from sweeps.results import FRAME_COLUMNS, to_frame
 from sweeps.spec.catalog import TIMED
 from sweeps.spec.label import label_of

@@ -217,7 +217,7 @@ def test_a_server_or_its_database_is_refused_without_its_password(moved, monkeyp
     assert "secret" not in done.output
 
 
-def test_what_is_no_workspace_and_no_database_of_mlflow_is_refused_and_nothing_is_made(tmp_path):
+def test_neither_workspace_nor_database_of_mlflow_is_refused_and_nothing_is_made(tmp_path):
     missing = CliRunner().invoke(main, ["store", "move", "--workspace", str(tmp_path / "none")])
     assert missing.exit_code == 1
     assert "there is no workspace at" in missing.stderr

@@ -89,7 +89,7 @@ def published(workspace: Workspace) -> dict[str, int]:
 # The publisher's process
 
 
-def test_while_this_computer_is_timed_jobs_are_published_in_turns_only_and_beside_phones_as_they_finish(
+def test_jobs_are_published_in_turns_while_this_computer_is_timed_else_at_once(
     workspace: Workspace, journal: Journal, records: Records
 ) -> None:
     fresh_mlflow(workspace.root)
@@ -254,7 +254,7 @@ def test_a_server_that_refuses_every_third_run_gets_all_of_them_once(
     assert len(load(workspace.tracking_uri, "phones").frame) == len(jobs)
 
 
-def test_a_server_that_takes_nothing_is_given_up_after_a_minute_and_the_lag_says_since_when(
+def test_a_server_that_takes_nothing_is_given_up_and_the_lag_says_since_when(
     flaky: type[Flaky], workspace: Workspace, journal: Journal, records: Records
 ) -> None:
     before = datetime.now(UTC)
@@ -291,7 +291,7 @@ def test_a_build_that_fails_on_its_images_after_the_first_publication_is_publish
         assert outbox.left() == 0
 
 
-def test_the_lag_is_not_known_where_nothing_was_marked_and_everything_where_the_database_is_gone(
+def test_the_lag_is_unknown_without_marks_and_total_where_the_database_is_gone(
     flaky: type[Flaky], workspace: Workspace, journal: Journal, records: Records
 ) -> None:
     measure(journal, records, *planned(journal, records, 2))

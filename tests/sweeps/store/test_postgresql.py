@@ -164,7 +164,7 @@ def test_kill_9_in_the_midst_of_a_run_leaves_it_running_and_the_next_publisher_r
 
 
 @pytest.mark.fault(46, "PostgreSQL stopped as by a crash while it is published", "told once, sent when it is back")
-def test_a_publisher_that_is_killed_and_a_database_that_is_gone_for_a_while_lose_and_double_nothing(
+def test_a_killed_publisher_and_an_absent_database_lose_and_double_nothing(
     server: PostgreSql, workspace: Workspace, journal: Journal, records: Records
 ) -> None:
     jobs = [records.job(number) for number in range(24)]

@@ -404,7 +404,7 @@ def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):
         assert "LOADED []" in done.stdout, words
 
 
-def test_a_run_is_made_of_the_journal_s_row_whose_table_is_made_again_if_it_is_damaged(workspace, records):
+def test_a_run_is_made_of_the_journal_s_row_whose_damaged_table_is_made_again(workspace, records):
     [job] = fill(workspace, records, [(5.0, 5.01, 5.02)], phones=1)
 
     def published_load_ms():

@@ -72,7 +72,7 @@ def test_the_host_is_the_one_where_each_block_was_measured(run, records):
     assert run(blocks=[replace(block, host="") for block in blocks], journal="third").attempt_key == moved.attempt_key
 
 
-def test_a_reduced_range_is_told_of_and_a_full_one_leaves_a_run_as_it_was_before_there_were_others(run, records):
+def test_a_run_tells_a_reduced_range_and_with_a_full_range_is_as_it_was_before(run, records):
     full = run()
     assert "reduced_range" not in full.params
     assert read(full).reduced_range is False

@@ -24,7 +24,8 @@ from workers.executors.build_queue import BuildQueue
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
 from workers.measure.device_runner import AnswerT, DeviceRunner, Request
-from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
+from workers.measure.evaluation_request import LogitsRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 
 LIMIT_S = 60.0
 """What is waited for happens at once, or never."""

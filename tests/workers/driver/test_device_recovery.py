@@ -32,7 +32,7 @@ from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.device_runner import AnswerT, DeviceRunner, Request, failed
 from workers.measure.recovery_request import RecoverRequest, Taken
-from workers.measure.requests import BlockRequest
+from workers.measure.timed_block import BlockRequest
 
 # Two jobs of three blocks each.
 GRID = GridSpec(precision=("fp32",), layout=("nchw",), threads=(1, 2))

@@ -13,6 +13,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError
 from sweeps.journal.journal import Journal
 from sweeps.journal.sweep_progress import read_status
+from sweeps.label_kinds import disqualified
 from sweeps.protocol.presets import protocol_of
 from sweeps.records import Failed, Job, Measured, Timing
 from sweeps.results import ResultRow
@@ -20,7 +21,6 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.trust import disqualified
 from tests.faulty_device import Faults, FaultyDevice
 from tests.gallery import RememberingHost
 from tests.transports import stand_in
@@ -30,7 +30,7 @@ from workers.driver.driver_events import AttemptFailed, Away, DeviceChanged, Lef
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.device_runner import AnswerT, DeviceRunner, Request
-from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 
 # Eight jobs of two builds: threads make them differ.
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), threads=(1, 2, 3, 4))

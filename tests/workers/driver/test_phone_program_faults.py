@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from dashboard.rows import ranked
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
+from sweeps.label_kinds import disqualified
 from sweeps.ranking import rank
 from sweeps.records import Block, Failed, Measured
 from sweeps.report.ranking_text import print_ranking
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
-from sweeps.trust import disqualified
 from tests.faulty_phone import FaultyPhone
 from tests.mlflow_rows import load
 from tests.workers.phone_sweep import (
@@ -35,7 +35,7 @@ from tests.workers.phone_sweep import (
 )
 from workers.devices.interface import Sensors
 from workers.driver.driver_events import AttemptFailed, Away, Waiting
-from workers.measure import readiness, requests
+from workers.measure import readiness, timed_block
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
@@ -155,7 +155,7 @@ def test_a_program_that_hangs_is_ended_and_tried_again(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = pair
-    monkeypatch.setattr(requests, "START_DEADLINE_S", 20.0)
+    monkeypatch.setattr(timed_block, "START_DEADLINE_S", 20.0)
     # A block may end at this time with one sample, where the machine is busy.
     protocol = ONE_ROUND.model_copy(update={"max_seconds": 0.1, "iterations": 1})
     sweep = PhoneSweep(tmp_path, built, pair, protocol=protocol)

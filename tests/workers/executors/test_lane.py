@@ -23,8 +23,9 @@ from workers.driver.scheduler import Ask, Steps, side_by_side
 from workers.executors.lane import Lane
 from workers.measure.attach import Attached, attach
 from workers.measure.device_files import Evaluation
+from workers.measure.evaluation_request import Evaluated, LogitsRequest
 from workers.measure.recovery_request import RecoverRequest, Taken
-from workers.measure.requests import Evaluated, LogitsRequest, ReadyRequest
+from workers.measure.timed_block import ReadyRequest
 
 KEY = "a" * 64
 

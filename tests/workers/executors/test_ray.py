@@ -27,9 +27,10 @@ from workers.executors.interface import BuildRequest
 from workers.executors.ray import NODE_FOLDER_VARIABLE, RayExecutor
 from workers.measure.batch_request import BatchRequest
 from workers.measure.device_files import Evaluation
+from workers.measure.evaluation_request import LogitsRequest
 from workers.measure.readiness import Readiness
 from workers.measure.recovery_request import RecoverRequest
-from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 
 pytestmark = [pytest.mark.system, pytest.mark.ray]
 

@@ -9,7 +9,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.interface import HOST_PROTOCOL, Beat, Granted, Hello, Queued
-from workers.measure import batch_request, recovery_request, requests
+from workers.measure import batch_request, evaluation_request, recovery_request, timed_block
 from workers.measure.device_runner import Request
 
 _DIGESTS = {8: "30a179f2f9d88053"}
@@ -37,7 +37,7 @@ def _digest() -> str:
 
 
 def _crossing() -> set[type]:
-    modules = (requests, batch_request, recovery_request)
+    modules = (timed_block, evaluation_request, batch_request, recovery_request)
     asked = [
         one
         for module in modules

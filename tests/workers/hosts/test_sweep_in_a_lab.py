@@ -26,7 +26,7 @@ from workers.driver.ladder import AwayWait
 from workers.executors.lane import Lane
 from workers.hosts.lab import Lab
 from workers.hosts.lab_executor import LabExecutor
-from workers.measure.requests import BlockRequest
+from workers.measure.timed_block import BlockRequest
 from workers.plan_inputs import plan_sweep
 
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))

@@ -30,7 +30,7 @@ from workers.hosts.cluster import Patient, error_of, pass_on_what_ray_says
 from workers.hosts.interface import Hello
 from workers.hosts.node import NodeOptions, node_of_head
 from workers.hosts.this_machine import HostConfig
-from workers.measure.requests import ReadyRequest
+from workers.measure.timed_block import ReadyRequest
 
 
 def hello(tmp_path: Path, name: str = "lab-1", *devices: str, **identity: object) -> Hello:

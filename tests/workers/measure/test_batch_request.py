@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from sweeps.batches import Batch, BatchItem, NotReached
+from sweeps.label_kinds import disqualified
 from sweeps.protocol.presets import resolve
 from sweeps.records import Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.stats import median
-from sweeps.trust import disqualified
 from sweeps.variant import RunAxes, Variant
 from tests import gallery
 from tests.faulty_device import Faults, FaultyDevice

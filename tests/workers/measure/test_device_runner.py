@@ -22,8 +22,9 @@ from workers.devices.interface import Completed, Sensors
 from workers.devices.local import LocalDevice
 from workers.measure.device_files import Evaluation
 from workers.measure.device_runner import DeviceRunner
+from workers.measure.evaluation_request import Evaluated, LogitsRequest
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, Evaluated, LogitsRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import Program
 

@@ -22,9 +22,10 @@ from workers.devices.local import LocalDevice, local_facts
 from workers.measure import processes
 from workers.measure.device_files import Evaluation
 from workers.measure.device_runner import DeviceRunner
+from workers.measure.evaluation_request import LogitsRequest
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, LogitsRequest
 from workers.measure.run_request import run_request
+from workers.measure.timed_block import BlockRequest
 
 KEY = "a" * 64
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)

@@ -34,8 +34,9 @@ from workers.driver.driver_events import AttemptFailed
 from workers.measure.attach import attach
 from workers.measure.device_files import Evaluation
 from workers.measure.device_runner import DeviceRunner
+from workers.measure.evaluation_request import LogitsRequest
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
+from workers.measure.timed_block import BlockRequest, ReadyRequest
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import Program
 from workers.runtimes.torchscript import bundled, native_runner, programs

@@ -12,7 +12,7 @@ from workers.models.model_code import RECORDED_IDS
 CODE = {
     "workers.models.demo_training": "bbe2e78f33ddf147e81553a61400cd9ee5c4588a57930ec6af40a1c25c1644eb",
     "workers.small_vit": "726d034099107677806687674704061bcd6ec115c147fa2e04eff897106df8ee",
-    "workers.sentinel_network": "d015ccbb7a98777ff60e7c509e083d74e33df924a0fbdde029f0319ba7050db9",
+    "workers.sentinel": "d015ccbb7a98777ff60e7c509e083d74e33df924a0fbdde029f0319ba7050db9",
 }
 
 

@@ -27,9 +27,10 @@ from workers.measure.attach import attach
 from workers.measure.batch_request import BatchRequest
 from workers.measure.device_files import Evaluation
 from workers.measure.device_runner import DeviceRunner
+from workers.measure.evaluation_request import Evaluated, LogitsRequest
 from workers.measure.partition import Partition, partition
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, Evaluated, LogitsRequest
+from workers.measure.timed_block import BlockRequest
 from workers.models import accuracy
 from workers.models.package import BuildInputs
 from workers.runtimes import artifact_check, finishing

@@ -13,7 +13,7 @@ from sweeps.variant import Variant
 from workers.models.eager_model import eager_logits
 from workers.models.package import BuildInputs
 from workers.runtimes.artifact_check import judge
-from workers.runtimes.calibration import calibration_images, check_images
+from workers.runtimes.calibration_images import calibration_images, check_images
 from workers.runtimes.executorch import export, pte, refusals, vulkan_reference
 from workers.runtimes.executorch.lowering import Lowered, lower, unsupported
 from workers.runtimes.executorch.quantization import Observed, exported_int8

@@ -14,7 +14,7 @@ from sweeps.manifest import Manifest
 from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
-from workers.runtimes.calibration import calibration_images, check_images
+from workers.runtimes.calibration_images import calibration_images, check_images
 from workers.runtimes.finishing import Saved, finish, request_of
 from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.onnxruntime import numbers, profile, runner

@@ -71,7 +71,8 @@ def _refusal(stdout: bytes) -> RunnerError:
 
 
 def _items(lines: Sequence[bytes]) -> list[list[bytes]]:
-    """The lines of each item that was begun, without its first. A wrong number ends them: whose lines are they?"""
+    """The lines of each item that the runner began, without the line that begins it. They end at an item whose number
+    is not the next: nobody knows which item its lines belong to."""
     items: list[list[bytes]] = []
     for line in lines:
         mark = _mark(line)

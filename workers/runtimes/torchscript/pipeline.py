@@ -14,7 +14,7 @@ from sweeps.manifest import Coverage, TensorSpec
 from sweeps.variant import Variant
 from workers.models.normal_form import load_normal
 from workers.models.package import BuildInputs
-from workers.runtimes.calibration import calibration_images
+from workers.runtimes.calibration_images import calibration_images
 from workers.runtimes.library_errors import first_words
 from workers.runtimes.stages import Stages
 from workers.runtimes.torchscript import capture, metal, quantize

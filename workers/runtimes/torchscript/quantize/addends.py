@@ -6,7 +6,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from workers.runtimes.torchscript.quantize.functional_modules import Add, AddReLU, Concatenate, Multiply
-from workers.runtimes.torchscript.quantize.observation import Calibrated
+from workers.runtimes.torchscript.quantize.observers import Calibrated
 
 _ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
 _LEAST, _MOST = 2.0**-13, 2.0**7

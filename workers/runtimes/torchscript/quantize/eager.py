@@ -26,7 +26,7 @@ from workers.runtimes.torchscript.fuse import check_foldable, fuse, symbolic
 from workers.runtimes.torchscript.quantize import addends
 from workers.runtimes.torchscript.quantize.bounds import fixed_to, mark, mark_of, rewrite_bounds
 from workers.runtimes.torchscript.quantize.functional_modules import Add, AddReLU, Concatenate, Multiply, Quantize
-from workers.runtimes.torchscript.quantize.observation import State, install
+from workers.runtimes.torchscript.quantize.observers import State, install
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.quantize.qconfigs import has_wrong_kernel, qconfig_mapping
 from workers.runtimes.torchscript.scheme import Scheme

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from workers.runtimes.torchscript.fuse import check_foldable, fused_groups, symbolic
 from workers.runtimes.torchscript.quantize import addends
 from workers.runtimes.torchscript.quantize.bounds import FloatOnly, fixed_to, mark_of, rewrite_bounds
-from workers.runtimes.torchscript.quantize.observation import State, install, observers_of
+from workers.runtimes.torchscript.quantize.observers import State, install, observers_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.quantize.qat import fold, load_parameters
 from workers.runtimes.torchscript.quantize.qconfigs import keep_float, qconfig_mapping

@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 
 from workers.models.package import Images
 from workers.runtimes.torchscript.fuse import fuse
-from workers.runtimes.torchscript.quantize.observation import State, observers_of
+from workers.runtimes.torchscript.quantize.observers import State, observers_of
 
 _LEARNING_RATE = 3e-5
 """The learning rate of Adam. MobileNetV2 on digits gains 2.0 dB with it, 1.5 with 1e-4, and loses 1 to 8 with higher

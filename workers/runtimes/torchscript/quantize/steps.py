@@ -9,10 +9,10 @@ from torch.fx import GraphModule
 
 from sweeps.errors import BuildError
 from workers.models.package import Images
-from workers.runtimes.calibration import check_images
+from workers.runtimes.calibration_images import check_images
 from workers.runtimes.library_errors import first_words
 from workers.runtimes.torchscript.quantize import dynamic, eager, fx, qat
-from workers.runtimes.torchscript.quantize.observation import observe, state_of
+from workers.runtimes.torchscript.quantize.observers import observe, state_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.scheme import Scheme
 

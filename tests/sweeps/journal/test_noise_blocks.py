@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import StoreError
-from sweeps.journal.calibrations import (
+from sweeps.journal.noise_blocks import (
     append,
     batch_file_of,
     file_of,
@@ -22,7 +22,7 @@ from sweeps.workspace import Workspace
 from tests.sweeps.conftest import Records
 
 
-def made(records: Records, count: int, start: int = 0, **changes: object) -> list[Block]:
+def blocks_of(records: Records, count: int, start: int = 0, **changes: object) -> list[Block]:
     job = records.job(0)
     return [records.block(job, number, ms=5.0 + number % 3, **changes) for number in range(start, start + count)]
 
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_blocks_come_back_as_they_were_and_in_their_order(records: Records, path: Path) -> None:
-    blocks = made(records, 4)
+    blocks = blocks_of(records, 4)
     assert read_blocks(path) == []
     for block in blocks:
         append(path, block)
@@ -41,7 +41,7 @@ def test_blocks_come_back_as_they_were_and_in_their_order(records: Records, path
 
 
 def test_a_line_that_was_cut_off_is_ignored_and_then_removed(records: Records, path: Path) -> None:
-    first, second = made(records, 2)
+    first, second = blocks_of(records, 2)
     append(path, first)
     with path.open("a") as file:
         file.write(to_json(second)[:200])
@@ -67,7 +67,7 @@ def test_a_line_that_was_cut_off_is_ignored_and_then_removed(records: Records, p
 def test_a_file_that_somebody_changed_is_refused_with_its_line(
     records: Records, path: Path, change: tuple[str, str]
 ) -> None:
-    for block in made(records, 2):
+    for block in blocks_of(records, 2):
         append(path, block)
     first, second = path.read_text().splitlines()
     assert change[0] in second
@@ -83,13 +83,13 @@ def test_what_cannot_be_read_or_written_is_an_error_with_its_path(records: Recor
     with pytest.raises(StoreError, match="folder cannot be read"):
         read_blocks(tmp_path / "folder")
     with pytest.raises(StoreError, match="cannot be written"):
-        append(tmp_path / "file" / "one.jsonl", *made(records, 1))
+        append(tmp_path / "file" / "one.jsonl", *blocks_of(records, 1))
 
 
 def test_a_run_soon_after_the_last_block_goes_on_with_its_session(records: Records) -> None:
     assert next_place([], 1e9) == (10**9, 0)
-    old = made(records, 3, session=1000)
-    blocks = [*old, *made(records, 3, session=100_000, device_seconds=100.0)]
+    old = blocks_of(records, 3, session=1000)
+    blocks = [*old, *blocks_of(records, 3, session=100_000, device_seconds=100.0)]
     ended_s = 100_000 + 300
     assert next_place(blocks, ended_s + 1799) == (100_000, 3)
     assert next_place(blocks, ended_s + 1801) == (ended_s + 1801, 0)
@@ -98,25 +98,25 @@ def test_a_run_soon_after_the_last_block_goes_on_with_its_session(records: Recor
     assert next_place(blocks, 50.0) == (100_000, 3), "a clock that was set back begins no session"
 
 
-def test_the_noise_of_a_device_is_that_of_its_last_job_and_not_known_from_too_few_blocks(
+def test_the_noise_of_a_device_is_of_its_last_job_and_unknown_from_too_few_blocks(
     records: Records, tmp_path: Path
 ) -> None:
     workspace = Workspace.open(tmp_path)
     path = file_of(workspace, records.facts)
     assert known_noise(workspace, records.facts) is None
-    for block in made(records, 8):
+    for block in blocks_of(records, 8):
         append(path, block)
-    found = known_noise(workspace, records.facts)
-    assert found is not None
-    assert found.blocks == 8
+    noise = known_noise(workspace, records.facts)
+    assert noise is not None
+    assert noise.blocks == 8
     assert known_noise(workspace, replace(records.facts, device_id="another")) is None
     assert known_noise(workspace, replace(records.facts, os_build="linux 7")) is None
-    append(path, replace(made(records, 1)[0], job_key="another protocol"))
+    append(path, replace(blocks_of(records, 1)[0], job_key="another protocol"))
     assert known_noise(workspace, records.facts) is None
 
 
 def paired(number: int, **changes: object) -> PairedRound:
-    made = PairedRound(
+    default = PairedRound(
         builds="a",
         batch=batch_key(),
         session=1000,
@@ -125,7 +125,7 @@ def paired(number: int, **changes: object) -> PairedRound:
         alone_ns=tuple(6e6 + number * 2e3 + build * 1e4 for build in range(8)),
         device_seconds=30.0,
     )
-    return replace(made, **changes)
+    return replace(default, **changes)
 
 
 def test_rounds_of_batches_come_back_as_they_were_beside_the_blocks_of_one_build(
@@ -137,9 +137,9 @@ def test_rounds_of_batches_come_back_as_they_were_beside_the_blocks_of_one_build
     for number in range(3):
         append(path, paired(number))
     assert read_rounds(path) == [paired(number) for number in range(3)]
-    found = known_batch_spread(workspace, records.facts)
-    assert found is not None
-    assert (found.variants, found.rounds) == (8, 3)
+    spread = known_batch_spread(workspace, records.facts)
+    assert spread is not None
+    assert (spread.variants, spread.rounds) == (8, 3)
     assert path != file_of(workspace, records.facts)
     assert known_noise(workspace, records.facts) is None
     assert next_round(read_rounds(path), 1000 + 90 + 1799) == (1000, 3)

@@ -3,16 +3,16 @@ from collections.abc import Mapping
 import pytest
 
 from sweeps.json_records import from_json, to_json
-from sweeps.protocol.calibrated import MOST_ROUNDS, rounds_by_device
 from sweeps.protocol.presets import PRESETS, Protocol, resolve
 from sweeps.protocol.resolvable_difference import Calibration, rounds_for
+from sweeps.protocol.rounds_for_noise import MOST_ROUNDS, rounds_by_device
 from sweeps.spec.protocol import ProtocolSpec
 
 QUICK, FULL = ProtocolSpec(preset="quick"), ProtocolSpec(preset="full")
 
 
 def noise(process: float, sampling: float = 0.0) -> Calibration:
-    """By blocks of 0.5 s, as those of `quick`."""
+    """The noise by blocks of 0.5 s, as those of `quick`."""
     block = (process**2 + sampling**2) ** 0.5
     return Calibration(
         blocks=40,

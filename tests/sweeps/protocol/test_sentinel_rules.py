@@ -1,9 +1,9 @@
-"""What the sentinel's looks say of the blocks between them."""
+"""The sentinel's looks judge the blocks between them."""
 
 from dataclasses import replace
 
 from sweeps.journal.journal import Journal
-from sweeps.protocol.sentinel import (
+from sweeps.protocol.sentinel_rules import (
     CHECK_BLOCKS,
     PlacedBlock,
     Span,
@@ -30,7 +30,7 @@ def test_a_steady_device_marks_nothing(records):
     assert changed_spans(looks(records, 5.0, 5.2, 4.9, 5.1)) == []
 
 
-def test_a_shift_that_lasts_marks_what_was_measured_between_the_looks_before_and_after_it(records):
+def test_a_lasting_shift_marks_the_blocks_between_the_looks_before_and_after_it(records):
     assert changed_spans(looks(records, 5.0, 5.1, 6.0, 6.1)) == [Span(1, 112, 120)]
     assert changed_spans(looks(records, 6.0, 6.1, 5.0)) == [Span(1, 112, 120)], "it may get faster, too"
     assert changed_spans(looks(records, 5.0, 6.0, 7.0)) == [Span(1, 102, 110), Span(1, 112, 120)]
@@ -78,7 +78,7 @@ def test_every_run_is_judged_by_its_own_first_check(records):
     assert changed_spans([*looks(records, 5.0, 5.0), *looks(records, 9.0, 9.1, session=2, start=2)]) == []
 
 
-def test_a_speed_that_did_not_last_is_in_doubt_from_the_look_before_it_to_the_one_after(records):
+def test_a_passing_speed_is_in_doubt_from_the_look_before_it_to_the_look_after_it(records):
     assert doubtful_spans(looks(records, 5.0, 5.1, 7.5, 5.0)) == [Span(1, 112, 130, lasts=False)]
     assert doubtful_spans(looks(records, 5.0, 7.5, 7.6, 5.0)) == [Span(1, 102, 130, lasts=False)]
 
@@ -105,7 +105,7 @@ def test_what_did_not_last_is_no_warning_in_a_race():
 
 
 def test_a_look_has_moved_only_where_it_is_beyond_all_that_is_known(records):
-    first, second, third = ([one.block for one in looks(records, ms)] for ms in (5.0, 6.0, 5.4))
+    first, second, third = ([placed.block for placed in looks(records, ms)] for ms in (5.0, 6.0, 5.4))
     assert moved(second, first)
     assert moved(first, second)
     assert not moved(third, [*first, *second])
@@ -113,7 +113,7 @@ def test_a_look_has_moved_only_where_it_is_beyond_all_that_is_known(records):
 
 
 def test_looks_are_numbered_on(records):
-    blocks = [one.block for one in looks(records, 5.0, 5.0)]
+    blocks = [placed.block for placed in looks(records, 5.0, 5.0)]
     assert next_check([]) == 0
     assert next_check(blocks) == 2
 

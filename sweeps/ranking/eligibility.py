@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from sweeps.label_kinds import TRUST, disqualified, original_doubted
 from sweeps.ranking.accuracy_bound import ImagesNeeded, images_needed, side
 from sweeps.ranking.accuracy_change import lost_and_gained
 from sweeps.ranking.amounts import DROP, INTERVALS, in_words, interval
@@ -14,7 +15,6 @@ from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import Estimate
 from sweeps.text import digits
-from sweeps.trust import TRUST, disqualified, original_doubted
 
 BoundResult = Literal["pass", "fail", "unresolved"]
 Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
@@ -42,7 +42,7 @@ class ConstraintResult:
     """The number of further evaluation images that would settle the constraint; `None` unless it is unresolved, and
     images can."""
     doubts: tuple[str, ...] = ()
-    """The labels that doubt the original (`sweeps.trust.TrustLabel.doubts_original`), for which the bound is not
+    """The labels that doubt the original (`sweeps.label_kinds.TrustLabel.doubts_original`), for which the bound is not
     kept."""
 
 

@@ -1,4 +1,4 @@
-"""The network of the sentinel (see `sweeps.protocol.sentinel`): what phones run most, convolutions, and small."""
+"""The network of the sentinel (see `sweeps.protocol.sentinel_rules`): what phones run most, convolutions, and small."""
 
 from torch import nn
 

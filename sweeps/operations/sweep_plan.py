@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
+from sweeps.journal.noise_blocks import known_noise
 from sweeps.operations.device_noise import known
 from sweeps.operations.notices import tell
 from sweeps.planning.budget import keep_budget
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
-from sweeps.protocol.calibrated import rounds_by_device
 from sweeps.protocol.presets import Protocol
+from sweeps.protocol.rounds_for_noise import rounds_by_device
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.workspace import Workspace
 

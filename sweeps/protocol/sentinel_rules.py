@@ -24,7 +24,7 @@ from sweeps.variant import Variant
 MOVED = 0.05
 
 MODEL = ModelSpec(
-    source="workers.sentinel_network:sentinel", name="edgesweep-sentinel", weights="random", input_shape=(1, 3, 64, 64)
+    source="workers.sentinel:sentinel", name="edgesweep-sentinel", weights="random", input_shape=(1, 3, 64, 64)
 )
 VARIANT = Variant(fuse=True, optimize=True)
 _DATA = DataSpec(
