@@ -80,7 +80,7 @@ def put_sweep(path: Path, snapshots: Sequence[Snapshot]) -> None:
         keys: set[str] = set()
         for number, snapshot in enumerate(snapshots):
             for group in snapshot.groups():
-                counting = [values for values in group if chosen is None or chosen[values[_KEY]] == number]
+                counting = group if chosen is None else [row for row in group if chosen[row[_KEY]] == number]
                 _put_rows(db, snapshot, counting)
                 keys.update(values[_KEY] for values in counting)
         present = {key for (key,) in db.execute("SELECT job_key FROM results WHERE sweep = ? AND stale = 0", (sweep,))}
@@ -164,7 +164,6 @@ def _utc(text: str) -> str:
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
     """One transaction. Raises `sqlite3.Error` if the file cannot be written."""
     with closing(connect(path, busy_s=_BUSY_S)) as db:
-        db.execute("PRAGMA synchronous = OFF")  # the file may be lost
         db.execute("BEGIN IMMEDIATE")
         try:
             yield db

@@ -130,7 +130,7 @@ class Snapshot:
                 table = self._file.read_row_group(number, columns=present)
                 _check_text(table)
                 values = {name: _python_values(table.column(name)) for name in present}
-            except (ArrowException, OSError, ValueError) as error:
+            except (ArrowException, OSError, ValueError, IndexError) as error:
                 raise _unreadable(error) from error
             absent = {name: [_default(name)] * table.num_rows for name in columns if name not in self._columns}
             yield list(zip(*((values | absent)[name] for name in columns), strict=True))
@@ -199,12 +199,24 @@ def _check_text(table: "pyarrow.Table") -> None:
 
 
 def _python_values(column: "pyarrow.ChunkedArray") -> list[Any]:
-    """Return the values as `to_pylist` does, which takes several times as long."""
-    from pyarrow import string, types
+    """Return the values as `to_pylist` does, which takes several times as long: a text that is repeated is one object,
+    and a figure that nothing has needs no look at each row."""
+    from pyarrow import types
 
+    if column.null_count == len(column):
+        return [None] * len(column)
     if types.is_dictionary(column.type):
-        return list(column.cast(string()).to_numpy().tolist())
+        return [value for chunk in column.chunks for value in _texts(chunk)]
     return list(column.to_pylist() if column.null_count else column.to_numpy().tolist())
+
+
+def _texts(chunk: "pyarrow.DictionaryArray") -> list[str | None]:
+    if chunk.null_count:
+        return list(chunk.to_pylist())
+    texts: list[str | None] = chunk.dictionary.to_pylist()
+    if len(texts) == 1:
+        return texts * len(chunk)
+    return [texts[index] for index in chunk.indices.to_numpy().tolist()]
 
 
 def _default(name: str) -> Any:
